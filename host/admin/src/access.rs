@@ -1,10 +1,10 @@
-//! Authentication and authorization: by address, by token, or by certificate.
+//! Authenticates and authorizes clients: by address, by token, or by certificate.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use admittance_net::{
     bearer::{TokenDigest, bearer},
-    listener::{ClientCertificate, is_loopback},
+    listener::{Client, ClientCertificate, is_loopback},
     tls::subject_names,
 };
 use http::{
@@ -19,20 +19,20 @@ use crate::{
     token::{self, Token},
 };
 
-/// In this header, browsers send whether the request comes from another site.
+/// The header in which browsers send whether the request comes from another site.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// In this header, whether it opens a page.
+/// The header in which browsers send whether the request opens a page.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Who may use the API. Cheap to clone; lives as long as the admin port.
+/// The rules of who may use the API. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Access(Arc<AccessPolicy>);
 
 #[derive(Debug)]
 enum AccessPolicy {
-    /// On loopback without authentication: all programs of this machine have the role Admin.
+    /// The port is on loopback without authentication: all programs of this machine have the role Admin.
     Open,
-    /// Reachable from the network without authentication: the API is refused.
+    /// The port is reachable from the network without authentication: the API is refused.
     Closed,
     /// Clients authenticate, and their role decides.
     Guarded {
@@ -44,9 +44,9 @@ enum AccessPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Loopback,
-    /// The token of this name.
+    /// The holder of the token with this name.
     Token(Arc<str>),
-    /// The certificate of this name.
+    /// The holder of the certificate with this name.
     Certificate(Arc<str>),
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// Why a request to the API is refused.
+/// The reason for which a request to the API is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     #[error(
@@ -89,10 +89,19 @@ pub(crate) enum Denied {
 }
 
 impl Denied {
-    /// Whether to log it: the client presented wrong credentials or lacks a role, and did not merely omit credentials.
+    /// Whether to log the refusal: the client presented wrong credentials or lacks a role, and did not merely omit
+    /// credentials.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
+}
+
+/// Logs that a request was refused.
+pub(crate) fn log_refusal(head: &Parts, denied: &Denied) {
+    let client = head.extensions.get::<Client>().map(|client| client.address);
+    let client = client.map(tracing::field::display);
+    let (method, path) = (&head.method, head.uri.path());
+    tracing::info!(target: "admittance::audit", client, %method, path, "refused: {denied}");
 }
 
 impl Access {
@@ -109,7 +118,7 @@ impl Access {
         Self(Arc::new(policy))
     }
 
-    /// The caller and its role, if the role suffices.
+    /// Returns the caller and its role, if the role suffices.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(Denied::Closed),
@@ -126,7 +135,7 @@ impl Access {
         Ok((caller, role))
     }
 
-    /// The client of a page of the console that is known without a session: on loopback without authentication, or by
+    /// Returns the client of a page of the console that needs no session: on loopback without authentication, or by
     /// its certificate. [`from_own_page`] says which requests of browsers may come here.
     pub(crate) fn visitor(&self, head: &Parts) -> Result<(Caller, Role), Denied> {
         match &*self.0 {
@@ -139,7 +148,7 @@ impl Access {
         }
     }
 
-    /// The holder of a token; `None` if no token has this digest (any more).
+    /// Returns the holder of a token; `None` if no token has this digest, or no longer.
     pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, Role)> {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => {
@@ -164,7 +173,7 @@ impl Access {
     }
 }
 
-/// A token takes precedence over a certificate: it was sent on purpose.
+/// Identifies a client. A token takes precedence over a certificate, since it was sent on purpose.
 fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Result<(Caller, Role), Denied> {
     if let Some(value) = head.headers.get(AUTHORIZATION) {
         let presented = bearer(value.as_bytes()).ok_or(Denied::OtherScheme)?;
@@ -228,7 +237,7 @@ pub(crate) fn is_link_from_elsewhere(head: &Parts) -> bool {
         && is(&SEC_FETCH_MODE, &["navigate"])
 }
 
-/// Whether an origin is that of this request's URL. The scheme is not compared: TLS may end before this program.
+/// Whether an origin is the one of this request's URL. The scheme is not compared: TLS may end before this program.
 fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     let authority = match head.headers.get(HOST) {
         Some(host) => host.as_bytes(),
@@ -243,7 +252,7 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(authority))
 }
 
-/// Pages of any site can make a browser on this machine send requests here.
+/// Refuses requests from browsers: pages of any site can make one on this machine send requests here.
 fn no_browser(head: &Parts) -> Result<(), Denied> {
     let is_of_page = head.headers.contains_key(ORIGIN)
         || head
@@ -253,8 +262,8 @@ fn no_browser(head: &Parts) -> Result<(), Denied> {
     if is_of_page { Err(Denied::Browser) } else { Ok(()) }
 }
 
-/// A page can make its own name resolve to this machine (DNS rebinding), so that the browser treats both as one site;
-/// but the browser sends that name.
+/// Refuses other hosts than loopback ones. A page can make its own name resolve to this machine (DNS rebinding), so
+/// that the browser treats both as one site; but the browser sends that name.
 fn loopback_host(head: &Parts) -> Result<(), Denied> {
     let named = head
         .headers

@@ -47,7 +47,7 @@ words!(Role, "role": Read = "Read", Admin = "Admin");
 pub struct TokensInTheClear(pub SocketAddr);
 
 impl AdminConfig {
-    /// Without authentication. The API is then only available if the address is loopback.
+    /// Returns a configuration without authentication, with which the API is only available on a loopback address.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -61,7 +61,7 @@ impl AdminConfig {
         self
     }
 
-    /// The tokens of clients. Set [TLS](Self::with_tls) first.
+    /// Sets the tokens of clients, after [TLS](Self::with_tls).
     pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()
@@ -83,7 +83,7 @@ impl AdminConfig {
         self.address
     }
 
-    /// None: plain HTTP.
+    /// `None` for plain HTTP.
     pub fn tls(&self) -> Option<&AdminTls> {
         self.tls.as_ref()
     }

@@ -65,7 +65,7 @@ pub(crate) fn router() -> Router<Api> {
         .layer(map_response(async |response: Response| guarded(response)))
 }
 
-/// The reply to a browser's request for an unknown page; `None` for other clients.
+/// Returns the reply to a browser's request for an unknown page; `None` for other clients.
 pub(crate) fn not_found(headers: &HeaderMap) -> Option<Response> {
     let accept = headers.get(ACCEPT)?.to_str().ok()?;
     let page = || {

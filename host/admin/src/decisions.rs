@@ -1,4 +1,5 @@
-//! Decisions on the last requests, from memory and from disk: for the API and for the console; and where they are written.
+//! Finds decisions on the last requests in memory and on disk, for the API and for the console; and writes them
+//! elsewhere.
 
 mod config;
 mod database;
@@ -27,14 +28,14 @@ use crate::{
     error::ApiError,
 };
 
-/// How many decisions are listed, unless the client asks for another number.
+/// The number of decisions in a list, unless the client requests another one.
 const DEFAULT_LIMIT: usize = 100;
 /// The most decisions in one reply.
 const MOST: usize = 1000;
 /// The most clients that follow decisions.
 pub(crate) const FOLLOWERS: usize = 64;
 
-/// Which decisions are listed or followed: those to which all of these apply.
+/// The filter of decisions that are listed or followed: all of its fields must match.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DecisionQuery {
@@ -53,11 +54,11 @@ pub(crate) struct DecisionQuery {
     pub(crate) verdict: Vec<String>,
     /// Not before this moment, `2026-01-02T03:04:05Z`, or not longer ago than this, `10m`.
     pub(crate) since: Option<String>,
-    /// Of a list: only decisions with a smaller id, the `next` of the previous reply.
+    /// In a list: only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
-    /// Of a list: how many at most, 1 to 1000. Default: 100. There are fewer if they are large.
+    /// In a list: the most decisions, 1 to 1000. Default: 100. There are fewer if they are large.
     pub(crate) limit: Option<usize>,
-    /// Of a stream: begin with the decision after the one with this id, if it is still in memory. Default: from now on.
+    /// In a stream: begin with the decision after the one with this id, if it is still in memory. Default: from now on.
     pub(crate) after: Option<u64>,
 }
 
@@ -89,7 +90,7 @@ impl DecisionQuery {
     }
 }
 
-/// A moment, or the time since then.
+/// Parses a moment, or the time since a moment.
 fn moment(text: &str) -> Result<Moment, ApiError> {
     if let Ok(moment) = humantime::parse_rfc3339(text) {
         return Ok(Moment(moment));
@@ -104,7 +105,7 @@ fn moment(text: &str) -> Result<Moment, ApiError> {
         })
 }
 
-/// A place among the clients that follow decisions, until it is dropped.
+/// Counts a client that follows decisions, until the permit is dropped.
 pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiError> {
     api.followers.try_acquire(caller).ok_or_else(|| {
         ApiError::Unavailable(format!(
@@ -113,7 +114,7 @@ pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiE
     })
 }
 
-/// The newest decisions that match a query.
+/// Lists the newest decisions that match a query.
 pub(crate) async fn list(api: &Api, role: Role, query: &DecisionQuery) -> Result<DecisionList, ApiError> {
     let filter = query.filter()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
@@ -127,7 +128,6 @@ pub(crate) async fn list(api: &Api, role: Role, query: &DecisionQuery) -> Result
     let log = api.sources.host.decisions();
     let mut list = log.list(&filter, query.before, limit);
     if let (Some(database), None) = (&api.sources.decisions, list.next) {
-        // Those that are in memory are in the database too.
         let oldest = log.oldest().into_iter().chain(query.before).min();
         let room = limit - list.decisions.len();
         let older = database.list(&filter, oldest, room).await;
@@ -145,7 +145,6 @@ fn unreadable(error: SinkError) -> ApiError {
     ApiError::Unavailable(format!("the decisions on disk cannot be read: {error}"))
 }
 
-/// The newest decisions of a uid, the oldest of them first.
 struct DecisionsOfUid {
     on_disk: Vec<DecisionDetail>,
     in_memory: Vec<LoggedDecision>,
@@ -154,7 +153,7 @@ struct DecisionsOfUid {
 }
 
 impl DecisionsOfUid {
-    /// Finds decisions with smaller ids than `before`. None at all is an error.
+    /// Finds decisions with smaller ids than `before`, at least one.
     async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
         let log = api.sources.host.decisions();
         let (in_memory, older) = log.get(uid, before);
@@ -168,7 +167,7 @@ impl DecisionsOfUid {
                 0 => DecisionLog::OF_UID - found.in_memory.len(),
                 _ => 0,
             };
-            // Those that are in memory are in the database too.
+            // The decisions in memory are in the database too.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;
@@ -181,7 +180,7 @@ impl DecisionsOfUid {
     }
 }
 
-/// The newest decisions of this uid with smaller ids than `before`: at least one.
+/// Returns the newest decisions of this uid with smaller ids than `before`: at least one.
 pub(crate) async fn get(
     api: &Api,
     role: Role,
@@ -191,7 +190,7 @@ pub(crate) async fn get(
     let found = DecisionsOfUid::find(api, uid, before).await?;
     let mut decisions = found.on_disk;
     if role < Role::Admin {
-        // Without their objects.
+        // Such clients do not see objects.
         decisions = decisions
             .into_iter()
             .map(|detail| detail.decision.into())
@@ -218,15 +217,15 @@ fn unknown(uid: &str) -> ApiError {
     ))
 }
 
-/// Objects may contain what only administrators should see, as in recordings.
+/// Removes the values that only administrators should see, as in recordings.
 pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     if role < Role::Admin {
         record.without_values();
     }
 }
 
-/// Replays the newest requests with this uid through the live chains. A request in memory is replayed as it was, one on disk
-/// as far as it was not redacted.
+/// Replays the newest requests with this uid through the live chains. A request in memory is replayed as it was, one on
+/// disk as far as it was not redacted.
 pub(crate) async fn replay(
     api: &Api,
     uid: &str,

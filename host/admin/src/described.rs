@@ -1,4 +1,4 @@
-//! Requests as people describe them, for evaluations.
+//! Reads requests as people describe them, for evaluations.
 
 use admittance::admission::{GroupVersionKind, Object, Operation, Request, UserInfo};
 use admittance_definitions::document;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{api::evaluation::DescribedRequest, error::ApiError};
 
 impl DescribedRequest {
-    /// The request with its objects. Mistakes have the names of the fields in place of files.
+    /// Returns the request with its objects. Mistakes name fields in place of files.
     pub(crate) fn request(&self) -> Result<Request, ApiError> {
         let object = self
             .object
@@ -53,7 +53,6 @@ impl DescribedRequest {
         Ok(request)
     }
 
-    /// The request of an AdmissionReview.
     fn of_review(&self, review: &Object) -> Result<Request, ApiError> {
         let alone = Self {
             object: self.object.clone(),
@@ -70,7 +69,6 @@ impl DescribedRequest {
         Ok(review.request)
     }
 
-    /// The request without objects.
     fn of_kind(&self, operation: Option<Operation>) -> Result<Request, ApiError> {
         let Some(kind) = self.kind.as_deref().filter(|kind| !kind.is_empty()) else {
             return Err(mistake(
@@ -108,7 +106,7 @@ impl DescribedRequest {
     }
 }
 
-/// A value: JSON, or a text in YAML or JSON.
+/// Reads a value: JSON, or a text in YAML or JSON.
 pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
     match value {
         Value::String(text) => document::to_json(name, text)
@@ -119,7 +117,7 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
 
 fn object(name: &str, given: &Value) -> Result<Object, ApiError> {
     let value = value(name, given)?;
-    // As text: what stages see is what a client would send.
+    // Stages see the text that a client would send.
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 

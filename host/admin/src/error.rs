@@ -1,4 +1,4 @@
-//! Error replies of the API.
+//! Replies with the errors of the API.
 
 use admittance::{ChangeError, DisableError, Error, HistoryError};
 use admittance_definitions::{self as definitions, StoreError};
@@ -13,7 +13,7 @@ use crate::{
     api::{ErrorDetail, ErrorReply},
 };
 
-/// Why a request to the API is refused.
+/// The error of a request to the API.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error(transparent)]
@@ -26,17 +26,17 @@ pub(crate) enum ApiError {
     MethodNotAllowed,
     #[error("the body did not arrive in time")]
     BodyTimeout,
-    /// It conflicts with the current state.
+    /// The request conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
     #[error("unsupported content type `{0}`: send application/yaml or application/json")]
     UnsupportedMediaType(String),
-    /// With each mistake.
+    /// The definitions have these mistakes.
     #[error("nothing was changed, because the definitions cannot go live")]
     CannotGoLive(Vec<String>),
-    /// With each mistake.
+    /// The request has these mistakes.
     #[error("the request was not evaluated, because there are mistakes")]
     CannotEvaluate(Vec<String>),
     /// The driver cannot do it now.
@@ -138,7 +138,7 @@ impl ApiError {
         }
     }
 
-    /// RFC 6750, section 3.
+    /// Returns the challenge of RFC 6750, section 3.
     fn challenge(&self) -> Option<&'static str> {
         match self {
             Self::Denied(Denied::UnknownToken) => {

@@ -1,4 +1,4 @@
-//! The OpenAPI document of the admin port, generated from the table of its routes.
+//! Generates the OpenAPI document of the admin port from the table of its routes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 /// Refusals that every route with a role may give.
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
-/// For input: a field with a default is optional.
+/// Returns a generator of schemas for input, in which a field with a default is optional.
 fn reader() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     settings
@@ -22,7 +22,7 @@ fn reader() -> SchemaGenerator {
         .into_generator()
 }
 
-/// The document, as OpenAPI 3.1.
+/// Returns the document in OpenAPI 3.1.
 pub(crate) fn document(routes: &[Route]) -> Json {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())
@@ -148,7 +148,7 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
             "name": name,
             "in": place,
             "description": description,
-            // Every parameter of a path is.
+            // Every parameter of a path is required.
             "required": place == "path" || required.contains(&name.as_str()),
             "schema": schema,
         })
@@ -156,7 +156,7 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-/// A parameter that is not there is absent, and not null.
+/// Removes null from a schema: a missing parameter is absent, and not null.
 fn without_null(schema: &mut Map<String, Json>) {
     if schema.get("default").is_some_and(Json::is_null) {
         schema.remove("default");

@@ -76,8 +76,8 @@ struct Readiness {
     /// replicas have agreed on; of a gateway with users, from when it has read its database. It does not depend on the
     /// upstream: clients of a driver that is not ready get refused connections in place of replies that explain the problem.
     ready: bool,
-    /// The first digits of the content hash of the live table: the same on every replica that serves the same. Absent while
-    /// the driver starts.
+    /// The first digits of the content hash of the live table: the same on every replica that serves the same. Absent
+    /// while the driver starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<String>,
     /// Why it is not ready; absent while the driver starts.

@@ -4,7 +4,7 @@
 use std::{future::Future, time::Duration};
 
 use admittance::{BodyError, BodyLimits};
-use admittance_net::{limits::Permit, listener::Client};
+use admittance_net::limits::Permit;
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequestParts, Path, State},
@@ -17,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Api,
-    access::{Caller, Denied},
+    access::{Caller, Denied, log_refusal},
     config::Role,
     error::ApiError,
 };
@@ -320,10 +320,7 @@ fn admit(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> 
     if let Err(denied) = &admitted
         && denied.is_notable()
     {
-        let client = head.extensions.get::<Client>().map(|client| client.address);
-        let client = client.map(tracing::field::display);
-        let (method, path) = (&head.method, head.uri.path());
-        tracing::info!(target: "admittance::audit", client, %method, path, "refused: {denied}");
+        log_refusal(head, denied);
     }
     admitted
 }
@@ -370,7 +367,8 @@ pub(crate) fn large_body(
     })
 }
 
-/// The parameters of an address or a form. They are counted before they are read: an unknown one costs as much as any other.
+/// The parameters of an address or a form. They are counted before they are read: an unknown one costs as much as any
+/// other.
 pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
     if text.bytes().filter(|byte| *byte == b'&').count() >= PARAMETERS {
         let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");

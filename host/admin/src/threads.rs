@@ -1,5 +1,5 @@
-//! The threads on which replies of the admin port are made and decisions are written. Requests of the driver's port, accepting
-//! connections, and probes use others.
+//! Runs the threads on which replies of the admin port are made and decisions are written. Requests of the driver's
+//! port, accepting connections, and probes use others.
 
 use std::sync::LazyLock;
 
@@ -14,12 +14,12 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// One reply that takes long leaves a thread to the others.
+/// With two threads, a slow reply leaves one to the others.
 const COUNT: usize = 2;
 
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("operators", COUNT));
 
-/// Must be called within a tokio runtime.
+/// Returns the runtime of these threads. Must be called within a tokio runtime.
 pub(crate) fn threads() -> Handle {
     THREADS
         .as_ref()

@@ -1,4 +1,4 @@
-//! Tokens that authenticate clients, and the files that contain them.
+//! Reads tokens that authenticate clients, and follows their files.
 
 use std::path::{Path, PathBuf};
 
@@ -28,15 +28,11 @@ pub enum TokenSource {
     File(TokenFile),
 }
 
-/// Why a file does not contain a usable token.
+/// The reason for which a file does not contain a usable token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
-    #[error("{path}: {source}", path = path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    /// It is world-readable.
-    #[error("{path}: the token file is world-readable: chmod o-r {path}", path = path.display())]
-    WorldReadable { path: PathBuf },
-    /// It does not contain a valid token.
+    #[error("{0}")]
+    Unreadable(String),
     #[error(
         "{path}: not a valid token: write one of {shortest} to {longest} letters, digits and signs, with no \
          spaces between them, as `openssl rand -hex 32` prints",
@@ -61,7 +57,7 @@ pub struct TokenFile(Reloaded<Option<TokenDigest>>);
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // An invalid file is an error only at the start.
+        // An invalid file is an error at the start, and a refused token afterwards.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {
@@ -75,15 +71,10 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
-    // Leaves room for surrounding whitespace.
+    // Twice the length leaves room for surrounding whitespace.
     let most = 2 * u64::try_from(LONGEST).unwrap_or(u64::MAX);
-    let bytes = file::read_secret(path, most).map_err(|error| {
-        let path = path.to_owned();
-        match error {
-            SecretError::Unreadable(source) => TokenFileError::Unreadable { path, source },
-            SecretError::WorldReadable => TokenFileError::WorldReadable { path },
-        }
-    })?;
+    let unreadable = |error: SecretError| TokenFileError::Unreadable(error.describe(path, "the token file"));
+    let bytes = file::read_secret(path, most).map_err(unreadable)?;
     let token = bytes.trim_ascii();
     let is_token = (SHORTEST..=LONGEST).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
     if !is_token {
@@ -94,7 +85,7 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// The holder of this token. Compares in constant time, with all tokens.
+/// Returns the holder of this token. Compares in constant time, with all tokens.
 pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &TokenDigest) -> Option<&'t Token> {
     let mut found = None;
     for token in tokens {
@@ -180,7 +171,7 @@ mod tests {
         }
         assert!(matches!(
             TokenFile::read(&path),
-            Err(TokenFileError::Unreadable { .. })
+            Err(TokenFileError::Unreadable(_))
         ));
     }
 

@@ -1,4 +1,4 @@
-//! What applies? Which live chains and stages would see a request, and why the others would not.
+//! Shows which live chains and stages would see a request, and why the others would not.
 
 use admittance::{Applies, ChainApplies, StageApplies, admission::Mode};
 use axum::{
@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<Api> {
     Router::new().route("/applies", get(applies))
 }
 
-/// The request in the address, and in the form.
+/// The request in the address and in the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct AppliesQuery {
@@ -50,7 +50,7 @@ impl AppliesQuery {
     fn described(&self) -> DescribedRequest {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = given(&self.object);
-        // The object says what the fields say otherwise.
+        // The object has its own kind and name.
         let without_object = |text: &str| given(text).filter(|_| object.is_none());
         DescribedRequest {
             kind: without_object(&self.kind),

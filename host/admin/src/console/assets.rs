@@ -1,4 +1,5 @@
-//! Style sheet, scripts and icon. They are in the program, and browsers keep them until the program changes.
+//! Serves the style sheet, the scripts and the icon, which the program contains. Browsers keep them until the program
+//! changes.
 
 use std::sync::LazyLock;
 
@@ -17,7 +18,6 @@ use http::{
 
 use crate::Api;
 
-/// A file with its media type.
 struct Asset {
     name: &'static str,
     media_type: &'static str,
@@ -54,7 +54,6 @@ static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
     digest.to_hex().chars().take(12).collect()
 });
 
-/// The address of an asset.
 pub(super) fn address(name: &str) -> String {
     format!("/assets/{}/{name}", *DIRECTORY)
 }
@@ -67,7 +66,7 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page of another version of the program asks for its own, and must not keep this one under that address.
+    // A page of another version of the program has another directory, under which this version must not be cached.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

@@ -1,4 +1,5 @@
-//! Candidates of a chain: how often they agree with their plugins, the differences, the promotion, and the roll-out.
+//! Shows the candidates of a chain: how often they agree with their plugins, the differences, the promotion, and the
+//! roll-out.
 
 use admittance::{
     AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceSample, RolloutAction,
@@ -8,7 +9,7 @@ use admittance_definitions::StageId;
 use axum::{
     Router,
     extract::{Query, State},
-    response::{IntoResponse, Redirect, Response},
+    response::Response,
     routing::{get, post},
 };
 use maud::{Markup, html};
@@ -16,11 +17,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{
-    chains::{self, number, plugin_facts},
+    chains::{number, plugin_facts},
     form::ChangeForm,
     history::comparison,
     layout::{Section, form_key, page, refusal},
-    parts::{Tone, badge, count, moment},
+    parts::{Tone, badge, count, moment, object_name},
     session::Session,
     switch::back,
 };
@@ -32,7 +33,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/rollout", post(steer))
 }
 
-/// The candidates of this chain; nothing without any.
+/// Shows the candidates of this chain; nothing without any.
 pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[CandidateReport]) -> Markup {
     let own = |report: &&CandidateReport| {
         let mut stages = chain.stages.iter();
@@ -67,7 +68,7 @@ fn stage_of(address: &str) -> &str {
     address.rsplit_once('/').map_or(address, |(_, stage)| stage)
 }
 
-/// The share that the candidate decides, and the buttons that change it.
+/// Shows the share that the candidate decides, and the buttons that change it.
 fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
     use {RolloutAction::*, RolloutState::*};
     let (tone, actions): (_, &[RolloutAction]) = match rollout.state {
@@ -131,11 +132,10 @@ fn statistics(report: &CandidateReport) -> Markup {
 }
 
 fn difference(sample: &DifferenceSample) -> Markup {
-    let namespace = sample.namespace.as_deref().unwrap_or_default();
     html! {
         details.sample {
             summary {
-                (sample.operation) " of " (sample.kind) " " @if !namespace.is_empty() { (namespace) "/" } (sample.name)
+                (sample.operation) " of " (sample.kind) " " (object_name(sample.namespace.as_deref(), &sample.name))
                 ": " (verdict(&sample.plugin.verdict)) " and " (verdict(&sample.candidate.verdict))
                 span.muted { " " (moment(sample.at)) }
             }
@@ -172,7 +172,7 @@ fn answer(who: &str, answer: &AnswerSample) -> Markup {
     }
 }
 
-/// The stage in the address, and in the form.
+/// The stage in the address and in the form.
 #[derive(Debug, Deserialize)]
 struct Promotion {
     stage: StageId,
@@ -226,25 +226,8 @@ async fn promote(
     }: ChangeForm<Promotion>,
 ) -> Response {
     let subject = stage.to_string();
-    let chain = api.sources.host.status().chains.into_iter().find(|chain| {
-        let mut stages = chain.stages.iter();
-        let names = |name: &str| {
-            [
-                format!("{}:{}/{name}", chain.phase, chain.name),
-                format!("{}/{name}", chain.name),
-            ]
-        };
-        stages.any(|known| names(&known.name).contains(&subject))
-    });
-    let promoted = changes::promoted(&api, Some(session.caller.clone()), stage, false).await;
-    match promoted {
-        Ok(_) => {
-            let next = chain.map_or_else(
-                || "/chains".to_owned(),
-                |chain| chains::address(chain.phase, &chain.name),
-            );
-            Redirect::to(&next).into_response()
-        }
+    match changes::promoted(&api, Some(session.caller.clone()), stage, false).await {
+        Ok(_) => back(&subject),
         Err(error) => refusal(&session, Section::Chains, &error),
     }
 }

@@ -1,4 +1,4 @@
-//! What is live: the chains, and one chain with its stages, their candidates and its definition.
+//! Shows the live chains, and one chain with its stages, their candidates and its definition.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -33,14 +33,13 @@ pub(super) fn router() -> Router<Api> {
         .merge(candidates::router())
 }
 
-/// What stays in a path as it is. Names of BCS contain a `/`.
+/// The characters that a path has unescaped. Names of BCS contain a `/`.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
     .remove(b'.')
     .remove(b'_');
 
-/// The address of a chain's page.
 pub(super) fn address(phase: Phase, name: &str) -> String {
     format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
 }
@@ -75,7 +74,7 @@ fn overview(status: &Status) -> Markup {
     }
 }
 
-/// Why the newest definitions are not live.
+/// Explains why the newest definitions are not live.
 fn problem_notice(problem: &Problem) -> Markup {
     html! {
         div.notice.bad role="status" {
@@ -139,7 +138,7 @@ fn recent_calls(calls: &CallStatus) -> u64 {
     recent.allowed + recent.changed + recent.denied + recent.failed
 }
 
-/// A cell with a number, in a colour unless it is zero.
+/// Shows a cell with a number, in a colour unless it is zero.
 pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
     html! {
         td.number data-label=(label) {
@@ -286,7 +285,7 @@ fn hook(hook: &HookStatus) -> Markup {
     }
 }
 
-/// A plugin with where its module comes from, its digest and its signature.
+/// Shows a plugin with the source, the digest and the signature of its module.
 pub(super) fn plugin_facts(plugin: &PluginStatus) -> Markup {
     html! {
         dt { "Plugin" }
@@ -320,7 +319,7 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     }
 }
 
-/// The line with which the text begins: comments may be before the definition.
+/// Returns the first line of the text, which is before the definition if it has comments above.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let before = stored.text.lines().take_while(is_before).count();
@@ -328,7 +327,7 @@ fn first_line(stored: &StoredDefinition) -> u32 {
     stored.line.saturating_sub(before).max(1)
 }
 
-/// A text with the numbers of its lines.
+/// Shows a text with the numbers of its lines.
 pub(super) fn numbered(text: &str, first: u32) -> Markup {
     html! {
         pre.numbered tabindex="0" {

@@ -1,4 +1,4 @@
-//! One decision: its stages in time, what changed, and what to copy.
+//! Shows one decision: its stages in time, the changes, and texts to copy.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ use super::{
     diff::side_by_side,
     layout::{Section, page, refusal},
     live::tone,
-    parts::{LONGEST_TEXT, Tone, badge, count, duration, moment, text},
+    parts::{LONGEST_TEXT, Tone, badge, count, duration, moment, object_name, text},
     session::Session,
 };
 use crate::{Api, api::DecisionDetails, config::Role, decisions, route, v1::decisions::OfUidQuery};
@@ -54,7 +54,7 @@ async fn decision(
     }
 }
 
-/// The number of older decisions with this uid, and links to other pages of them.
+/// Shows the number of older decisions with this uid, and links to their pages.
 fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     let address = format!("/decisions/{}", utf8_percent_encode(uid, NON_ALPHANUMERIC));
     html! {
@@ -71,11 +71,11 @@ fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     }
 }
 
-/// Where commands send requests to.
+/// The servers that commands send requests to.
 struct CommandTargets {
-    /// The URL of this port, as the browser knows it.
+    /// The URL of this port, as the browser addresses it.
     admin: String,
-    /// Whether that requires a token.
+    /// Whether requests to it need a token.
     needs_token: bool,
     /// The URL for reviews.
     reviews: Option<String>,
@@ -105,7 +105,7 @@ impl CommandTargets {
     }
 }
 
-/// `is_one_of_several`: decisions of the same uid are told apart by a heading.
+/// Shows a decision, under a heading of its own if it is one of several with the same uid.
 fn article(
     detail: &DecisionDetail,
     session: &Session,
@@ -132,10 +132,7 @@ fn article(
 }
 
 fn facts(decision: &DecisionRecord) -> Markup {
-    let object = match &decision.namespace {
-        Some(namespace) => format!("{namespace}/{}", decision.name),
-        None => decision.name.clone(),
-    };
+    let object = object_name(decision.namespace.as_deref(), &decision.name);
     let origin = [&decision.dialect, &decision.listener, &decision.cluster];
     let origin: Vec<&str> = origin.into_iter().flatten().map(String::as_str).collect();
     html! {
@@ -157,7 +154,7 @@ fn facts(decision: &DecisionRecord) -> Markup {
     }
 }
 
-/// A row for each stage, with a bar from its beginning to its end.
+/// Shows a row for each stage, with a bar from its beginning to its end.
 pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
     let ends = decision
         .stages
@@ -215,7 +212,7 @@ fn stage_row(stage: &StageRecord, whole: u64) -> Markup {
     }
 }
 
-/// What the plugin logged.
+/// Lists the lines that the plugin logged.
 fn log(stage: &StageRecord) -> String {
     let mut text = String::new();
     for line in &stage.log {
@@ -235,7 +232,7 @@ fn bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
     }
     let parts = |microseconds: u64| u128::from(microseconds) * 1000 / u128::from(whole);
     let start = parts(stage.start_microseconds);
-    // Thin ones stay visible.
+    // Thin bars stay visible.
     let width = parts(stage.microseconds).max(4);
     html! {
         svg.bar.(tone.class()) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
@@ -270,7 +267,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
     }
 }
 
-/// Texts to copy, each with its button.
+/// Shows texts to copy, each with its button.
 fn copies(detail: &DecisionDetail, place: &CommandTargets) -> Markup {
     let id = detail.decision.id;
     let mut texts = vec![(
@@ -323,7 +320,7 @@ fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
     )
 }
 
-/// A review changes nothing: it is only answered.
+/// Returns a command that sends the review again, which is answered and changes nothing.
 fn send_again(review: &RecordedRequest, url: &str) -> String {
     format!(
         "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",
@@ -332,12 +329,12 @@ fn send_again(review: &RecordedRequest, url: &str) -> String {
     )
 }
 
-/// For a shell.
+/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// What a case expects of this decision.
+/// Returns the `expect` of a case for this decision.
 pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     let mut expect = Map::new();
     let is_allowed = !decision.verdict.is_refusal();
@@ -356,17 +353,14 @@ pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     expect
 }
 
-/// A case that expects this decision. A patch or message may depend on redacted values, so with them only the verdict and
-/// the warnings are expected.
+/// Returns a case that expects this decision. A patch or message may depend on redacted values, so with them only the
+/// verdict and the warnings are expected.
 fn test_case(decision: &DecisionRecord, review: &RecordedRequest) -> String {
     let mut expect = expectation(decision);
     if review.recording.redacted > 0 {
         expect.retain(|name, _| matches!(&**name, "allowed" | "warnings"));
     }
-    let object = match &decision.namespace {
-        Some(namespace) => format!("{namespace}/{}", decision.name),
-        None => decision.name.clone(),
-    };
+    let object = object_name(decision.namespace.as_deref(), &decision.name);
     let name = format!("{} of {} {object}", decision.operation.as_str(), decision.kind);
     let review = json!({"apiVersion": review.api_version, "kind": review.kind, "request": review.request});
     to_yaml(&json!({"cases": [{"name": name, "request": {"review": review}, "expect": expect}]}))

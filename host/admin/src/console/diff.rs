@@ -1,4 +1,4 @@
-//! Two texts side by side.
+//! Shows two texts side by side.
 
 use diffy::{DiffOptions, Hunk, Line};
 use maud::{Markup, html};
@@ -6,12 +6,12 @@ use maud::{Markup, html};
 /// The lines that are shown around a difference.
 const CONTEXT: usize = 3;
 
-/// The longest texts that are compared, in bytes, and the most pairs of their lines: comparing texts that have nothing in common
-/// takes time for each pair.
+/// The longest texts that are compared, in bytes, and the most pairs of their lines: comparing texts that have nothing
+/// in common takes time for each pair.
 const LONGEST: usize = 1 << 20;
 const PAIRS: usize = 16_000_000;
 
-/// A table with the lines of both texts, and only those near differences. Nothing without differences. `None` if the texts
+/// Shows a table with the lines of both texts near differences; nothing without differences. `None` if the texts
 /// are too long to be compared.
 pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Option<Markup> {
     if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
@@ -44,7 +44,7 @@ struct DiffRow<'t> {
     is_same: bool,
 }
 
-/// The rows of a part of the texts. Lines that replace others are beside them.
+/// Returns the rows of a hunk. Lines that replace others are next to them.
 fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
     let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
     let mut rows: Vec<DiffRow<'t>> = Vec::new();

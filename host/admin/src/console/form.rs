@@ -1,4 +1,4 @@
-//! Forms that pages of the console send.
+//! Reads the forms that pages of the console send.
 
 use axum::{body::Body, extract::FromRequest, response::Response};
 use http::Request;
@@ -27,7 +27,7 @@ pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) fields: T,
 }
 
-/// Every form has this field.
+/// The field that every form has.
 #[derive(Deserialize)]
 struct FormKey {
     #[serde(default)]
@@ -43,7 +43,7 @@ impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change
     }
 }
 
-/// The user of a form, who needs this role, and its fields. Nothing of the body is read for others.
+/// Reads the user of a form, who needs this role, and its fields. The body is not read for other users.
 pub(super) async fn read<T: DeserializeOwned>(
     request: Request<Body>,
     api: &Api,
@@ -74,14 +74,14 @@ pub(super) async fn read<T: DeserializeOwned>(
     Ok((session, fields))
 }
 
-/// The body of a form, of at most this many bytes.
+/// Reads the body of a form, of at most this many bytes.
 pub(super) async fn text(head: &http::request::Parts, body: Body, limit: usize) -> Result<String, ApiError> {
     route::media_type(&head.headers, &[MEDIA_TYPE])?;
     let bytes = route::collect(head, body, limit).await?;
     String::from_utf8(bytes.into()).map_err(|_| ApiError::Malformed("the form is not valid UTF-8".to_owned()))
 }
 
-/// The names in a field, separated by commas or spaces.
+/// Splits the names in a field at commas and spaces.
 pub(super) fn names(text: &str) -> Vec<String> {
     let names = text.split([',', ' ', '\n', '\r', '\t']);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()

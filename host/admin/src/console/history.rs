@@ -1,4 +1,4 @@
-//! The revisions of the live table: what was different, and the way back.
+//! Shows the revisions of the live table and their differences, and rolls back.
 
 use admittance::{Comparison, ModuleChange, Origin, Revision, RevisionModule};
 use axum::{
@@ -64,7 +64,7 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
     page(&session, Section::History, "History", content)
 }
 
-/// What created a revision, and who.
+/// Shows the action and the user that created a revision.
 fn made_by(revision: &Revision) -> Markup {
     html! {
         @match &revision.origin {
@@ -104,7 +104,7 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
     let detail = views::detail(host, number, session.role)?;
     let (revision, live) = (&detail.revision, host.table().revision());
     let kept = host.history();
-    // By default, the one before.
+    // The default is the previous revision.
     let from = from.or_else(|| {
         let earlier = kept.iter().map(|revision| revision.number);
         earlier.filter(|earlier| *earlier < number).max()
@@ -187,7 +187,7 @@ fn modules(modules: &[RevisionModule]) -> Markup {
     }
 }
 
-/// The differences between two revisions: the modules, and the definitions line by line.
+/// Shows the differences between two revisions: the modules, and the definitions line by line.
 pub(super) fn comparison(comparison: &Comparison) -> Markup {
     html! {
         @if comparison.modules.is_empty() && comparison.text.is_empty() {
@@ -217,7 +217,7 @@ fn module_change(change: &ModuleChange) -> Markup {
     }
 }
 
-/// A unified diff with a colour for each kind of line.
+/// Shows a unified diff with a colour for each kind of line.
 fn unified(text: &str) -> Markup {
     html! {
         pre.unified tabindex="0" {

@@ -1,4 +1,4 @@
-//! What all pages have in common: the frame around their content, and the pages of errors.
+//! Frames the content of all pages, and shows errors as pages.
 
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -50,34 +50,34 @@ impl Section {
     }
 }
 
-/// A page for this user, with the title as its first heading.
+/// Returns a page for this user, with the title as its first heading.
 pub(super) fn page(session: &Session, section: Section, title: &str, content: Markup) -> Response {
     let markup = frame(title, Some((session, section)), &content);
     Html(markup.into_string()).into_response()
 }
 
-/// An error as a page for this user, with the status that the API gives it.
+/// Returns an error as a page for this user, with the status that the API gives it.
 pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
     let markup = frame(title_of(error), Some((session, section)), &explanation(error));
     (error.status(), Html(markup.into_string())).into_response()
 }
 
-/// An error as a page for a client that is not known.
+/// Returns an error as a page for an unknown client.
 pub(super) fn plain_refusal(error: &ApiError) -> Response {
     (error.status(), plain_page(title_of(error), &explanation(error))).into_response()
 }
 
-/// A page without navigation, for a client that is not known.
+/// Returns a page without navigation, for an unknown client.
 pub(super) fn plain_page(title: &str, content: &Markup) -> Html<String> {
     Html(frame(title, None, content).into_string())
 }
 
-/// The field that every form has.
+/// Returns the field that every form has.
 pub(super) fn form_key(session: &Session) -> Markup {
     html! { input type="hidden" name="form_key" value=(session.form_key); }
 }
 
-/// A page that opens this address.
+/// Returns a page that opens this address.
 pub(super) fn forwarding_page(address: &str) -> Html<String> {
     let markup = html! {
         (DOCTYPE)
@@ -85,7 +85,7 @@ pub(super) fn forwarding_page(address: &str) -> Html<String> {
             head {
                 meta charset="utf-8";
                 meta http-equiv="refresh" content={ "0; url=" (address) };
-                // Without one, browsers ask for /favicon.ico.
+                // Without an icon, browsers request /favicon.ico.
                 link rel="icon" type="image/svg+xml" href=(assets::address("icon.svg"));
                 title { "Admittance" }
             }

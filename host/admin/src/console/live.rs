@@ -1,4 +1,4 @@
-//! Decisions as they come, and what passes each chain.
+//! Shows decisions as they are made, and the requests that pass each chain.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -27,7 +27,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{
     layout::{Section, page, refusal},
-    parts::{Tone, badge, duration, plain_moment},
+    parts::{Tone, badge, duration, object_name, plain_moment},
     session::Session,
 };
 use crate::{
@@ -38,13 +38,13 @@ use crate::{
     route,
 };
 
-/// The time that the numbers of the chains are of.
+/// The time over which the requests of chains are counted.
 const RATES_OF: Duration = Duration::from_secs(60);
-/// How often these numbers are sent.
+/// The interval at which these numbers are sent.
 const RATES_EVERY: Duration = Duration::from_secs(2);
 /// The shortest time between two groups of decisions, so that browsers keep up.
 const GROUP_EVERY: Duration = Duration::from_millis(200);
-/// The most decisions that are shown of a group. The newest ones are.
+/// The most decisions of a group that are shown: the newest ones.
 const GROUP: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
@@ -53,7 +53,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/live/events", get(events))
 }
 
-/// The filter in an address. What is empty does not filter, since browsers send empty fields too.
+/// Reads the filter in an address. Empty fields do not filter, since browsers send them too.
 fn read(text: Option<String>) -> Result<DecisionQuery, ApiError> {
     let mut query: DecisionQuery = route::parameters("filter", &text.unwrap_or_default())?;
     for text in texts(&mut query) {
@@ -75,7 +75,7 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// The address of a page with the same filter, and one more parameter.
+/// Returns the address of a page with the same filter, and one more parameter.
 fn address_with(query: &DecisionQuery, page: &str, more: Option<(&str, u64)>) -> String {
     let mut parameters = Serializer::new(String::new());
     for (name, text) in [
@@ -171,7 +171,7 @@ fn filters(query: &DecisionQuery, chains: &BTreeSet<String>) -> Markup {
                 select name="chain" {
                     option value="" { "all" }
                     @for name in chains { option selected[chain == Some(name)] { (name) } }
-                    // One that was live before.
+                    // A chain that is no longer live stays selected.
                     @if let Some(chain) = chain.filter(|chain| !chains.contains(*chain)) { option selected { (chain) } }
                 }
             }
@@ -196,7 +196,6 @@ fn filters(query: &DecisionQuery, chains: &BTreeSet<String>) -> Markup {
     }
 }
 
-/// The colour of a verdict.
 pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
     match verdict {
         DecisionVerdict::Allowed => Tone::Good,
@@ -206,17 +205,14 @@ pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
     }
 }
 
-/// The address of a decision. Others may have the same uid.
+/// Returns the address of a decision. Others may have the same uid.
 fn address(decision: &DecisionRecord) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!("/decisions/{uid}#decision-{}", decision.id)
 }
 
 fn row(decision: &DecisionRecord, is_new: bool) -> Markup {
-    let object = match &decision.namespace {
-        Some(namespace) => format!("{namespace}/{}", decision.name),
-        None => decision.name.clone(),
-    };
+    let object = object_name(decision.namespace.as_deref(), &decision.name);
     html! {
         tr.new[is_new] {
             td.head.time { a href=(address(decision)) { (plain_moment(decision.at)) } }
@@ -232,7 +228,7 @@ fn row(decision: &DecisionRecord, is_new: bool) -> Markup {
     }
 }
 
-/// What decided, in a line.
+/// Returns the message of a decision, or its notable stages.
 fn why(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {
         return message.clone();
@@ -251,7 +247,7 @@ fn why(decision: &DecisionRecord) -> String {
     notes.collect::<Vec<_>>().join("; ")
 }
 
-/// The table of chains. The numbers of the last minute, or since the first decision.
+/// Shows the requests of each chain in the last minute, or since the first decision.
 fn rates(api: &Api) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Chains in the last minute" {
@@ -313,7 +309,7 @@ async fn events(
         Ok(opened) => opened,
         Err(error) => return error.into_response(),
     };
-    // Browsers send it when they connect again.
+    // Browsers send the header when they connect again.
     let last = headers
         .get("last-event-id")
         .and_then(|id| id.to_str().ok()?.parse().ok());
@@ -345,7 +341,7 @@ struct FollowingPage {
     next: Instant,
 }
 
-/// Decisions that came at about the same time.
+/// The decisions that are sent together.
 #[derive(Default)]
 struct DecisionGroup {
     decisions: VecDeque<LoggedDecision>,
@@ -378,7 +374,7 @@ impl FollowingPage {
 }
 
 impl DecisionGroup {
-    /// Waits for a decision, and takes those that are there too.
+    /// Waits for a decision, and takes the others that are ready.
     async fn take(decisions: &mut DecisionStream) -> Option<Self> {
         let mut group = Self::default();
         group.add(decisions.next().await?);

@@ -1,10 +1,10 @@
-//! Errors within a page, with links to the lines that they are about.
+//! Shows errors within a page, with links to the lines of mistakes.
 
 use maud::{Markup, html};
 
 use crate::error::ApiError;
 
-/// The names that stand for the texts of a page in mistakes, and the fields with these texts.
+/// The names of texts in mistakes, and the fields of the page with these texts.
 const FIELDS: [(&str, &str); 4] = [
     ("chain", "definitions"),
     ("settings", "settings"),
@@ -12,7 +12,7 @@ const FIELDS: [(&str, &str); 4] = [
     ("oldObject", "old_object"),
 ];
 
-/// An error with its mistakes.
+/// Shows an error with its mistakes.
 pub(super) fn problems(error: &ApiError) -> Markup {
     let mistakes = match error {
         ApiError::CannotEvaluate(mistakes) => mistakes.as_slice(),
@@ -48,7 +48,7 @@ fn field_name(field: &str) -> &'static str {
     }
 }
 
-/// Where a mistake is.
+/// The position of a mistake, and its explanation.
 #[derive(Debug, PartialEq, Eq)]
 struct MistakePosition<'a> {
     field: &'static str,
@@ -57,7 +57,7 @@ struct MistakePosition<'a> {
 }
 
 impl<'a> MistakePosition<'a> {
-    /// Of `chain:9:7: spec.stages: missing`.
+    /// Parses `chain:9:7: spec.stages: missing`.
     fn of(mistake: &'a str) -> Option<Self> {
         let (place, rest) = mistake.split_once(": ")?;
         let mut parts = place.split(':');

@@ -1,4 +1,4 @@
-//! Small parts of pages.
+//! Makes small parts of pages.
 
 use admittance::Moment;
 use maud::{Markup, html};
@@ -26,17 +26,17 @@ impl Tone {
     }
 }
 
-/// A word in a coloured field.
+/// Shows a word in a coloured field.
 pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// Date and time in UTC, to the second.
+/// Shows date and time in UTC, to the second.
 pub(super) fn moment(at: Moment) -> Markup {
     html! { (plain_moment(at)) " UTC" }
 }
 
-/// The same where a heading says that it is UTC.
+/// Shows date and time under a heading that mentions UTC.
 pub(super) fn plain_moment(at: Moment) -> Markup {
     let exact = at.to_string();
     let shown = exact.get(..19).unwrap_or(&exact).replace('T', " ");
@@ -46,7 +46,7 @@ pub(super) fn plain_moment(at: Moment) -> Markup {
 /// The longest text that a page shows, in bytes.
 pub(super) const LONGEST_TEXT: usize = 64 << 10;
 
-/// A text as it is, or its beginning if it is longer than a page shows.
+/// Shows a text, or its beginning if it is longer than [`LONGEST_TEXT`].
 pub(super) fn text(text: &str) -> Markup {
     let shown = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or(text);
     html! {
@@ -57,13 +57,21 @@ pub(super) fn text(text: &str) -> Markup {
     }
 }
 
-/// `1 plugin`, `2 plugins`.
+/// Writes the name of an object: `default/web`.
+pub(super) fn object_name(namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Writes `1 plugin`, `2 plugins`.
 pub(super) fn count(count: u64, one: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {one}{ending}")
 }
 
-/// A duration that is given in microseconds, with three digits: `412 µs`, `1.25 ms`.
+/// Writes a number of microseconds as a duration with three digits: `412 µs`, `1.25 ms`.
 pub(super) fn duration(microseconds: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let value = microseconds as f64;

@@ -1,4 +1,4 @@
-//! The playground: evaluates a request with a chain that is being written, without any effect on what is live.
+//! Evaluates a request with a chain that is being written, without any effect on the live chains.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -131,7 +131,7 @@ impl PlaygroundFields {
     }
 }
 
-/// With what the page begins.
+/// The parameters of the page's address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PlaygroundQuery {
@@ -164,7 +164,7 @@ async fn show(
     )
 }
 
-/// The definitions of a live chain.
+/// Returns the definitions of a live chain.
 async fn text_of(api: &Api, chain: &str) -> Result<String, ApiError> {
     let parsed = chain.parse::<ChainId>();
     let id = parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?;
@@ -269,10 +269,10 @@ async fn run(
     (status, page).into_response()
 }
 
-/// What the chains did, as the pages of decisions show it.
+/// Shows the outcome as the pages of decisions do.
 fn outcome(evaluated: &Evaluated) -> Markup {
     let decision = &evaluated.decision;
-    // For the completion of settings.
+    // The editor completes settings with these schemas.
     let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
     html! {
         h2 data-schemas=(schemas) {
@@ -300,7 +300,7 @@ fn yaml(object: Option<&Object>) -> String {
     object.map(|object| to_yaml(object.value())).unwrap_or_default()
 }
 
-/// The request with its outcome as a case of `admittance test`.
+/// Saves the request with its outcome as a case of `admittance test`.
 async fn test_case(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,

@@ -1,4 +1,4 @@
-//! Who uses the console. A token is exchanged for a session, whose id is in a cookie.
+//! Knows the users of the console. A token is exchanged for a session, whose id is in a cookie.
 //!
 //! The API does not accept the cookie, so no page of another site can use it there.
 
@@ -48,18 +48,18 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Whether to show what changes something.
+    /// Whether to show the controls that change something.
     pub(super) fn may_change(&self) -> bool {
         self.role >= Role::Admin
     }
 
-    /// Why a page that is about a change is not shown.
+    /// Returns the reason for which the page of a change is not shown.
     pub(super) fn only_reads(&self) -> ApiError {
         let caller = self.caller.clone();
         Denied::OnlyReads { caller }.into()
     }
 
-    /// Whether it has not ended since it was read, for replies that last.
+    /// Whether the session has not ended since it was read, for replies that last.
     pub(super) fn is_current(&self, api: &Api) -> bool {
         let Some(id) = &self.id else {
             return true;
@@ -84,7 +84,7 @@ pub(crate) struct Sessions {
 
 #[derive(Clone, Debug)]
 struct SignedIn {
-    /// It is looked up for every request, so that a session ends when its token is revoked.
+    /// The token is looked up for every request, so that a session ends when it is revoked.
     token: TokenDigest,
     holder: Caller,
     form_key: Arc<str>,
@@ -95,7 +95,7 @@ impl Sessions {
     pub(crate) fn new() -> Self {
         Self {
             signed_in: Mutex::default(),
-            // Without random numbers there are no forms.
+            // Without random numbers, the key is empty and no form is accepted.
             form_key: random().unwrap_or_default().into(),
         }
     }
@@ -147,7 +147,7 @@ impl SessionId {
         Digest::of(&self.0)
     }
 
-    /// The one in the cookie of a request.
+    /// Reads the id in the cookie of a request.
     fn of(head: &Parts) -> Option<Self> {
         let name = cookie_name(is_tls(head));
         let cookies = head.headers.get_all(COOKIE).into_iter();
@@ -159,13 +159,13 @@ impl SessionId {
         Some(Self(id.to_owned()))
     }
 
-    /// The header that makes the browser keep it for this site alone, invisible to scripts.
+    /// Returns the header that makes the browser keep the id for this site alone, invisible to scripts.
     pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
         cookie(head, &self.0, LIFETIME)
     }
 }
 
-/// The header that makes the browser forget its session.
+/// Returns the header that makes the browser forget its session.
 pub(super) fn forget(head: &Parts) -> (http::HeaderName, HeaderValue) {
     cookie(head, "", Duration::ZERO)
 }
@@ -175,12 +175,12 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     let (name, secure) = (cookie_name(is_tls), if is_tls { "; Secure" } else { "" });
     let life = life.as_secs();
     let text = format!("{name}={value}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
-    // Letters, digits and signs only.
+    // The text has letters, digits and signs alone.
     let value = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
     (SET_COOKIE, value)
 }
 
-/// With TLS, browsers accept the cookie only from this host itself, by its prefix.
+/// Returns the name of the cookie. With TLS, its prefix makes browsers accept it only from this host itself.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }
@@ -191,7 +191,7 @@ fn is_tls(head: &Parts) -> bool {
         .is_some_and(|client| client.is_tls)
 }
 
-/// 256 random bits as text; `None` if the system provides none.
+/// Returns 256 random bits as text; `None` if the system provides none.
 fn random() -> Option<String> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).ok()?;
@@ -209,7 +209,7 @@ impl FromRequestParts<Api> for Session {
     }
 }
 
-/// The user of a request whose origin was checked.
+/// Returns the user of a request whose origin was checked.
 pub(super) fn known(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
     let id = SessionId::of(head);
     if let Some(id) = &id
@@ -300,7 +300,7 @@ mod tests {
             (&["admittances=a"], false, None),
             (&["admittance"], false, None),
             (&[], false, None),
-            // Another site may have set it for this host.
+            // Without the prefix, another site may have set the cookie for this host.
             (&["admittance=a"], true, None),
             (&["__Host-admittance=a"], true, Some("a")),
         ] {

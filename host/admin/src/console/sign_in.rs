@@ -1,6 +1,6 @@
-//! The page to sign in, and what clients see that may not use the console.
+//! Shows the page to sign in, and refuses clients that may not use the console.
 
-use admittance_net::{bearer::TokenDigest, listener::Client};
+use admittance_net::bearer::TokenDigest;
 use axum::{
     Router,
     body::Body,
@@ -17,24 +17,24 @@ use super::{
     session::{self, LIFETIME},
 };
 use crate::{
-    Api, access,
-    access::Denied,
+    Api,
+    access::{self, Denied, log_refusal},
     config::Role,
     route::{self, SMALL_BODY},
 };
 
-/// Why a client has to sign in.
+/// The reason for which a client has to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It has no session.
+    /// The client has no session.
     First,
-    /// Its session is unknown: too old, or from before the program's start.
+    /// The session is unknown: too old, or from before the program's start.
     Ended,
-    /// The token of its session is not accepted any more.
+    /// The token of the session is no longer accepted.
     Revoked,
-    /// It signed in with a token that does not exist.
+    /// The client signed in with an unknown token.
     Unknown,
-    /// It signed out.
+    /// The client signed out.
     SignedOut,
 }
 
@@ -76,7 +76,7 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     };
     let digest = TokenDigest::of(token.trim());
     let Some((caller, role)) = api.access.holder(&digest) else {
-        log_refused(&head, &Denied::UnknownToken);
+        log_refusal(&head, &Denied::UnknownToken);
         return unauthorized(Why::Unknown, &next);
     };
     match api.sessions.begin(digest, caller.clone()) {
@@ -107,7 +107,7 @@ async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
 #[derive(Debug, Deserialize)]
 struct Ignored {}
 
-/// The address to go to after signing in. Redirects to other sites are replaced by the console's first page.
+/// Returns the address to open after signing in. Redirects to other sites are replaced by the console's first page.
 fn own_address(next: &str) -> &str {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")
@@ -115,14 +115,14 @@ fn own_address(next: &str) -> &str {
     if is_own { next } else { "/live" }
 }
 
-/// The reply to a request without a session: the page to sign in, which then leads to what was requested.
+/// Replies to a request without a session with the page to sign in, which then leads to the requested page.
 pub(super) fn required(head: &Parts, why: Why) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The browser keeps the cookie of a session that ended, so that the page that a person sees says why it did, whatever a
-    // script has requested before.
+    // The browser keeps the cookie of a session that ended, so that the page that a person sees says why it did,
+    // whatever a script has requested before.
     unauthorized(why, next)
 }
 
@@ -136,26 +136,19 @@ fn unauthorized(why: Why, next: &str) -> Response {
         .into_response()
 }
 
-/// The reply to a link on a page of another site: browsers do not send the session with it, but do when this page, which is
+/// Replies to a link on a page of another site: browsers do not send the session with it, but do when this page, which is
 /// of this site, opens the same address.
 pub(super) fn again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/live", |next| next.as_str());
     layout::forwarding_page(address).into_response()
 }
 
-/// The reply to a client that may not use the console at all.
+/// Replies to a client that may not use the console at all.
 pub(super) fn refused(head: &Parts, denied: &Denied) -> Response {
     if denied.is_notable() {
-        log_refused(head, denied);
+        log_refusal(head, denied);
     }
     layout::plain_refusal(&denied.clone().into())
-}
-
-fn log_refused(head: &Parts, denied: &Denied) {
-    let client = head.extensions.get::<Client>().map(|client| client.address);
-    let client = client.map(tracing::field::display);
-    let (method, path) = (&head.method, head.uri.path());
-    tracing::info!(target: "admittance::audit", client, %method, path, "refused: {denied}");
 }
 
 fn form_of(why: Why, next: &str) -> Markup {

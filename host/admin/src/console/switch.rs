@@ -1,4 +1,4 @@
-//! The switch of a stage: off, or only audited, for a time.
+//! Disables a stage for a time, or only audits it.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/stages/enable", post(enable))
 }
 
-/// The times for which a stage can be disabled here, in minutes. Others can be written in commands.
+/// The times for which the console disables a stage, in minutes. Commands accept any.
 const TIMES: [(u64, &str); 5] = [
     (15, "15 minutes"),
     (30, "30 minutes"),
@@ -37,7 +37,7 @@ const TIMES: [(u64, &str); 5] = [
     (24 * 60, "24 hours"),
 ];
 
-/// Whether the stage is disabled, and the form that changes it.
+/// Shows whether the stage is disabled, and the form that changes it.
 pub(super) fn switch(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
     let id = format!("{}:{}/{}", chain.phase, chain.name, stage.name);
     html! {
@@ -124,7 +124,7 @@ async fn enable(State(api): State<Api>, ChangeForm { session, fields }: ChangeFo
     }
 }
 
-/// To the page of the stage's chain: the name is `Mutating:pods/images`.
+/// Redirects to the page of a stage's chain. The stage is written `Mutating:pods/images`.
 pub(super) fn back(stage: &str) -> Response {
     let parts = stage.split_once(':').and_then(|(phase, rest)| {
         let (chain, stage) = rest.rsplit_once('/')?;

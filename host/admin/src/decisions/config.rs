@@ -3,7 +3,7 @@ use std::{path::PathBuf, time::Duration};
 use admittance_definitions::Share;
 use url::Url;
 
-/// Where decisions are written, besides memory.
+/// The sinks to which decisions are written, besides memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
     /// The share of the requests that were allowed unchanged; `None` for none. All others are always written.
@@ -31,7 +31,7 @@ impl Default for SinksConfig {
 }
 
 impl SinksConfig {
-    /// Whether there are any.
+    /// Whether there are no sinks.
     pub fn is_empty(&self) -> bool {
         self.sqlite.is_none() && self.ndjson.is_none() && self.http.is_none() && !self.events
     }
@@ -41,7 +41,7 @@ impl SinksConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteConfig {
     pub file: PathBuf,
-    /// How long decisions are kept. Default: 30 days.
+    /// The time for which decisions are kept. Default: 30 days.
     pub keep: Duration,
     /// The size of the database from which on the oldest decisions are removed, in bytes. Default: 1 GiB.
     pub size_limit: u64,
@@ -52,11 +52,11 @@ impl SqliteConfig {
     pub const DEFAULT_SIZE_LIMIT: u64 = 1 << 30;
 }
 
-/// Where lines of JSON are written.
+/// The place for lines of JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NdjsonPlace {
     StandardOutput,
-    /// Appended to. Opened again when it was renamed or removed, and at SIGHUP.
+    /// The file is appended to, and opened again when it was renamed or removed, and at SIGHUP.
     File(PathBuf),
 }
 
@@ -66,6 +66,6 @@ pub struct HttpConfig {
     pub url: Url,
     /// The file with the token to send; read for each request.
     pub token_file: Option<PathBuf>,
-    /// The authorities of the server, in addition to those of the system.
+    /// The authorities to trust for the server, in addition to the system's.
     pub ca: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Decisions in SQLite.
+//! Keeps decisions in SQLite.
 
 use std::{
     sync::Arc,
@@ -26,13 +26,13 @@ use super::{config::SqliteConfig, sinks::SinkError};
 /// The table of migrations.
 const MIGRATIONS: &str = "admittance_decision_migrations";
 
-/// One writes, the others read.
+/// One connection writes, the others read.
 const CONNECTIONS: u32 = 4;
 
-/// How often decisions that are too old are removed.
+/// The interval at which old decisions are removed.
 const PRUNE: Duration = Duration::from_secs(60);
 
-/// The part of the decisions that is removed when the database is too large.
+/// The share of the decisions that is removed when the database is too large: one in this number.
 const PART: i64 = 10;
 
 /// The most values in one statement: SQLite allows 32,766.
@@ -46,11 +46,11 @@ pub struct DecisionDatabase(Arc<Inner>);
 struct Inner {
     pool: SqlitePool,
     config: SqliteConfig,
-    /// When decisions that are too old were last removed.
+    /// When old decisions were last removed.
     pruned: Mutex<Option<Instant>>,
 }
 
-/// The objects of a request.
+/// The objects of a request, as a column has them.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredObjects {
     review: Option<RecordedRequest>,
@@ -90,7 +90,7 @@ impl DecisionDatabase {
         })))
     }
 
-    /// Writes decisions, and removes old ones now and then. Those that are already there are left out.
+    /// Writes decisions that the database does not have yet, and removes old ones now and then.
     pub(super) async fn write(&self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
         let mut change = self.0.pool.begin().await?;
         let mut rows = Vec::with_capacity(batch.len());
@@ -137,7 +137,7 @@ impl DecisionDatabase {
         self.prune().await
     }
 
-    /// The newest decisions with smaller ids than `before`, at most `limit`; and whether there are more.
+    /// Returns the newest decisions with smaller ids than `before`, at most `limit`, and whether there are more.
     pub(super) async fn list(
         &self,
         filter: &DecisionFilter,
@@ -147,7 +147,7 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // In this order: the passages are the shorter list, and in the order of ids.
+            // `CROSS JOIN` keeps this order: the passages are the shorter list, and in the order of ids.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -189,7 +189,7 @@ impl DecisionDatabase {
             select.push(")");
         }
         select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
-        // One more, to see whether there are more.
+        // One more than requested shows whether there are more.
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
         let mut records = select.build_query_scalar::<String>().fetch(&self.0.pool);
         let (mut decisions, mut bytes) = (Vec::new(), 0);
@@ -203,8 +203,8 @@ impl DecisionDatabase {
         Ok((decisions, false))
     }
 
-    /// The newest decisions of this uid with smaller ids than `before`, the oldest of them first, at most `limit` and
-    /// [`DecisionLog::PAGE_BYTES`]; and how many older ones there are.
+    /// Returns the newest decisions of this uid with smaller ids than `before`, the oldest of them first, at most
+    /// `limit` and [`DecisionLog::PAGE_BYTES`]; and the number of older ones.
     pub(super) async fn get(
         &self,
         uid: &str,
@@ -242,7 +242,7 @@ impl DecisionDatabase {
         Ok((details, older))
     }
 
-    /// Removes decisions that are too old, and the oldest ones of a database that is too large.
+    /// Removes old decisions, and the oldest ones of a database that is too large.
     async fn prune(&self) -> Result<(), SinkError> {
         let Inner { pool, config, pruned } = &*self.0;
         let mut pruned = pruned.lock().await;
@@ -282,7 +282,7 @@ impl DecisionDatabase {
         Ok(())
     }
 
-    /// The bytes in use.
+    /// Returns the bytes in use.
     async fn size(&self) -> Result<u64, SinkError> {
         let size: i64 = query_scalar(
             "SELECT (page_count - freelist_count) * page_size \
@@ -294,7 +294,7 @@ impl DecisionDatabase {
     }
 }
 
-/// The chains and stages by which a decision can be found.
+/// Lists the chains and stages by which a decision can be found.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {
@@ -309,7 +309,7 @@ fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     passages
 }
 
-/// SQLite has signed numbers. Ids are microseconds, so they are small enough.
+/// Converts an id: SQLite has signed numbers, and ids are microseconds, which are small enough.
 fn number(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Writes decisions to disk and to servers, beside the requests: what does not fit is dropped and counted.
+//! Writes decisions to disk and to servers without delaying requests: decisions that do not fit are dropped and counted.
 
 mod events;
 mod http;
@@ -32,19 +32,19 @@ const WRITTEN: &str = "admittance_decisions_written_total";
 const DROPPED: &str = "admittance_decisions_dropped_total";
 const FAILURES: &str = "admittance_decision_write_failures_total";
 
-/// The memory of the decisions that wait to be written to one sink, in bytes.
+/// The most memory of the decisions that wait to be written to one sink, in bytes.
 const QUEUE: usize = 32 << 20;
 
 /// The most decisions that are written at once.
 const BATCH: usize = 500;
 
-/// How long a decision may take to arrive in the queue after the driver is told to stop.
+/// The time for which decisions may still arrive in the queue after the driver was stopped.
 const LAST: Duration = Duration::from_millis(200);
 
-/// How long the sinks may take to write what is in their queues at shutdown.
+/// The time for which sinks may write their queues at shutdown.
 const END: Duration = Duration::from_secs(5);
 
-/// Why decisions cannot be written.
+/// The reason for which decisions cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error("decisions.sqlite: {0}")]
@@ -73,7 +73,7 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// Whether the same decisions may be written later.
+    /// Whether a later attempt to write the same decisions may succeed.
     fn is_temporary(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
@@ -100,7 +100,7 @@ pub fn describe_metrics() {
     );
 }
 
-/// Where decisions are written. Lives until the driver runs.
+/// The sinks of decisions. Lives until the driver runs.
 #[derive(Debug)]
 pub struct DecisionSinks {
     sinks: Vec<Sink>,
@@ -116,18 +116,18 @@ enum Sink {
     Http(HttpSink),
 }
 
-/// What is written of which decisions.
+/// The decisions that are written, and whether with their objects.
 #[derive(Clone, Copy, Debug)]
 struct SinkSelection {
     share: Option<Share>,
     objects: bool,
 }
 
-/// Decisions that wait, with their share of the queue's memory.
+/// A decision that waits, with its share of the queue's memory.
 type QueuedDecision = (LoggedDecision, OwnedSemaphorePermit);
 
 impl DecisionSinks {
-    /// Opens them. Needs a runtime. Events are written to this cluster.
+    /// Opens the sinks, within a runtime. Events are written to this cluster.
     pub async fn open(config: SinksConfig, cluster: Option<&Cluster>) -> Result<Self, SinkError> {
         let mut sinks = Vec::new();
         let database = match config.sqlite {
@@ -152,7 +152,6 @@ impl DecisionSinks {
         })
     }
 
-    /// The database, if there is one.
     pub fn database(&self) -> Option<DecisionDatabase> {
         self.database.clone()
     }
@@ -174,7 +173,6 @@ impl DecisionSinks {
     }
 }
 
-/// Sinks to which decisions are written.
 #[derive(Debug)]
 pub struct RunningSinks {
     stop: CancellationToken,
@@ -182,7 +180,7 @@ pub struct RunningSinks {
 }
 
 impl RunningSinks {
-    /// Writes what is left, for a few seconds at most.
+    /// Writes the last decisions, for a few seconds at most.
     pub async fn finish(self) {
         self.stop.cancel();
         let end = tokio::time::Instant::now() + END;
@@ -204,7 +202,7 @@ async fn run(mut sink: Sink, decisions: DecisionStream, choice: SinkSelection, s
     );
 }
 
-/// Puts decisions into the queue, which has room for this many bytes, until the driver stops.
+/// Fills the queue, which has room for this many bytes, until the driver stops.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
@@ -229,7 +227,7 @@ async fn read(
                 let size = u32::try_from(decision.size()).unwrap_or(u32::MAX);
                 match room.clone().try_acquire_many_owned(size) {
                     Ok(permit) => {
-                        // The other end lives as long as this one.
+                        // The receiver lives as long as the sender.
                         let _ = queue.send((decision, permit));
                     }
                     Err(_) => dropped.increment(1),
@@ -261,7 +259,7 @@ impl SinkSelection {
     }
 }
 
-/// Writes what is in the queue, until it is closed and empty.
+/// Writes the queue, until it is closed and empty.
 async fn write(
     sink: &mut Sink,
     mut queue: mpsc::UnboundedReceiver<QueuedDecision>,
@@ -283,13 +281,13 @@ async fn write(
                     }
                 }
             };
-            // What has arrived by then is enough.
+            // A partial batch is written after this time.
             let _ = tokio::time::timeout(time, gathering).await;
         }
         let mut batch = Vec::with_capacity(waiting.len());
         for (decision, _) in &waiting {
             batch.push(choice.of(decision));
-            // Others run between decisions, which may have large objects.
+            // Other tasks run between decisions, which may have large objects.
             tokio::task::yield_now().await;
         }
         let count = batch.len() as u64;
@@ -300,12 +298,12 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // Only now the queue has room for others.
+        // Written decisions leave their room in the queue to others.
         waiting.clear();
     }
 }
 
-/// Writes these decisions, again and again as long as a later attempt may succeed.
+/// Writes decisions, and tries again as long as a later attempt may succeed.
 async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) -> Result<(), SinkError> {
     const LONGEST: Duration = Duration::from_secs(30);
     let delays = ExponentialBuilder::default()
@@ -338,7 +336,7 @@ async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) 
 }
 
 impl Sink {
-    /// Its name in metrics and in the log.
+    /// The name of the sink in metrics and in the log.
     fn name(&self) -> &'static str {
         match self {
             Self::Sqlite(_) => "sqlite",
@@ -347,7 +345,7 @@ impl Sink {
         }
     }
 
-    /// How long it waits for more decisions after the first one.
+    /// The time for which the sink gathers more decisions after the first one.
     fn gathers(&self) -> Option<Duration> {
         matches!(self, Self::Http(_)).then_some(Duration::from_secs(1))
     }
@@ -361,7 +359,7 @@ impl Sink {
     }
 }
 
-/// One decision on each line.
+/// Writes each decision on a line.
 fn lines(batch: &[DecisionDetail]) -> Result<Vec<u8>, SinkError> {
     let mut lines = Vec::new();
     for decision in batch {

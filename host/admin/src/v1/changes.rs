@@ -1,4 +1,4 @@
-//! Routes that change the live table. A change runs to its end even if the client disconnects; each is logged with
+//! Changes the live table. A change runs to its end even if the client disconnects; each is logged with
 //! its user.
 
 use std::fmt::Display;
@@ -97,10 +97,12 @@ async fn delete(call: Call<DefinitionPath, ChangeQuery>) -> Result<Json<Applied>
 
 async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Result<Json<Applied>, ApiError> {
     let Json(PromoteRequest { stage }) = call.body;
-    let stage: StageId = stage
-        .parse()
-        .map_err(|error| ApiError::Malformed(format!("stage: {error}")))?;
-    promoted(&call.api, call.caller, stage, call.query.dry_run).await
+    promoted(&call.api, call.caller, stage_id(&stage)?, call.query.dry_run).await
+}
+
+pub(super) fn stage_id(stage: &str) -> Result<StageId, ApiError> {
+    let parsed = stage.parse();
+    parsed.map_err(|error| ApiError::Malformed(format!("stage: {error}")))
 }
 
 /// Promotes the candidate of this stage.
@@ -162,12 +164,12 @@ where
     .await
 }
 
-/// Who makes a change, for the log.
+/// Names the user of a change, for the log.
 pub(crate) fn by(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
 
-/// If the client disconnects, only the future that waits here is dropped; the work continues.
+/// Runs a change in a task of its own. If the client disconnects, only this future is dropped; the change continues.
 pub(super) async fn complete<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {

@@ -1,4 +1,4 @@
-//! Decisions: listed, shown, followed and replayed.
+//! Lists, shows, follows and replays decisions.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -28,13 +28,13 @@ use crate::{
     },
 };
 
-/// A comment after this time tells clients and proxies that the connection is alive.
+/// The interval of comments that keep the connection alive for clients and proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How often it is checked whether the driver stops and whether the client may still follow.
+/// The interval at which a stream checks whether the driver stops and whether the client may still follow.
 const CHECK: Duration = Duration::from_millis(500);
 
-/// In this header, browsers send the id of the last event when they connect again.
+/// The header in which browsers send the id of the last event when they connect again.
 const LAST_EVENT_ID: &str = "last-event-id";
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -204,7 +204,7 @@ struct FollowingClient {
 }
 
 impl FollowingClient {
-    /// Why the stream ends now, if it does.
+    /// Returns the reason if the stream ends now.
     fn end(&self) -> Option<String> {
         if self.api.is_stopping() {
             return Some("the driver stops".to_owned());
@@ -232,7 +232,8 @@ impl FollowingClient {
 }
 
 impl DecisionEvents {
-    /// Decisions are read when the client takes them, so a slow client delays nobody else.
+    /// Returns the stream of events. Decisions are read when the client takes them, so that a slow client delays no
+    /// others.
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
         let mut checks = tokio::time::interval(CHECK);
         checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -17,7 +17,7 @@ use crate::{
 /// The error statuses of both routes.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
-/// The most questions what applies that are answered at a time: each may evaluate the conditions of all stages with a large
+/// The most concurrent replies of `/v1/applies`: each may evaluate the conditions of all stages with a large
 /// object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
@@ -130,7 +130,7 @@ async fn applies(
     applying(&call.api, &described).await.map(Json)
 }
 
-/// Which chains and stages would see the request.
+/// Returns which chains and stages would see the request.
 pub(crate) async fn applying(api: &Api, described: &DescribedRequest) -> Result<AppliesReply, ApiError> {
     let host = &api.sources.host;
     let _turn = api.explanations.acquire().await;

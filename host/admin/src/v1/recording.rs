@@ -118,7 +118,7 @@ fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
     Ok(value)
 }
 
-/// Until the requested count is reached, or the client disconnects.
+/// Sends requests until the count is reached, or the client disconnects.
 async fn send(recording: Recording, count: usize, lines: mpsc::Sender<Bytes>) {
     let mut requests = recording.take(count);
     loop {

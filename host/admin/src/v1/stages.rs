@@ -1,11 +1,11 @@
-//! Routes that disable and enable stages, and steer the roll-outs of their candidates. They need nothing but the live table.
+//! Disables and enables stages, and steers the roll-outs of their candidates, with nothing but the live table.
 
 use std::time::Duration;
 
 use admittance::{Disabling, RolloutAction, Steered, Switched};
 use admittance_definitions::StageId;
 
-use super::changes::{by, complete};
+use super::changes::{by, complete, stage_id};
 use crate::{
     Api,
     api::{DisableRequest, EnableRequest, RolloutRequest},
@@ -36,7 +36,7 @@ pub(super) fn routes() -> [Route; 3] {
 
 async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<Json<Switched>, ApiError> {
     let Json(request) = call.body;
-    let stage = id(&request.stage)?;
+    let stage = stage_id(&request.stage)?;
     let how = Disabling {
         audit: request.audit,
         duration: Duration::from_secs(request.expires_in),
@@ -54,7 +54,7 @@ pub(crate) async fn disabled(api: &Api, stage: StageId, how: Disabling) -> Resul
 
 async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Json<Switched>, ApiError> {
     let Json(EnableRequest { stage }) = call.body;
-    let stage = id(&stage)?;
+    let stage = stage_id(&stage)?;
     enabled(&call.api, stage, by(call.caller)).await
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Jso
 
 async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<Json<Steered>, ApiError> {
     let Json(RolloutRequest { stage, action }) = call.body;
-    let stage = id(&stage)?;
+    let stage = stage_id(&stage)?;
     steered(&call.api, stage, action, by(call.caller)).await
 }
 
@@ -79,10 +79,4 @@ pub(crate) async fn steered(
 ) -> Result<Json<Steered>, ApiError> {
     let host = api.sources.host.clone();
     complete(async move { host.steer(&stage, action, Some(by)).await }).await
-}
-
-fn id(stage: &str) -> Result<StageId, ApiError> {
-    stage
-        .parse()
-        .map_err(|error| ApiError::Malformed(format!("stage: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Status, definitions and history.
+//! Shows status, definitions and history.
 
 use admittance::{CandidateReport, Comparison, Host, RevisionDetail};
 use admittance_definitions::{StoredDefinition, without_granted_values};
@@ -92,7 +92,7 @@ async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiE
     detail(&call.api.sources.host, call.path.revision, call.role).map(Json)
 }
 
-/// A revision, without the texts that the caller must not see.
+/// Returns a revision, without the texts that the caller must not see.
 pub(crate) fn detail(
     host: &Host,
     number: u64,
@@ -107,7 +107,8 @@ pub(crate) fn detail(
     Ok(detail)
 }
 
-/// Values that definitions grant to plugins may be secrets; only those who can change definitions see them.
+/// Whether a client with this role does not see the values that definitions grant to plugins, which may be secrets. Only
+/// users who can change definitions see them.
 fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
 }
@@ -133,7 +134,7 @@ async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
     Ok(Json(DefinitionList { definitions }))
 }
 
-/// The definitions, without the texts that the caller must not see.
+/// Returns the definitions, without the texts that the caller must not see.
 async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
     let mut stored = call.api.sources.host.definitions().await?;
     if hides_grants(call.role) {
@@ -168,7 +169,7 @@ async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
     Ok(Json(CandidateList { candidates }))
 }
 
-/// The candidates, without the values that the caller must not see.
+/// Returns the candidates, without the values that the caller must not see.
 pub(crate) fn candidates_for(host: &Host, role: impl Into<Option<Role>>) -> Vec<CandidateReport> {
     let mut candidates = host.candidates();
     if role.into() != Some(Role::Admin) {

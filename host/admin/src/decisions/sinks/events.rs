@@ -1,4 +1,4 @@
-//! Events of the Kubernetes cluster for denied requests.
+//! Writes Events of the Kubernetes cluster for denied requests.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,22 +15,22 @@ use tokio_util::sync::CancellationToken;
 use super::{DROPPED, FAILURES, WRITTEN};
 
 const NAME: &str = "events";
-/// How many events may wait to be written.
+/// The most events that wait to be written.
 const QUEUE: usize = 256;
-/// Of all objects together.
+/// The rate of events for all objects together.
 const TOTAL: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
 };
-/// Of one object, such as the Pods of a workload that is denied again and again.
+/// The rate of events for one object, such as the Pods of a workload that is denied again and again.
 const OBJECT: EventRate = EventRate {
     burst: 5.0,
     interval: Duration::from_secs(60),
 };
-/// How many objects are distinguished at a time.
+/// The most objects whose events are counted apart.
 const OBJECTS: usize = 4096;
 
-/// Writes an event for every denied request, as far as the limits allow, until the driver stops.
+/// Writes an event for every denied request, within the limits, until the driver stops.
 pub(super) async fn run(events: Events, decisions: DecisionStream, stop: CancellationToken) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let dropped = counter!(DROPPED, "sink" => NAME);
@@ -41,14 +41,14 @@ pub(super) async fn run(events: Events, decisions: DecisionStream, stop: Cancell
     );
 }
 
-/// The decisions that events are for.
+/// Selects the decisions that events are for.
 pub(super) fn filter() -> DecisionFilter {
     let mut filter = DecisionFilter::default();
     filter.verdict = vec![DecisionVerdict::Denied];
     filter
 }
 
-/// Puts events into the queue while there is room.
+/// Fills the queue with events while there is room.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::Sender<Event>,
@@ -89,7 +89,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
                 problem = None;
                 written.increment(1);
             }
-            // An event that comes late is worth little, so it is not repeated.
+            // A late event is worth little, so it is not repeated.
             Err(error) => {
                 failures.increment(1);
                 dropped.increment(1);
@@ -103,7 +103,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
     }
 }
 
-/// The event is about the object, or about its namespace while the object does not exist.
+/// Returns an event about the object, or about its namespace while the object does not exist.
 fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     let (api_version, kind) = match record.kind.rsplit_once('/') {
         Some((api_version, kind)) => (api_version.to_owned(), kind.to_owned()),
@@ -126,7 +126,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
         true => object.kind.clone(),
         false => format!("{} {}", object.kind, object.name),
     };
-    // A message may quote what it is about, and events are read by more people than Secrets are.
+    // A message may quote the Secret, and more people read events than Secrets.
     let why = record.message.filter(|_| !is_secret);
     let why = why.unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
@@ -153,7 +153,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     }
 }
 
-/// The namespace, as an object in itself, so that its events are there.
+/// Refers to the namespace itself. Such a reference is within the namespace, so that its events are too.
 fn namespace_of(name: String) -> EventObject {
     EventObject {
         api_version: "v1".to_owned(),
@@ -164,21 +164,21 @@ fn namespace_of(name: String) -> EventObject {
     }
 }
 
-/// So many at once, and then one in each interval.
+/// A burst of events, and then one in each interval.
 #[derive(Clone, Copy)]
 struct EventRate {
     burst: f64,
     interval: Duration,
 }
 
-/// What is left of a limit.
+/// The events that a rate still allows.
 struct RemainingEvents {
     left: f64,
     at: Instant,
 }
 
 impl EventRate {
-    /// What is left now, of what was left then.
+    /// Returns the events that are allowed now.
     fn left(self, rest: Option<&RemainingEvents>, now: Instant) -> f64 {
         rest.map_or(self.burst, |rest| {
             let intervals = (now - rest.at).as_secs_f64() / self.interval.as_secs_f64();
@@ -210,7 +210,7 @@ impl EventLimits {
             at: now,
         };
         self.total = Some(rest(of_all));
-        // Beyond that many objects, only the limit of all of them counts.
+        // Beyond this number of objects, only the rate of all of them counts.
         if self.objects.len() < OBJECTS {
             self.objects.insert(object.clone(), rest(of_object));
         }

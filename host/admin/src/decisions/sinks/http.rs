@@ -1,4 +1,4 @@
-//! Lines of JSON, sent to a server.
+//! Sends lines of JSON to a server.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::SinkError;
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// For a whole request with its answer.
+/// The timeout of a whole request with its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest file with a token, in bytes.
 const TOKEN: u64 = 16 << 10;
@@ -72,7 +72,7 @@ impl HttpSink {
         })
     }
 
-    /// The token, which may have been replaced.
+    /// Reads the token, which may have been replaced.
     async fn token(&self) -> Result<Option<HeaderValue>, SinkError> {
         let Some(path) = self.config.token_file.clone() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Lines of JSON, in a file or on standard output.
+//! Writes lines of JSON to a file or to standard output.
 
 use std::{
     fs::File,
@@ -18,7 +18,6 @@ use tokio::{
 use super::SinkError;
 use crate::decisions::config::NdjsonPlace;
 
-/// Where lines are written.
 #[derive(Debug)]
 pub(super) enum Ndjson {
     StandardOutput,
@@ -101,7 +100,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the file was neither renamed nor removed.
+/// Whether the file is still at this path: neither renamed nor removed.
 fn is_at(path: &Path, file: &File) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match (path.metadata(), file.metadata()) {
