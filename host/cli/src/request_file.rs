@@ -13,6 +13,7 @@ use admittance_cluster::Manifests;
 use admittance_definitions::{
     Mistakes,
     document::{self, Document},
+    files_in,
 };
 use admittance_dialect::{Class, Dialect, Reading, read_review};
 use bytes::Bytes;
@@ -95,26 +96,8 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Str
 
 /// Lists these files, and in place of a directory its `*.yaml`, `*.yml` and `*.json`, by name.
 pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let mut files = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let listed = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let listed = listed.map_err(files::at(path))?.into_iter();
-        let is_wanted = |file: &PathBuf| {
-            let is_hidden = file
-                .file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            let extension = file.extension().and_then(|extension| extension.to_str());
-            !is_hidden && matches!(extension, Some("yaml" | "yml" | "json")) && file.is_file()
-        };
-        let mut found: Vec<_> = listed.map(|entry| entry.path()).filter(is_wanted).collect();
-        found.sort();
-        files.extend(found);
-    }
-    Ok(files)
+    let listed = paths.iter().map(|path| files_in(path).map_err(files::at(path)));
+    Ok(listed.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {

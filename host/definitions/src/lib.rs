@@ -74,4 +74,4 @@ pub use redact::without_granted_values;
 pub use rollout::{RolloutDefinition, RolloutKey, RolloutLimit};
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
-pub use store::{DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, read_files};
+pub use store::{DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, files_in, read_files};

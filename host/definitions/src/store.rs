@@ -18,7 +18,10 @@ use serde_json::Value as Json;
 
 use self::reading::of_path;
 pub(crate) use self::reading::read as read_what_is_there;
-pub use self::{files::FileStore, reading::read_files};
+pub use self::{
+    files::FileStore,
+    reading::{files_in, read_files},
+};
 use crate::{
     DefinitionId, FileChange, Mistakes,
     document::{self, Document},

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of chains and exceptions, made from the JSON Schemas of their files, and from rules in CEL.
+//! Makes the CustomResourceDefinitions of chains and exceptions from the JSON Schemas of their files, and from rules in CEL.
 
 mod rules;
 
@@ -8,7 +8,10 @@ use serde_json::{Map, Value as Json, json};
 use super::manifest::Manifest;
 use crate::schema::EXCEPTION;
 
-/// The definitions of all resources that this program reads.
+/// The schema of what the leader of the replicas reports.
+const STATUS: &str = include_str!("../schema/status.json");
+
+/// Returns the CustomResourceDefinitions of all resources that this program reads.
 pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
     let chains = [
         column("Phase", ".spec.phase"),
@@ -56,7 +59,7 @@ struct Kind<'a> {
     name: &'a str,
     short: &'a str,
     scope: &'a str,
-    /// That of its files.
+    /// The schema of its files.
     schema: &'a str,
     add_rules: fn(&mut Json),
     /// Columns for what is in `spec`.
@@ -73,6 +76,7 @@ fn definition(kind: &Kind<'_>) -> crate::Result<Json> {
         columns,
     } = *kind;
     let schema: Json = serde_json::from_str(schema)?;
+    let status: Json = serde_json::from_str(STATUS)?;
     let spec = schema.pointer("/properties/spec").unwrap_or(&Json::Null);
     let mut spec = structural(spec, &schema);
     add_rules(&mut spec);
@@ -118,7 +122,7 @@ fn definition(kind: &Kind<'_>) -> crate::Result<Json> {
                         "kind": {"type": "string"},
                         "metadata": {"type": "object"},
                         "spec": spec,
-                        "status": status(),
+                        "status": status,
                     },
                 }},
                 "subresources": {"status": {}},
@@ -136,102 +140,6 @@ fn column(name: &str, path: &str) -> Json {
 fn condition(name: &str) -> Json {
     let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
     column(name, &path)
-}
-
-/// What the leader of the replicas reports.
-fn status() -> Json {
-    json!({
-        "type": "object",
-        "description": "What became of the definition, written by the leader of Admittance's replicas.",
-        "properties": {
-            "observedGeneration": {
-                "type": "integer",
-                "format": "int64",
-                "description": "The generation of the resource that this is about.",
-            },
-            "revision": {
-                "type": "integer",
-                "format": "int64",
-                "description": "The revision of the leader's table with which this version went live.",
-            },
-            "recent": {
-                "type": "object",
-                "description": "The calls of the stages in the minutes before `at`, on the leader alone. Written every ten minutes at most, or with another change.",
-                "properties": {
-                    "at": {"type": "string", "format": "date-time"},
-                    "seconds": {"type": "integer", "format": "int64"},
-                    "calls": {"type": "integer", "format": "int64"},
-                    "denied": {"type": "integer", "format": "int64"},
-                    "failed": {"type": "integer", "format": "int64"},
-                },
-            },
-            "modules": {
-                "type": "array",
-                "description": "The modules of the live stages.",
-                "items": {
-                    "type": "object",
-                    "required": ["stage", "source", "digest"],
-                    "properties": {
-                        "stage": {"type": "string"},
-                        "source": {"type": "string"},
-                        "digest": {"type": "string"},
-                    },
-                },
-            },
-            "rollouts": {
-                "type": "array",
-                "description": "How far the leader is with the roll-outs of candidates.",
-                "items": {
-                    "type": "object",
-                    "required": ["stage", "subject", "step", "state", "since"],
-                    "properties": {
-                        "stage": {"type": "string"},
-                        "subject": {"type": "string", "description": "The digest of what is rolled out."},
-                        "attempt": {
-                            "type": "integer",
-                            "format": "int64",
-                            "description": "How often it has begun anew after an abort.",
-                        },
-                        "changes": {
-                            "type": "integer",
-                            "format": "int64",
-                            "description": "How often its step or state has changed.",
-                        },
-                        "step": {"type": "integer", "format": "int64", "description": "Counted from 0."},
-                        "state": {"type": "string", "description": "progressing, paused, aborted or completed."},
-                        "since": {"type": "string", "format": "date-time"},
-                        "reason": {"type": "string"},
-                        "replica": {
-                            "type": "string",
-                            "description": "The replica in which it came to this, unless that was the leader.",
-                        },
-                    },
-                },
-            },
-            "mistakes": {
-                "type": "array",
-                "description": "Each mistake in the definition, and each stage that an exception names and that does not exist.",
-                "items": {"type": "string"},
-            },
-            "conditions": {
-                "type": "array",
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["type"],
-                "items": {
-                    "type": "object",
-                    "required": ["type", "status", "reason", "message", "lastTransitionTime"],
-                    "properties": {
-                        "type": {"type": "string", "description": "Accepted, ModulesResolved, Live or Enforced."},
-                        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-                        "reason": {"type": "string"},
-                        "message": {"type": "string"},
-                        "observedGeneration": {"type": "integer", "format": "int64"},
-                        "lastTransitionTime": {"type": "string", "format": "date-time"},
-                    },
-                },
-            },
-        },
-    })
 }
 
 /// Keywords that structural schemas have too, with the same meaning.
@@ -293,7 +201,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
             keys.is_some_and(|keys| keys == ["required"])
         };
         match alternatives {
-            // Which fields there must be is a rule, whose message is better than that of an API server.
+            // A rule requires one of the fields, since its message is better than an API server's.
             Some(alternatives) if alternatives.iter().all(requires) => {}
             Some(alternatives) => return joined(alternatives, root).unwrap_or_else(|| any(&result)),
             None => {}
@@ -331,7 +239,7 @@ fn any(described: &Map<String, Json>) -> Json {
     result.into()
 }
 
-/// The schema that is meant: a reference with what is written beside it.
+/// Resolves a reference, whose other keywords take precedence over the target's.
 fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
     let own = schema.as_object().cloned().unwrap_or_default();
     let target = own

@@ -156,7 +156,7 @@ impl Listing {
             listing
                 .paths
                 .push([stamp(fs::symlink_metadata(path)), stamp(fs::metadata(path))]);
-            let files = match files(path) {
+            let files = match files_in(path) {
                 Ok(files) => files,
                 Err(error) => {
                     let message = format!("the directory cannot be read: {error}");
@@ -208,7 +208,12 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
     metadata.ok().map(|metadata| Stamp::of(&metadata))
 }
 
-fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+/// Lists a path itself, or in place of a directory the files `*.yaml`, `*.yml` and `*.json` in it, by name.
+///
+/// # Errors
+///
+/// If the directory cannot be listed.
+pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }

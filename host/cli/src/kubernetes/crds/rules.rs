@@ -1,23 +1,19 @@
-//! What the reader of definitions requires and structural schemas cannot express: rules in CEL, which API servers check from
-//! Kubernetes 1.25 on. They need bounds of what they go through, because API servers estimate their cost before they accept
-//! them.
+//! Adds the requirements of definitions that structural schemas cannot express: rules in CEL, which API servers check from
+//! Kubernetes 1.25 on. The lists and texts that rules read need bounds, because API servers estimate the cost of rules
+//! before they accept them.
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
-/// What is added to the schema at these places.
-struct Addition {
-    /// JSON Pointers into the schema of `spec`.
-    places: &'static [&'static str],
-    keywords: Keywords,
-}
+/// Places in the schema of `spec`, as [`schema_at`] reads them, and the keywords that are added there.
+type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
-    /// Each rule, and what is wrong where it does not hold.
+    /// The rules, and their messages where they do not hold.
     Rules(&'static [(&'static str, &'static str)]),
-    /// The most items, and the longest text of each; 0 for what is no text.
+    /// The most items of a list, and the longest text of each; 0 for items that are not texts.
     Items(u64, u64),
     Length(u64),
-    /// The field that items must differ in.
+    /// The field in which items must differ.
     Key(&'static str),
     /// Items must differ.
     Set,
@@ -27,41 +23,38 @@ use Keywords::{Items, Key, Length, Rules, Set};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// What a rule is matched by, as lists.
+/// The lists of a rule that match requests.
 const MATCHERS: &[&str] = &[
-    "/properties/rules/items/properties/operations",
-    "/properties/rules/items/properties/apiGroups",
-    "/properties/rules/items/properties/apiVersions",
-    "/properties/rules/items/properties/resources",
-    "/properties/rules/items/properties/kinds",
+    "rules[].operations",
+    "rules[].apiGroups",
+    "rules[].apiVersions",
+    "rules[].resources",
+    "rules[].kinds",
 ];
 
 /// The plugins of a stage.
 const PLUGINS: &[&str] = &[
-    "/properties/stages/items/properties/plugin",
-    "/properties/stages/items/properties/candidate",
-    "/properties/stages/items/properties/group/properties/plugins/additionalProperties",
+    "stages[].plugin",
+    "stages[].candidate",
+    "stages[].group.plugins.<name>",
 ];
 const SOURCES: &[&str] = &[
-    "/properties/stages/items/properties/plugin/properties/source",
-    "/properties/stages/items/properties/candidate/properties/source",
-    "/properties/stages/items/properties/group/properties/plugins/additionalProperties/properties/source",
+    "stages[].plugin.source",
+    "stages[].candidate.source",
+    "stages[].group.plugins.<name>.source",
 ];
-/// What labels are selected by.
+/// The expressions that select labels.
 const EXPRESSIONS: &[&str] = &[
-    "/properties/stages/items/properties/namespaceSelector/properties/matchExpressions",
-    "/properties/stages/items/properties/objectSelector/properties/matchExpressions",
+    "stages[].namespaceSelector.matchExpressions",
+    "stages[].objectSelector.matchExpressions",
 ];
 const EACH_EXPRESSION: &[&str] = &[
-    "/properties/stages/items/properties/namespaceSelector/properties/matchExpressions/items",
-    "/properties/stages/items/properties/objectSelector/properties/matchExpressions/items",
+    "stages[].namespaceSelector.matchExpressions[]",
+    "stages[].objectSelector.matchExpressions[]",
 ];
 /// The rules of chains and stages, or of exceptions.
-const OWN_RULES: &[&str] = &["/properties/rules/items"];
-const ALL_RULES: &[&str] = &[
-    "/properties/rules/items",
-    "/properties/stages/items/properties/rules/items",
-];
+const OWN_RULES: &[&str] = &["rules[]"];
+const ALL_RULES: &[&str] = &["rules[]", "stages[].rules[]"];
 
 const OF_RULES: Keywords = Rules(&[
     (
@@ -98,21 +91,12 @@ const TIMEOUT: &str = "!has(self.timeout) || !self.timeout.matches('^([0-9]+(ms|
                        (duration(self.timeout) >= duration('1ms') && duration(self.timeout) <= duration('30s'))";
 
 const CHAIN: &[Addition] = &[
-    Addition {
-        places: &["/properties/stages"],
-        keywords: Items(64, 0),
-    },
-    Addition {
-        places: &["/properties/stages"],
-        keywords: Key("name"),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/name"],
-        keywords: Length(253),
-    },
-    Addition {
-        places: &[""],
-        keywords: Rules(&[
+    (&["stages"], Items(64, 0)),
+    (&["stages"], Key("name")),
+    (&["stages[].name"], Length(253)),
+    (
+        &[""],
+        Rules(&[
             (
                 "!has(self.phase) || self.phase != 'Validating' || self.stages.all(s, !has(s.reinvocationPolicy) || \
                  s.reinvocationPolicy != 'IfNeeded')",
@@ -124,10 +108,10 @@ const CHAIN: &[Addition] = &[
                 "a stage of a validating chain may only allow or deny: move its `mutations` to a mutating chain",
             ),
         ]),
-    },
-    Addition {
-        places: &["/properties/stages/items"],
-        keywords: Rules(&[
+    ),
+    (
+        &["stages[]"],
+        Rules(&[
             (
                 "[has(self.plugin), has(self.webhook), has(self.cel), has(self.rego), has(self.group)]\
                  .exists_one(is, is)",
@@ -143,10 +127,10 @@ const CHAIN: &[Addition] = &[
             ),
             (TIMEOUT, "write a `timeout` of 1ms to 30s"),
         ]),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/candidate/properties/rollout"],
-        keywords: Rules(&[
+    ),
+    (
+        &["stages[].candidate.rollout"],
+        Rules(&[
             (
                 "has(self.percent) || has(self.steps)",
                 "a roll-out has a `percent` or `steps`",
@@ -162,37 +146,22 @@ const CHAIN: &[Addition] = &[
                 "write a `pause` of 10s to 7days",
             ),
         ]),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/candidate/properties/rollout/properties/steps"],
-        keywords: Set,
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/candidate/properties/rollout/properties/steps"],
-        keywords: Items(100, 0),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/candidate/properties/rollout/properties/pause"],
-        keywords: Length(64),
-    },
-    Addition {
-        places: &[
-            "/properties/stages/items/properties/timeout",
-            "/properties/stages/items/properties/group/properties/plugins/additionalProperties/properties/timeout",
-        ],
-        keywords: Length(64),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/group/properties/plugins/additionalProperties"],
-        keywords: Rules(&[(TIMEOUT, "write a `timeout` of 1ms to 30s")]),
-    },
-    Addition {
-        places: SOURCES,
-        keywords: Length(2048),
-    },
-    Addition {
-        places: PLUGINS,
-        keywords: Rules(&[
+    ),
+    (&["stages[].candidate.rollout.steps"], Set),
+    (&["stages[].candidate.rollout.steps"], Items(100, 0)),
+    (&["stages[].candidate.rollout.pause"], Length(64)),
+    (
+        &["stages[].timeout", "stages[].group.plugins.<name>.timeout"],
+        Length(64),
+    ),
+    (
+        &["stages[].group.plugins.<name>"],
+        Rules(&[(TIMEOUT, "write a `timeout` of 1ms to 30s")]),
+    ),
+    (SOURCES, Length(2048)),
+    (
+        PLUGINS,
+        Rules(&[
             (
                 "!self.source.startsWith('file:') || self.source.startsWith('file:/')",
                 "the path of a module is absolute in a resource",
@@ -208,10 +177,10 @@ const CHAIN: &[Addition] = &[
                 "only a URL and a tag in a registry can be refreshed: remove `refresh`",
             ),
         ]),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/rego"],
-        keywords: Rules(&[
+    ),
+    (
+        &["stages[].rego"],
+        Rules(&[
             (
                 "has(self.text) != has(self.file)",
                 "a policy in Rego has either a `text` or a `file`",
@@ -222,18 +191,12 @@ const CHAIN: &[Addition] = &[
                 "the path of a file is absolute in a resource",
             ),
         ]),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/rego/properties/file"],
-        keywords: Length(4096),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/rego/properties/libs"],
-        keywords: Items(64, 4096),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/webhook"],
-        keywords: Rules(&[
+    ),
+    (&["stages[].rego.file"], Length(4096)),
+    (&["stages[].rego.libs"], Items(64, 4096)),
+    (
+        &["stages[].webhook"],
+        Rules(&[
             (
                 "has(self.url) != has(self.service)",
                 "a webhook has either a `url` or a `service`",
@@ -252,14 +215,11 @@ const CHAIN: &[Addition] = &[
                 "an AdmissionReview webhook must be called over https",
             ),
         ]),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/webhook/properties/url"],
-        keywords: Length(2048),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/namespaceSelector"],
-        keywords: Rules(&[
+    ),
+    (&["stages[].webhook.url"], Length(2048)),
+    (
+        &["stages[].namespaceSelector"],
+        Rules(&[
             (
                 "has(self.operator) == has(self.values)",
                 "a selector by name has `operator` and `values`",
@@ -270,29 +230,20 @@ const CHAIN: &[Addition] = &[
                  the two forms",
             ),
         ]),
-    },
-    Addition {
-        places: EXPRESSIONS,
-        keywords: Items(64, 0),
-    },
-    Addition {
-        places: EACH_EXPRESSION,
-        keywords: Rules(&[(
+    ),
+    (EXPRESSIONS, Items(64, 0)),
+    (
+        EACH_EXPRESSION,
+        Rules(&[(
             "(self.operator == 'In' || self.operator == 'NotIn') == (has(self.values) && self.values.size() > 0)",
             "In and NotIn have `values`, Exists and DoesNotExist have none",
         )]),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/webhook/properties/versions"],
-        keywords: Set,
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/webhook/properties/versions"],
-        keywords: Items(2, 0),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/cel"],
-        keywords: Rules(&[
+    ),
+    (&["stages[].webhook.versions"], Set),
+    (&["stages[].webhook.versions"], Items(2, 0)),
+    (
+        &["stages[].cel"],
+        Rules(&[
             (
                 "!has(self.validations) || !has(self.mutations)",
                 "expressions are either `validations` or `mutations`: make two stages",
@@ -303,58 +254,40 @@ const CHAIN: &[Addition] = &[
                 "`cel` has `validations` or `mutations`",
             ),
         ]),
-    },
-    Addition {
-        places: &[
-            "/properties/stages/items/properties/cel/properties/variables",
-            "/properties/stages/items/properties/matchConditions",
-        ],
-        keywords: Key("name"),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/cel/properties/auditAnnotations"],
-        keywords: Key("key"),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/cel/properties/mutations/items"],
-        keywords: Rules(&[(
+    ),
+    (
+        &["stages[].cel.variables", "stages[].matchConditions"],
+        Key("name"),
+    ),
+    (&["stages[].cel.auditAnnotations"], Key("key")),
+    (
+        &["stages[].cel.mutations[]"],
+        Rules(&[(
             "has(self.applyConfiguration) == (self.patchType == 'ApplyConfiguration') && \
              has(self.jsonPatch) == (self.patchType == 'JSONPatch')",
             "a mutation has the field of its `patchType`: `applyConfiguration` or `jsonPatch`",
         )]),
-    },
-    Addition {
-        places: &["/properties/rules"],
-        keywords: Items(32, 0),
-    },
-    Addition {
-        places: &["/properties/stages/items/properties/rules"],
-        keywords: Items(16, 0),
-    },
-    Addition {
-        places: MATCHERS,
-        keywords: Items(64, 253),
-    },
-    Addition {
-        places: &[
-            "/properties/stages/items/properties/rules/items/properties/operations",
-            "/properties/stages/items/properties/rules/items/properties/apiGroups",
-            "/properties/stages/items/properties/rules/items/properties/apiVersions",
-            "/properties/stages/items/properties/rules/items/properties/resources",
-            "/properties/stages/items/properties/rules/items/properties/kinds",
+    ),
+    (&["rules"], Items(32, 0)),
+    (&["stages[].rules"], Items(16, 0)),
+    (MATCHERS, Items(64, 253)),
+    (
+        &[
+            "stages[].rules[].operations",
+            "stages[].rules[].apiGroups",
+            "stages[].rules[].apiVersions",
+            "stages[].rules[].resources",
+            "stages[].rules[].kinds",
         ],
-        keywords: Items(64, 253),
-    },
-    Addition {
-        places: ALL_RULES,
-        keywords: OF_RULES,
-    },
+        Items(64, 253),
+    ),
+    (ALL_RULES, OF_RULES),
 ];
 
 const EXCEPTION: &[Addition] = &[
-    Addition {
-        places: &[""],
-        keywords: Rules(&[
+    (
+        &[""],
+        Rules(&[
             (
                 "has(self.rules) || has(self.namespaces) || has(self.names) || has(self.users) || has(self.groups) || \
                  has(self.matchConditions)",
@@ -371,31 +304,13 @@ const EXCEPTION: &[Addition] = &[
                 "`expires` is a day, 2027-01-31, or a moment, 2027-01-31T12:00:00Z",
             ),
         ]),
-    },
-    Addition {
-        places: &["/properties/owner", "/properties/reason"],
-        keywords: Length(1024),
-    },
-    Addition {
-        places: &["/properties/expires"],
-        keywords: Length(64),
-    },
-    Addition {
-        places: &["/properties/matchConditions"],
-        keywords: Key("name"),
-    },
-    Addition {
-        places: &["/properties/rules"],
-        keywords: Items(32, 0),
-    },
-    Addition {
-        places: MATCHERS,
-        keywords: Items(64, 253),
-    },
-    Addition {
-        places: OWN_RULES,
-        keywords: OF_RULES,
-    },
+    ),
+    (&["owner", "reason"], Length(1024)),
+    (&["expires"], Length(64)),
+    (&["matchConditions"], Key("name")),
+    (&["rules"], Items(32, 0)),
+    (MATCHERS, Items(64, 253)),
+    (OWN_RULES, OF_RULES),
 ];
 
 /// Adds the rules of chains to the schema of their `spec`.
@@ -408,12 +323,29 @@ pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }
 
+/// Finds the schema of a place: `a.b`, `list[].c` or `map.<name>`; the empty one is the root.
+fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, Json>> {
+    let mut schema = spec;
+    for part in place.split('.').filter(|part| !part.is_empty()) {
+        let name = part.trim_end_matches("[]");
+        schema = match name.starts_with('<') {
+            true => schema.get_mut("additionalProperties")?,
+            false => schema.get_mut("properties")?.get_mut(name)?,
+        };
+        if part.ends_with("[]") {
+            schema = schema.get_mut("items")?;
+        }
+    }
+    schema.as_object_mut()
+}
+
 fn add(spec: &mut Json, additions: &[Addition]) {
-    for Addition { places, keywords } in additions {
+    for (places, keywords) in additions {
         for place in *places {
-            let schema = spec.pointer_mut(place).and_then(Json::as_object_mut);
             // A test finds places that do not exist.
-            let Some(schema) = schema else { continue };
+            let Some(schema) = schema_at(spec, place) else {
+                continue;
+            };
             match keywords {
                 Rules(rules) => {
                     let rules = rules
