@@ -201,8 +201,9 @@ async fn what_does_not_fit_is_dropped_and_counted() {
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // Nobody takes anything out of the queue meanwhile.
-    let reading = read(decisions, sender, 10 * size, choice, counter, stop);
+    // The sizes of decisions differ by the digits of their durations. The queue is not read meanwhile.
+    let room = 10 * size + size / 2;
+    let reading = read(decisions, sender, room, choice, counter, stop);
     let ends = async {
         let mut kept = Vec::new();
         reading.await;
