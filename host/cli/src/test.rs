@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// them.
     #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".", value_parser = subject)]
     subject: PathBuf,
-    /// A file of cases, or a directory of them [default: the directory `tests` beside the plugin or chain, or in the
+    /// A file of cases, or a directory of them [default: the directory `tests` next to the plugin or chain, or in the
     /// project]. May be given more than once.
     #[arg(long, value_name = "FILE|DIRECTORY")]
     cases: Vec<PathBuf>,

@@ -153,7 +153,7 @@ fn split_phase(text: &str) -> Option<(Phase, &str)> {
 
 impl StageId {
     /// Whether this stage is meant. Names of BCS may hold a `/`, so only the whole counts.
-    pub(crate) fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
+    pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)
             && whole(&self.chain, &self.stage) == whole(chain, stage)

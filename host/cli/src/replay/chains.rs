@@ -44,11 +44,8 @@ pub(super) fn replace(
     let (mut known, mut found) = (Vec::new(), Vec::new());
     for chain in chains {
         for stage in &mut chain.stages {
-            let name = format!("{}/{}", chain.name, stage.spec.name);
-            known.push(format!("{}:{name}", chain.phase));
-            // BCS names may contain a `/`, so full names are compared.
-            let is_phase = id.phase.is_none_or(|phase| phase == chain.phase);
-            if is_phase && name == format!("{}/{}", id.chain, id.stage) {
+            known.push(format!("{}:{}/{}", chain.phase, chain.name, stage.spec.name));
+            if id.is(chain.phase, &chain.name, &stage.spec.name) {
                 found.push(stage);
             }
         }

@@ -54,7 +54,7 @@ pub(super) enum CaseExpectation {
 #[derive(Debug)]
 pub(super) enum TestSubject {
     Plugin(PathBuf),
-    /// A file, or a directory.
+    /// The file or directory of the chains.
     Chains(PathBuf),
 }
 
@@ -67,13 +67,16 @@ pub(super) enum CaseHooks {
         allow: Grants,
     },
     Chains(Vec<PathBuf>),
-    /// Constraints of a template of Gatekeeper, and the kinds of objects that it may read.
-    Constraints {
-        /// The files of the template, and of expansion templates.
-        templates: Vec<PathBuf>,
-        constraints: Vec<PathBuf>,
-        kinds: Vec<ClusterKind>,
-    },
+    Constraints(Constraints),
+}
+
+/// Constraints of a template of Gatekeeper, and the kinds of objects that it may read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Constraints {
+    /// The files of the template, and of expansion templates.
+    pub(super) templates: Vec<PathBuf>,
+    pub(super) constraints: Vec<PathBuf>,
+    pub(super) kinds: Vec<ClusterKind>,
 }
 
 /// The expected properties of an outcome. A property that is `None` is not checked.

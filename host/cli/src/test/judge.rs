@@ -14,7 +14,7 @@ pub(super) struct UnmetExpectation {
     /// The field of `expect`.
     pub(super) what: &'static str,
     pub(super) message: String,
-    /// Coloured lines.
+    /// The coloured lines of a difference.
     pub(super) diff: Vec<String>,
 }
 
@@ -50,30 +50,19 @@ pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation>
 }
 
 fn of_outcome(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
-    let ExpectedOutcome {
-        allowed,
-        message,
-        code,
-        failure,
-        warnings,
-        stages,
-        patch,
-        object,
-        fields,
-    } = expected;
-    let mut failures: Vec<_> = decision(*allowed, outcome).into_iter().collect();
-    if let (Decision::Refused(refusal), false) = (&outcome.decision, *allowed) {
+    let mut failures: Vec<_> = decision(expected.allowed, outcome).into_iter().collect();
+    if let (Decision::Refused(refusal), false) = (&outcome.decision, expected.allowed) {
         let text = refusal.to_string();
-        if let Some(pattern) = message.as_ref().filter(|pattern| !pattern.is_in(&text)) {
+        if let Some(pattern) = expected.message.as_ref().filter(|pattern| !pattern.is_in(&text)) {
             let message = format!("`{pattern}` is not in the message: {text}");
             failures.push(UnmetExpectation::new("message", message));
         }
-        if let Some(code) = code.filter(|code| *code != refusal.code()) {
+        if let Some(code) = expected.code.filter(|code| *code != refusal.code()) {
             let message = format!("expected {code}, and it is {}", refusal.code());
             failures.push(UnmetExpectation::new("code", message));
         }
     }
-    if let Some(kind) = failure {
+    if let Some(kind) = expected.failure {
         let found: Vec<_> = outcome.trace.iter().filter_map(failure_of).collect();
         if !found.contains(&kind.as_str()) {
             failures.push(UnmetExpectation::new(
@@ -82,8 +71,8 @@ fn of_outcome(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpecta
             ));
         }
     }
-    failures.extend(called(stages.as_deref(), outcome));
-    if let Some(patterns) = warnings {
+    failures.extend(called(expected.stages.as_deref(), outcome));
+    if let Some(patterns) = &expected.warnings {
         let found = &outcome.warnings;
         let are_met = patterns.len() == found.len()
             && patterns
@@ -91,23 +80,18 @@ fn of_outcome(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpecta
                 .zip(found)
                 .all(|(pattern, warning)| pattern.is_in(warning));
         if !are_met {
-            let expected: Vec<_> = patterns.iter().map(ToString::to_string).collect();
-            let (expected, found) = (Value::from(expected), Value::from(found.clone()));
+            let wanted: Vec<_> = patterns.iter().map(ToString::to_string).collect();
+            let (wanted, found) = (Value::from(wanted), Value::from(found.clone()));
             failures.push(UnmetExpectation::of_values(
                 "warnings",
                 "they differ",
-                &expected,
+                &wanted,
                 &found,
             ));
         }
     }
-    if *allowed && outcome.is_allowed() {
-        failures.extend(result(
-            patch.as_deref(),
-            object.as_ref(),
-            fields.as_ref(),
-            outcome,
-        ));
+    if expected.allowed && outcome.is_allowed() {
+        failures.extend(result(expected, outcome));
     }
     failures
 }
@@ -173,15 +157,10 @@ fn listed<T: AsRef<str>>(names: &[T]) -> String {
 }
 
 /// Compares the patch and the resulting object.
-fn result(
-    patch: Option<&[Value]>,
-    object: Option<&Value>,
-    fields: Option<&Value>,
-    outcome: &Outcome,
-) -> Vec<UnmetExpectation> {
+fn result(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut failures = Vec::new();
-    if let Some(patch) = patch {
-        let expected = Value::from(patch.to_vec());
+    if let Some(patch) = &expected.patch {
+        let expected = Value::from(patch.clone());
         let found = serde_json::to_value(&outcome.patch).unwrap_or_default();
         if expected != found {
             failures.push(UnmetExpectation::of_values(
@@ -199,8 +178,8 @@ fn result(
         .cloned()
         .unwrap_or_default();
     for (what, expected, keep) in [
-        ("object", object, ComparedFields::All),
-        ("fields", fields, ComparedFields::Expected),
+        ("object", &expected.object, ComparedFields::All),
+        ("fields", &expected.fields, ComparedFields::Expected),
     ] {
         let Some(expected) = expected else { continue };
         let found = arranged(expected, &found, keep);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_and_expressions() {
+    fn a_pattern_is_a_part_or_an_expression_between_slashes() {
         for (pattern, text, expected) in [
             ("containers[0]", "spec.containers[0].image", true),
             ("containers[1]", "spec.containers[0].image", false),

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn people() {
+    fn people_read_a_line_for_each_case() {
         let expected = "tests/a.yaml\n  ok    first  1.50ms\n  FAIL  second #2  1.50ms\n        \
                         object: it \"differs\" <here> \n          - 1\n          + 2\ntests/b.yaml\n  ok    third  1.50ms\n\n\
                         2 passed, 1 failed\n";
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts() {
+    fn scripts_read_json() {
         let report = to_json(&tested());
         assert_eq!((&report["passed"], &report["failed"]), (&json!(2), &json!(1)));
         let second = &report["cases"][1];
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn ci() {
+    fn ci_reads_junit() {
         let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="admittance" tests="3" failures="1" time="0.004500">
   <testsuite name="tests/a.yaml" tests="2" failures="1" time="0.003000">

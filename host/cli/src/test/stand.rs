@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf, sync::Arc};
 
 use admittance::{
     Table,
-    admission::{ClusterKind, Matcher, Outcome, ResourcePattern},
+    admission::{GroupVersionKind, Matcher, Outcome, ResourcePattern},
     definitions::{self, ChainDefinition, Mistakes},
 };
 use admittance_driver::Config;
@@ -12,7 +12,7 @@ use admittance_net::causes;
 use serde_json::json;
 
 use super::{
-    case::{CaseExpectation, CaseHooks, TestCase},
+    case::{CaseExpectation, CaseHooks, Constraints, TestCase},
     judge::{self, UnmetExpectation},
 };
 use crate::{host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
@@ -47,16 +47,9 @@ impl TestBench {
 
     /// Returns the expectations of a case that are not met.
     pub(super) async fn judge(&mut self, case: &TestCase) -> Vec<UnmetExpectation> {
-        if let (
-            CaseExpectation::Invalid,
-            CaseHooks::Constraints {
-                templates,
-                constraints,
-                kinds,
-            },
-        ) = (&case.expected, &case.hooks)
+        if let (CaseExpectation::Invalid, CaseHooks::Constraints(constraints)) = (&case.expected, &case.hooks)
         {
-            return accepted(templates, constraints, kinds).into_iter().collect();
+            return unrefused(constraints).into_iter().collect();
         }
         match self.admit(case).await {
             Ok(outcome) => judge::judge(case, &outcome),
@@ -107,11 +100,7 @@ impl TestBench {
                 allow.clone(),
             )],
             CaseHooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
-            CaseHooks::Constraints {
-                templates,
-                constraints,
-                kinds,
-            } => of_template(templates, constraints, kinds)?,
+            CaseHooks::Constraints(constraints) => constraints.for_every_operation()?,
         };
         let config = self.config.as_ref();
         let builder = host::builder(config, self.store.clone())
@@ -121,14 +110,13 @@ impl TestBench {
     }
 }
 
-/// Returns the mistake of constraints that must not fit their template: they do, or the mistakes are elsewhere.
-fn accepted(
-    templates: &[PathBuf],
-    constraints: &[PathBuf],
-    kinds: &[ClusterKind],
-) -> Option<UnmetExpectation> {
-    let is_of_constraint = |file: &str| constraints.iter().any(|path| path.display().to_string() == file);
-    let message = match load_template(templates, constraints, kinds) {
+/// Judges constraints that must not fit their template: it is unexpected if they do, or if other files have mistakes.
+fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
+    let is_of_constraint = |file: &str| {
+        let mut paths = constraints.constraints.iter();
+        paths.any(|path| path.display().to_string() == file)
+    };
+    let message = match constraints.load() {
         Ok(_) => "the constraint fits its template".to_owned(),
         Err(error) => match error.downcast_ref::<Mistakes>() {
             Some(mistakes)
@@ -144,46 +132,37 @@ fn accepted(
     Some(UnmetExpectation::new("invalid", message))
 }
 
-/// Loads the chain of a template, which may read these kinds.
-fn load_template(
-    templates: &[PathBuf],
-    constraints: &[PathBuf],
-    kinds: &[ClusterKind],
-) -> crate::Result<Vec<ChainDefinition>> {
-    let gvks = kinds.iter().map(|kind| {
-        let (group, version) = kind
-            .api_version()
-            .rsplit_once('/')
-            .unwrap_or(("", kind.api_version()));
-        json!({"group": group, "version": version, "kind": kind.kind()})
-    });
-    let sync = json!({
-        "apiVersion": "syncset.gatekeeper.sh/v1alpha1",
-        "kind": "SyncSet",
-        "metadata": {"name": "suite"},
-        "spec": {"gvks": gvks.collect::<Vec<_>>()},
-    });
-    let mut file = tempfile::Builder::new().suffix(".json").tempfile()?;
-    file.write_all(sync.to_string().as_bytes())?;
-    let mut paths = vec![file.path().to_owned()];
-    paths.extend_from_slice(templates);
-    paths.extend_from_slice(constraints);
-    Ok(definitions::load(&paths)?)
-}
-
-/// Loads the chain of a template for every operation, since a suite has no webhook that is registered for some of them.
-fn of_template(
-    templates: &[PathBuf],
-    constraints: &[PathBuf],
-    kinds: &[ClusterKind],
-) -> crate::Result<Vec<ChainDefinition>> {
-    let mut chains = load_template(templates, constraints, kinds)?;
-    for chain in &mut chains {
-        let of_stages = chain.stages.iter_mut().flat_map(|stage| &mut stage.spec.rules);
-        for rule in chain.rules.iter_mut().chain(of_stages) {
-            rule.operations = Matcher::Any;
-            rule.resources = vec![ResourcePattern::everything()];
-        }
+impl Constraints {
+    /// Loads the chain of the template, which may read these kinds.
+    fn load(&self) -> crate::Result<Vec<ChainDefinition>> {
+        let gvks = self.kinds.iter().map(|kind| {
+            let gvk = GroupVersionKind::from_api_version(kind.api_version(), kind.kind());
+            json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind})
+        });
+        let sync = json!({
+            "apiVersion": "syncset.gatekeeper.sh/v1alpha1",
+            "kind": "SyncSet",
+            "metadata": {"name": "suite"},
+            "spec": {"gvks": gvks.collect::<Vec<_>>()},
+        });
+        let mut file = tempfile::Builder::new().suffix(".json").tempfile()?;
+        file.write_all(sync.to_string().as_bytes())?;
+        let mut paths = vec![file.path().to_owned()];
+        paths.extend_from_slice(&self.templates);
+        paths.extend_from_slice(&self.constraints);
+        Ok(definitions::load(&paths)?)
     }
-    Ok(chains)
+
+    /// Loads the chain for every operation, since a suite has no webhook that is registered for some of them.
+    fn for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
+        let mut chains = self.load()?;
+        for chain in &mut chains {
+            let of_stages = chain.stages.iter_mut().flat_map(|stage| &mut stage.spec.rules);
+            for rule in chain.rules.iter_mut().chain(of_stages) {
+                rule.operations = Matcher::Any;
+                rule.resources = vec![ResourcePattern::everything()];
+            }
+        }
+        Ok(chains)
+    }
 }

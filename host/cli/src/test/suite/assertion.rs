@@ -1,0 +1,188 @@
+//! The assertions of a suite: how many messages of a constraint match a pattern.
+
+use admittance::admission::{Outcome, StageResult, TraceRow};
+use admittance_definitions::{
+    Mistakes,
+    document::{Fields, Node, readers},
+};
+use regex::Regex;
+use serde_json::Value;
+
+use crate::test::judge::UnmetExpectation;
+
+/// The expected violations of a constraint.
+#[derive(Debug)]
+pub(in crate::test) struct Assertion {
+    violations: Violations,
+    /// The pattern of the messages that count.
+    message: Option<Regex>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Violations {
+    Some,
+    None,
+    Number(usize),
+}
+
+/// Reads the field `assertions` of a case.
+pub(super) fn assertions(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<Assertion> {
+    let mut assertions = Vec::new();
+    for entry in fields.get("assertions", Vec::new(), Node::list, mistakes) {
+        let Some(mut fields) = entry.object(mistakes) else {
+            continue;
+        };
+        let violations = fields.get("violations", Violations::Some, read_violations, mistakes);
+        let message = fields.get_optional("message", readers::parse_with(pattern), mistakes);
+        fields.finish(mistakes);
+        assertions.push(Assertion { violations, message });
+    }
+    assertions
+}
+
+/// Compiles a Go regexp, in which a `{` that starts no repetition is literal.
+fn pattern(text: &str) -> Result<Regex, String> {
+    let mut escaped = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        escaped.push_str(before);
+        let inner = from
+            .split_once('}')
+            .map_or("", |(inner, _)| inner)
+            .trim_start_matches('{');
+        let is_number = |part: &str| part.chars().all(|c| c.is_ascii_digit());
+        let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
+        let is_repetition = !least.is_empty() && is_number(least) && is_number(most);
+        let is_class = before.ends_with("\\p") || before.ends_with("\\P") || before.ends_with("\\x");
+        let is_escaped = before.ends_with('\\');
+        if !is_repetition && !is_class && !is_escaped {
+            escaped.push('\\');
+        }
+        escaped.push('{');
+        rest = from.get(1..).unwrap_or_default();
+    }
+    escaped.push_str(rest);
+    Regex::new(&escaped).map_err(|error| {
+        let error = error.to_string();
+        let why = error.lines().last().unwrap_or_default();
+        format!(
+            "{text:?} is not a valid regular expression: {}",
+            why.trim_start_matches("error: ")
+        )
+    })
+}
+
+fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violations> {
+    match node.json() {
+        Value::Bool(true) => return Some(Violations::Some),
+        Value::Bool(false) => return Some(Violations::None),
+        Value::Number(number) => {
+            if let Some(number) = number.as_u64().and_then(|number| usize::try_from(number).ok()) {
+                return Some(Violations::Number(number));
+            }
+        }
+        Value::String(text) if text == "yes" => return Some(Violations::Some),
+        Value::String(text) if text == "no" => return Some(Violations::None),
+        _ => {}
+    }
+    node.wrong(
+        "it is no number of violations",
+        "write yes, no, or how many",
+        mistakes,
+    );
+    None
+}
+
+/// Returns the assertions that are not met.
+pub(in crate::test) fn judge(
+    constraint: &str,
+    assertions: &[Assertion],
+    outcome: &Outcome,
+) -> Vec<UnmetExpectation> {
+    let mut messages = Vec::new();
+    let prefix = format!("[{constraint}] ");
+    let mut take = |text: &str| {
+        let text = text.strip_prefix(&prefix).unwrap_or(text);
+        messages.extend(text.split(&format!("\n{prefix}")).map(str::to_owned));
+    };
+    // A stage for generated objects appends the names of their expansion templates to the constraint's.
+    let is_of_constraint = |row: &&TraceRow| match row.stage.strip_prefix(constraint) {
+        Some(rest) => rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    };
+    for row in outcome.trace.iter().filter(is_of_constraint) {
+        match &row.result {
+            StageResult::Denied(denial) => take(&denial.message),
+            StageResult::Failed { failure, .. } => {
+                return vec![UnmetExpectation::new("failure", failure.message.clone())];
+            }
+            _ => {}
+        }
+    }
+    // A constraint that only warns has its messages in the warnings.
+    if messages.is_empty() {
+        let warnings = outcome
+            .warnings
+            .iter()
+            .filter(|warning| warning.starts_with(&prefix));
+        messages.extend(warnings.filter_map(|warning| Some(warning.strip_prefix(&prefix)?.to_owned())));
+    }
+    assertions
+        .iter()
+        .filter_map(|assertion| assertion.unmet(&messages))
+        .collect()
+}
+
+impl Assertion {
+    fn unmet(&self, messages: &[String]) -> Option<UnmetExpectation> {
+        let counts = |message: &&String| {
+            self.message
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(message))
+        };
+        let found = messages.iter().filter(counts).count();
+        let (is_met, expected) = match self.violations {
+            Violations::Some => (found > 0, "at least one".to_owned()),
+            Violations::None => (found == 0, "none".to_owned()),
+            Violations::Number(number) => (found == number, number.to_string()),
+        };
+        if is_met {
+            return None;
+        }
+        let of = match &self.message {
+            Some(pattern) => format!(" with a message like /{pattern}/"),
+            None => String::new(),
+        };
+        let all = match messages {
+            [] => String::new(),
+            messages => format!("; the messages are:\n{}", messages.join("\n")),
+        };
+        Some(UnmetExpectation::new(
+            "violations",
+            format!("expected {expected}{of}, and there are {found}{all}"),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brace_is_itself_where_it_repeats_nothing() {
+        for (text, sample, expected) in [
+            (r#"missing: {"a"}"#, r#"missing: {"a"}"#, true),
+            ("a{2}", "aa", true),
+            ("a{2,3}b", "aab", true),
+            ("^a{2,}$", "a", false),
+            (r"\{a", "{a", true),
+            (r"\p{Lu}", "A", true),
+            ("{", "{", true),
+        ] {
+            assert_eq!(pattern(text).unwrap().is_match(sample), expected, "{text}");
+        }
+        let error = pattern("a(").unwrap_err();
+        assert_eq!(error, "\"a(\" is not a valid regular expression: unclosed group");
+    }
+}
