@@ -13,7 +13,7 @@ use admittance::{
 };
 use admittance_net::limits::Permit;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     config::{HttpConfig, NdjsonPlace, SinksConfig, SqliteConfig},
@@ -36,7 +36,7 @@ const MOST: usize = 1000;
 pub(crate) const FOLLOWERS: usize = 64;
 
 /// The filter of decisions that are listed or followed: all of its fields must match.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DecisionQuery {
     /// The request passed this chain.
@@ -54,11 +54,11 @@ pub(crate) struct DecisionQuery {
     pub(crate) verdict: Vec<String>,
     /// Not before this moment, `2026-01-02T03:04:05Z`, or not longer ago than this, `10m`.
     pub(crate) since: Option<String>,
-    /// In a list: only decisions with a smaller id, the `next` of the previous reply.
+    /// Lists only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
-    /// In a list: the most decisions, 1 to 1000. Default: 100. There are fewer if they are large.
+    /// The most decisions in a list, 1 to 1000. Default: 100. There are fewer if they are large.
     pub(crate) limit: Option<usize>,
-    /// In a stream: begin with the decision after the one with this id, if it is still in memory. Default: from now on.
+    /// Begins a stream after the decision with this id, if it is still in memory. Default: from now on.
     pub(crate) after: Option<u64>,
 }
 

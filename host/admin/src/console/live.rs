@@ -17,7 +17,6 @@ use axum::{
     },
     routing::get,
 };
-use form_urlencoded::Serializer;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::HeaderMap;
 use maud::{Markup, html};
@@ -75,28 +74,16 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of a page with the same filter, and one more parameter.
-fn address_with(query: &DecisionQuery, page: &str, more: Option<(&str, u64)>) -> String {
-    let mut parameters = Serializer::new(String::new());
-    for (name, text) in [
-        ("chain", &query.chain),
-        ("stage", &query.stage),
-        ("namespace", &query.namespace),
-        ("user", &query.user),
-        ("text", &query.text),
-        ("since", &query.since),
-    ] {
-        if let Some(text) = text {
-            parameters.append_pair(name, text);
-        }
-    }
-    for verdict in &query.verdict {
-        parameters.append_pair("verdict", verdict);
-    }
-    if let Some((name, number)) = more {
-        parameters.append_pair(name, &number.to_string());
-    }
-    match parameters.finish() {
+/// Returns the address of a page with the same filter, and of a list the id before which it begins.
+fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
+    let query = DecisionQuery {
+        before,
+        limit: None,
+        after: None,
+        ..query.clone()
+    };
+    // Texts and numbers can always be written.
+    match serde_html_form::to_string(&query).unwrap_or_default() {
         empty if empty.is_empty() => page.to_owned(),
         parameters => format!("{page}?{parameters}"),
     }
@@ -135,7 +122,7 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
         }
         nav.actions aria-label="Older and newer decisions" {
             @if query.before.is_some() { a.button href=(address_with(&query, "/live", None)) { "Newest" } }
-            @if let Some(next) = list.next { a.button href=(address_with(&query, "/live", Some(("before", next)))) { "Older" } }
+            @if let Some(next) = list.next { a.button href=(address_with(&query, "/live", Some(next))) { "Older" } }
         }
     };
     let chains: BTreeSet<String> = api
