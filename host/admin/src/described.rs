@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn requests() {
+    fn requests_are_completed_from_their_objects() {
         let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: prod}\n";
         let named = |request: &Request| {
             let Request {

@@ -1,7 +1,7 @@
 //! The admin port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
 //!
 //! `routes` is the table of everything that it answers to programs. The router and the OpenAPI document are made from it.
-//! For browsers, the `console` has routes of its own.
+//! The `console` has routes of its own for browsers.
 
 #![allow(
     missing_docs,
@@ -75,7 +75,7 @@ const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// What the admin port shows and changes.
+/// The state that the admin port shows and changes.
 pub struct Sources {
     pub host: Host,
     /// The state of the driver at the moment of the call.
@@ -101,7 +101,7 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// What handlers work with. Cheap to clone; lives as long as the port.
+/// The state of all handlers. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 struct Api {
     access: Access,
@@ -153,7 +153,7 @@ impl AdminService {
         }
     }
 
-    /// From now on, answers all requests.
+    /// Starts to answer all requests.
     pub fn start(&self, access: Access, sources: Sources) {
         let api = Api {
             access,

@@ -50,7 +50,7 @@ pub(crate) struct Route {
     pub(crate) method: Method,
     /// `None`: no authentication is required.
     pub(crate) role: Option<Role>,
-    /// In the syntax of axum: `{*name}` takes the rest of the path.
+    /// The path in the syntax of axum: `{*name}` takes the rest.
     pub(crate) path: &'static str,
     /// Its name in the OpenAPI document.
     pub(crate) name: &'static str,

@@ -35,7 +35,7 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
     }
 }
 
-/// A body that is made while it is sent is made by a task of this thread's runtime, not by the one that sends it.
+/// Lets a task of this thread's runtime make a body that is not complete yet, in place of the thread that sends it.
 fn forwarded(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;

@@ -133,7 +133,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn files() {
+    fn a_file_of_a_token_is_private_and_has_one_word() {
         use std::{fs::Permissions, os::unix::fs::PermissionsExt};
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");

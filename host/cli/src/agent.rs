@@ -22,7 +22,7 @@ use crate::{arguments::word, files, logging, remote::Server};
 #[command(after_help = "Examples:
   admittance agent --gateway https://gateway.example.com --cluster-id plain-dev --register-token-file token")]
 pub(crate) struct Arguments {
-    /// The gateway.
+    /// The URL of the gateway.
     #[arg(
         long,
         visible_alias = "bke-address",
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_arguments() {
+    fn periods_are_positive_and_servers_use_tls() {
         for (text, expected) in [
             ("60", Some(60)),
             ("90s", Some(90)),

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_values() {
+    fn quantiles_are_measured_values() {
         let values: Vec<_> = (0..=100).collect();
         assert_eq!(quantile(&values, 0.5), Some(50));
         assert_eq!(quantile(&values, 0.99), Some(99));

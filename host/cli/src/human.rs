@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages() {
+    fn an_age_has_its_two_largest_units() {
         let start = Moment(std::time::UNIX_EPOCH);
         for (seconds, expected) in [
             (0, "0s"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn a_duration_has_a_suitable_unit() {
         for (nanoseconds, expected) in [
             (26_400, "26.4µs"),
             (1_200_000, "1.20ms"),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn digests() {
+    fn a_short_digest_has_twelve_digits() {
         for (digest, short) in [
             ("sha256:0123456789abcdef", "0123456789ab"),
             ("0123", "0123"),

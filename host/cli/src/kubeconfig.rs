@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// The identifier of the cluster at the gateway.
     #[arg(value_name = "IDENTIFIER", value_parser = identifier)]
     identifier: String,
-    /// The gateway.
+    /// The URL of the gateway.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_GATEWAY")]
     gateway: Server,
     /// The file with your token, which kubectl reads; without it, the environment variable ADMITTANCE_TOKEN contains the
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers() {
+    fn identifiers_have_no_slash() {
         for (text, is_right) in [("plain-dev-x1", true), ("", false), ("a/b", false), ("A", true)] {
             assert_eq!(identifier(text).is_ok(), is_right, "{text}");
         }

@@ -81,7 +81,7 @@ enum Command {
     Crds,
 }
 
-/// What is installed, and how.
+/// The arguments of an installation.
 #[derive(Clone, Debug, Args)]
 struct Installation {
     /// Files and directories of chain definitions. May be given more than once.
@@ -121,7 +121,7 @@ struct Installation {
     /// has its own timeout and failure policy; but the API server calls mutating webhooks one after another.
     #[arg(long)]
     per_chain: bool,
-    /// How many seconds the API server waits for a webhook [default: the sum of the stages' timeouts].
+    /// The seconds for which the API server waits for a webhook [default: the sum of the stages' timeouts].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
     timeout: Option<u8>,
     /// What the API server does when a webhook cannot be called: Fail refuses the request, Ignore continues
@@ -189,7 +189,7 @@ impl Installation {
         admittance_fleet::labels(&self.name)
     }
 
-    /// An object in the namespace.
+    /// Makes an object in the namespace.
     fn object<const FIELDS: usize>(
         &self,
         api_version: &str,
@@ -248,12 +248,12 @@ fn print_notes(notes: &[String]) {
     }
 }
 
-/// What is read before objects are made.
+/// The inputs from which objects are made.
 struct Prepared {
     configuration: Configuration,
     bundle: Bundle,
     needs: Needs,
-    /// Those that are resources too.
+    /// The chains of all definitions, also of resources in the cluster.
     chains: Vec<ChainDefinition>,
 }
 

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_and_filters() {
+    fn a_single_word_must_be_a_level() {
         for (filter, right) in [
             ("info", true),
             ("WARN", true),

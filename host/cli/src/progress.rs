@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_where_there_is_no_terminal() {
+    fn transfers_are_lines_without_a_terminal() {
         let transfers = Transfers::new("fetching", None);
         for (progress, expected) in [
             (started(Some(10)), Some("fetching oci://r/a:1, 10 bytes")),

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities() {
+    fn capabilities_become_grants() {
         let all = [
             "cluster=v1/Node",
             "cluster=apps/v1/Deployment",

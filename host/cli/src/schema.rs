@@ -23,7 +23,7 @@ const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
   admittance schema test > schemas/test.json
   admittance schema config > schemas/config.json")]
 pub(crate) struct Arguments {
-    /// The document.
+    /// The document to print the schema of.
     document: SchemaKind,
 }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_json() {
+    fn all_schemas_are_objects_of_json() {
         for text in [CHAIN_SCHEMA, EXCEPTION, TEST] {
             let schema: Value = serde_json::from_str(text).unwrap();
             assert_eq!(schema["type"], "object");

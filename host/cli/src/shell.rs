@@ -15,7 +15,7 @@ use crate::{files, output::write};
   admittance completions zsh > \"${fpath[1]}/_admittance\"
   admittance completions powershell >> $PROFILE")]
 pub(crate) struct CompletionsArguments {
-    /// The shell.
+    /// The shell to print completions for.
     shell: Shell,
 }
 

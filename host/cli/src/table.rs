@@ -126,7 +126,7 @@ mod tests {
     use crate::output::BAD;
 
     #[test]
-    fn columns_are_as_wide_as_what_is_in_them() {
+    fn columns_are_as_wide_as_their_cells() {
         let mut table = Table::new(["NAME", "CALLS", "WHY"]);
         table.row([Cell::text("a"), Cell::number(12_345), Cell::text("because")]);
         table.row([

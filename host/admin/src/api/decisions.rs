@@ -53,11 +53,11 @@ pub struct DecisionReplays {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionReplay {
-    /// As it was decided.
+    /// The original decision.
     pub before: DecisionDetail,
-    /// As it is decided now. It has the id 0: it is not in the log.
+    /// The new decision. Its id is 0, since it is not in the log.
     pub after: DecisionDetail,
-    /// What differs; empty if the answer is the same.
+    /// The parts that differ; empty if the answer is the same.
     pub differences: Vec<Difference>,
 }
 

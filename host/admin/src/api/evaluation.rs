@@ -62,7 +62,7 @@ pub struct EvaluateRequest {
     /// Whether webhooks of matching chains are called, as for a dry run. Otherwise a chain with a webhook is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_webhooks: bool,
-    /// The request.
+    /// The request to evaluate.
     pub request: DescribedRequest,
 }
 
@@ -70,7 +70,7 @@ pub struct EvaluateRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvaluateReply {
-    /// What the chains did with the request.
+    /// The decision of the chains on the request.
     pub decision: DecisionRecord,
     /// The object after the chains; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_chains() {
+    fn names_of_chains_are_escaped_in_addresses() {
         for (name, expected) in [
             ("pods", "/chains/Mutating/pods"),
             ("ns/inject.v2", "/chains/Mutating/ns/inject.v2"),

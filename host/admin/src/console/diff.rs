@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_from_differences_is_left_out() {
+    fn lines_far_from_differences_are_left_out() {
         let lines: Vec<String> = (1..=40).map(|number| number.to_string()).collect();
         let before = lines.join("\n");
         let after = before.replace("\n5\n", "\nfive\n").replace("\n35\n", "\n<35>\n");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_to_compare_is_not() {
+    fn texts_that_take_long_to_compare_are_not_compared() {
         let text = |line: &str, count| format!("{line}\n").repeat(count);
         for (before, after, is_compared) in [
             (text("a", 4000), text("b", 4000), true),

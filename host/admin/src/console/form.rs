@@ -20,7 +20,7 @@ use crate::{
 /// The media type of forms.
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form of at most this many bytes that changes something; its user has the role Admin.
+/// A form that changes something, of at most `LIMIT` bytes; its user has the role Admin.
 #[derive(Debug)]
 pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) session: Session,

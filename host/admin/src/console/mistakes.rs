@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_of_mistakes() {
+    fn only_mistakes_with_a_position_in_a_field_are_links() {
         let place = |field, line, rest| Some(MistakePosition { field, line, rest });
         for (mistake, expected) in [
             (

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies() {
+    fn a_cookie_is_for_this_host_alone_with_tls() {
         let head = |cookies: &[&str], is_tls| {
             let mut request = http::Request::builder();
             for cookie in cookies {

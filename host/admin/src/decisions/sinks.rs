@@ -116,7 +116,7 @@ enum Sink {
     Http(HttpSink),
 }
 
-/// The decisions that are written, and whether with their objects.
+/// Selects the decisions that are written, with or without their objects.
 #[derive(Clone, Copy, Debug)]
 struct SinkSelection {
     share: Option<Share>,

@@ -5,7 +5,7 @@ fn query(text: &str) -> DecisionQuery {
 }
 
 #[test]
-fn queries() {
+fn a_query_becomes_a_filter() {
     let filter =
         query("chain=pods&verdict=denied&verdict=changed&namespace=&since=2026-01-02T03:04:05Z").filter();
     let filter = filter.unwrap();
@@ -25,7 +25,7 @@ fn queries() {
 }
 
 #[test]
-fn wrong_queries_say_what_is_right() {
+fn wrong_queries_are_reported_with_a_fix() {
     for (text, expected) in [
         (
             "verdict=no",

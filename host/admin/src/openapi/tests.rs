@@ -34,7 +34,7 @@ async fn served() -> Value {
 
 /// Renew the file with `RENEW=1 cargo test -p admittance-admin openapi`.
 #[tokio::test]
-async fn the_committed_document_is_what_is_served() {
+async fn the_committed_document_is_served() {
     let served = served().await;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.json");
     let text = format!("{}\n", serde_json::to_string_pretty(&served).unwrap());

@@ -108,7 +108,7 @@ async fn list(call: Call<Nothing, DecisionQuery>) -> Result<Json<DecisionList>, 
 /// A request in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct DecisionPath {
-    /// Its uid.
+    /// The uid of the request.
     uid: String,
 }
 
@@ -144,7 +144,7 @@ async fn replay(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RatesQuery {
-    /// In seconds: 1 to 3600. Default: 60.
+    /// The seconds: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
 }

@@ -45,14 +45,14 @@ pub(super) fn route() -> Route {
         .refusals(&[503])
 }
 
-/// Which requests are recorded.
+/// The requests to record.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordQuery {
-    /// How many at most: 1 to 1,000,000. Default: 1000.
+    /// The most requests: 1 to 1,000,000. Default: 1000.
     #[serde(default)]
     count: Option<usize>,
-    /// For how long at most: 1 to 3600. Default: 60.
+    /// The most seconds: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
     /// The share of the requests that is taken, `10%`. Default: all.

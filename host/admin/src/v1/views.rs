@@ -84,7 +84,7 @@ async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
 /// A revision in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct RevisionPath {
-    /// Its number.
+    /// The number of the revision.
     revision: u64,
 }
 

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::arguments::no_definition;
 
-/// How long to wait for the first connection of a store.
+/// The time to wait for the first connection of a store.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reads all definitions. An entry of a store that cannot be used is left out, with a warning, as at the start of

@@ -1,4 +1,4 @@
-//! The objects that install the agent of a gateway.
+//! Makes the objects that install the agent of a gateway.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub(super) struct Agent {
     /// users, and roles for the gateway's groups.
     #[arg(long, requires_all = ["gateway", "cluster_id", "register_token_file"], conflicts_with_all = ["definitions", "config"])]
     pub(super) agent: bool,
-    /// The gateway.
+    /// The URL of the gateway.
     #[arg(long, value_name = "URL", requires = "agent")]
     gateway: Option<Server>,
     /// The ID of the cluster at the gateway.
@@ -45,11 +45,11 @@ pub(super) struct Agent {
     /// The file with the register token of the cluster.
     #[arg(long, value_name = "FILE", requires = "agent")]
     register_token_file: Option<PathBuf>,
-    /// The CAs of the gateway, as PEM [default: those of the image].
+    /// The CAs of the gateway, as PEM [default: the CAs of the image].
     #[arg(long, value_name = "FILE", requires = "agent")]
     gateway_ca: Option<PathBuf>,
-    /// A group of users, beside those of the gateway's permissions, that the gateway may impersonate. May be given more
-    /// than once.
+    /// A group of users, besides the groups of the gateway's permissions, that the gateway may impersonate. May be
+    /// given more than once.
     #[arg(long, value_name = "NAME", value_parser = group, requires = "agent")]
     group: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The documents and modules of an installation, in the form for a Pod.
+//! Collects the documents and modules of an installation, in the form for a Pod.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -30,7 +30,6 @@ pub(super) struct Bundle {
     pub(super) stock_directory: Option<String>,
 }
 
-/// A module in a ConfigMap.
 #[derive(Debug)]
 pub(super) struct Module {
     /// The suffix of its ConfigMap's name.
@@ -40,7 +39,7 @@ pub(super) struct Module {
 }
 
 impl Bundle {
-    /// The texts of these definitions, with their modules, unless the image has them in this directory.
+    /// Collects the texts of definitions with their modules, unless the image has these in a directory.
     pub(super) fn of(
         set: &DefinitionSet,
         definitions: &Definitions,
@@ -65,7 +64,7 @@ impl Bundle {
         }
         let mut documents = BTreeMap::new();
         let mut names = Names::default();
-        // Files without a stage of their own too: bindings, parameters and exceptions.
+        // Files without stages, such as bindings, parameters and exceptions, are included.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
@@ -126,7 +125,7 @@ fn names_no_file(documents: &BTreeMap<String, String>, directory: &str) -> crate
     Ok(uses_stock)
 }
 
-/// The name of a document's file in the directory of the chains, where only some extensions are read.
+/// Returns the name of a document's file in the directory of the chains, where only some extensions are read.
 fn document_name(file: &Path) -> String {
     let name = key(file);
     let name = name.trim_start_matches('.');
@@ -216,7 +215,7 @@ impl Modules {
     }
 }
 
-/// A file's name as a part of a ConfigMap's name.
+/// Returns a file's name as a part of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
     // Names of objects have at most 253 characters.

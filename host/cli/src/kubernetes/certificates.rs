@@ -1,4 +1,4 @@
-//! The certificate of the webhook server, and the CA that the API server trusts for it.
+//! Makes or reads the certificate of the webhook server, and the CA that the API server trusts for it.
 
 use std::{fmt::Display, path::Path, time::Duration};
 
@@ -42,13 +42,13 @@ impl Pem {
 /// The address that an API server calls on its own node.
 pub(super) const LOOPBACK: &str = "127.0.0.1";
 
-/// Whom a certificate is for.
+/// The server that a certificate is for.
 pub(super) struct Server {
     /// The name or address that the API server verifies.
     host: String,
     /// The name of the certificate's file, without extension.
     file: String,
-    /// What `admittance certs` makes it with.
+    /// The argument with which `admittance certs` makes the certificate.
     pub(super) argument: String,
 }
 
@@ -71,7 +71,7 @@ impl Server {
 }
 
 impl Certificates {
-    /// New ones, from a new CA.
+    /// Makes a certificate with a new CA.
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let Installation { name, namespace, .. } = installation;
         let service = format!("{name}.{namespace}").parse()?;
@@ -84,7 +84,7 @@ impl Certificates {
         Ok(Self::validated(pems, &Server::of(installation).host, now)?)
     }
 
-    /// Those that `admittance certs --service NAME.NAMESPACE` wrote to this directory.
+    /// Reads the certificate that `admittance certs --service NAME.NAMESPACE` wrote to a directory.
     pub(super) fn read(
         directory: &Path,
         installation: &Installation,

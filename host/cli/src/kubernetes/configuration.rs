@@ -1,4 +1,4 @@
-//! The configuration of a Pod, made from the operator's.
+//! Makes the configuration of a Pod from the operator's.
 
 #![expect(
     clippy::indexing_slicing,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::files::read;
 
-/// The configuration of a Pod, and what other objects need to know of it.
+/// The configuration of a Pod, with the properties that other objects depend on.
 #[derive(Debug)]
 pub(super) struct Configuration {
     root: Map<String, Json>,
@@ -32,7 +32,7 @@ pub(super) struct Configuration {
     pub(super) client_ca: Option<String>,
     /// The files of the admin port, which include keys and tokens.
     pub(super) admin_files: Files,
-    /// The other files that it names.
+    /// The other files that the configuration names.
     pub(super) files: Files,
     /// Whether it named registry credentials, which are not included.
     pub(super) had_credentials: bool,
@@ -46,11 +46,11 @@ pub(super) struct Configuration {
     pub(super) admin_port: u16,
     /// Whether chains are resources of the cluster.
     pub(super) reads_resources: bool,
-    /// Who makes the certificate, if the Pods keep the webhook configurations.
+    /// The origin of the certificate, if the Pods keep the webhook configurations.
     pub(super) keeps_webhooks: Option<Certified>,
-    /// How the leader audits, if it does.
+    /// The configuration of the leader's audits, if there are any.
     pub(super) audit: Option<AuditConfig>,
-    /// What those of namespaces may use.
+    /// The modules, webhooks and grants that chains of namespaces may use.
     pub(super) namespaced: NamespacedChains,
     /// The systems whose policies are read from the cluster.
     pub(super) policies: Vec<PolicySystem>,
@@ -60,12 +60,12 @@ pub(super) struct Configuration {
     pub(super) request_timeout: Duration,
 }
 
-/// Where the certificate of Pods comes from that keep the webhook configurations.
+/// The origin of the certificate of Pods that keep the webhook configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certified {
-    /// They make it.
+    /// The Pods issue their own certificate.
     Own,
-    /// It is in the Secret that is mounted.
+    /// The certificate is in a mounted Secret.
     Mounted,
 }
 
@@ -73,14 +73,14 @@ const WEBHOOK_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9090;
 
 impl Configuration {
-    /// A minimal configuration.
+    /// Returns a minimal configuration.
     pub(super) fn new() -> Self {
         let limits = FrontConfig::Reviews(ReviewsConfig::default()).default_limits();
         Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
-    /// From the operator's file. Settings of chains and limits are kept; paths and addresses are replaced by
-    /// those of a Pod.
+    /// Reads the operator's file. Settings of chains and limits are kept; paths and addresses become the ones
+    /// of a Pod.
     pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
         let config = Config::read(path)?;
         if !matches!(config.front, FrontConfig::Reviews(_)) {
@@ -234,7 +234,7 @@ impl Configuration {
         self.root.insert("cluster".into(), json!({}));
     }
 
-    /// For a client on the same machine, and a cluster that is reached with a kubeconfig beside the other files.
+    /// Serves a client on the same machine, and reaches the cluster with a kubeconfig next to the other files.
     pub(super) fn serve_node(&mut self) {
         for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
             if let Some(Json::Object(section)) = self.root.get_mut(section) {
@@ -268,8 +268,8 @@ impl Configuration {
         }
     }
 
-    /// Lets the leader of the Pods keep the webhook configurations, and make this certificate, unless it is in files. The Pod
-    /// gets the name of its Service from the environment.
+    /// Lets the leader of the Pods keep the webhook configurations, and make this certificate, unless it is in files.
+    /// The Pod gets the name of its Service from the environment.
     pub(super) fn keep_webhooks(
         &mut self,
         registration: &Registration,
@@ -340,7 +340,7 @@ impl Configuration {
         self.admin_has("tls")
     }
 
-    /// Whether this is with the certificate of the webhooks.
+    /// Whether the admin port uses the certificate of the webhooks.
     pub(super) fn has_own_admin_tls(&self) -> bool {
         let tls = self.root.get("admin").and_then(|admin| admin.get("tls"));
         tls == Some(&files::own_certificate())
@@ -357,7 +357,7 @@ impl Configuration {
             .is_some_and(|admin| admin.get(key).is_some())
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub(super) fn text(&self) -> String {
         document::to_yaml(&Json::Object(self.root.clone()))
     }

@@ -1,4 +1,5 @@
-//! Makes the CustomResourceDefinitions of chains and exceptions from the JSON Schemas of their files, and from rules in CEL.
+//! Makes the CustomResourceDefinitions of chains and exceptions from the JSON Schemas of their files, and from rules in
+//! CEL.
 
 mod rules;
 
@@ -227,7 +228,7 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// The schema of a place that may hold anything of its type.
+/// Returns the schema of a place that may hold anything of its type.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()

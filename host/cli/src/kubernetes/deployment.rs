@@ -1,4 +1,4 @@
-//! The Deployment, with the volumes of the Pods.
+//! Makes the Deployment with the volumes of the Pods.
 
 #![expect(
     clippy::indexing_slicing,
@@ -17,9 +17,9 @@ use super::{
     layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
-/// How many seconds a Pod has to stop.
+/// Returns the seconds that a Pod has to stop.
 pub(super) fn grace_period(configuration: &Configuration) -> u64 {
-    /// Added to the time that the program itself needs.
+    /// The time in addition to what the program itself needs.
     const SPARE: Duration = Duration::from_secs(5);
     (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64
 }
@@ -71,7 +71,7 @@ pub(super) fn deployment(
     installation.object("apps/v1", "Deployment", &installation.name, [("spec", spec)])
 }
 
-/// What a Pod requests, and its limits.
+/// Returns the requests and limits of a Pod.
 pub(super) fn resources(installation: &Installation) -> Json {
     let Installation {
         cpu_request: cpu,
@@ -85,7 +85,7 @@ pub(super) fn resources(installation: &Installation) -> Json {
     resources
 }
 
-/// The annotations by which Prometheus finds Pods.
+/// Returns the annotations by which Prometheus finds Pods.
 pub(super) fn scraping(configuration: &Configuration) -> Json {
     let mut annotations = json!({
         "prometheus.io/scrape": "true",
@@ -98,7 +98,6 @@ pub(super) fn scraping(configuration: &Configuration) -> Json {
     annotations
 }
 
-/// The container of a Pod.
 pub(super) fn container(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Json {
     let mut mounts = vec![
         json!({"name": "config", "mountPath": CONFIG, "readOnly": true}),
@@ -132,7 +131,8 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
             {"name": WEBHOOK_PORT, "containerPort": configuration.webhook_port, "protocol": "TCP"},
             {"name": ADMIN_PORT, "containerPort": configuration.admin_port, "protocol": "TCP"},
         ],
-        // While plugins are compiled, or other replicas serve what it cannot, it is not ready; another start would not help.
+        // While plugins are compiled, or other replicas serve what it cannot, it is not ready; another start would not
+        // help.
         "startupProbe": {"httpGet": get("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
         "readinessProbe": {"httpGet": get("/readyz"), "periodSeconds": 2, "failureThreshold": 2},
         "livenessProbe": {
@@ -160,7 +160,6 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
     container
 }
 
-/// The security context of a Pod.
 pub(super) fn pod_restrictions() -> Json {
     /// The user that distroless images call nonroot.
     const USER: u32 = 65532;
@@ -174,7 +173,6 @@ pub(super) fn pod_restrictions() -> Json {
     })
 }
 
-/// The security context of a container.
 pub(super) fn restrictions() -> Json {
     json!({
         "allowPrivilegeEscalation": false,

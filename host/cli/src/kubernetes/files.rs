@@ -1,4 +1,4 @@
-//! Files that a configuration names, which are mounted in a Pod.
+//! Collects the files that a configuration names, which are mounted in a Pod.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 /// Texts by file name.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// The files of the sections `modules`, `pluginHttp`, `tracing` and `signatures`, whose paths in `root` become those in a Pod.
-/// They are mounted next to the configuration.
+/// Collects the files of `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths by the ones in a
+/// Pod, where they are next to the configuration.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, String> {
     let mut files = Files::new();
     let mut take =
@@ -34,8 +34,8 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, Str
     Ok(files)
 }
 
-/// The files of the section `admin`, whose paths become those in a Pod. They contain keys and tokens, and are
-/// mounted from a Secret.
+/// Collects the files of the section `admin`, and replaces their paths by the ones in a Pod. The files have keys and
+/// tokens, and are mounted from a Secret.
 pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<Files, String> {
     let mut files = Files::new();
     let mut take = |node: Option<&mut Json>, name: &str| {
@@ -59,7 +59,7 @@ pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Res
     Ok(files)
 }
 
-/// The section `tls` with the certificate of the installation.
+/// Returns the section `tls` with the certificate of the installation.
 pub(super) fn own_certificate() -> Json {
     json!({
         "certificate": format!("{RELATIVE_TLS}/{CERTIFICATE_FILE}"),
@@ -97,7 +97,7 @@ fn file_name(files: &mut Files, path: &Path, text: String) -> String {
     name
 }
 
-/// The name of a file, made valid as a key of a ConfigMap.
+/// Returns the name of a file as a valid key of a ConfigMap.
 pub(super) fn key(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

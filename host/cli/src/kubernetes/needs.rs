@@ -1,4 +1,4 @@
-//! Permissions that the chains need in the cluster.
+//! Finds the permissions that the chains need in the cluster.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Of these chains, and of those that tenants may write.
+    /// Finds the needs of these chains, and of the chains that tenants may write.
     pub(super) fn of(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self {

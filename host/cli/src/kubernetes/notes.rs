@@ -1,4 +1,4 @@
-//! Notes for the user who applies the manifests.
+//! Writes notes for the user who applies the manifests.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -12,14 +12,14 @@ use super::{
     values::Version,
 };
 
-/// About large objects.
+/// Advises on large objects.
 pub(super) fn of_manifests(manifests: &[Manifest]) -> Option<String> {
     manifests.iter().any(Manifest::is_too_large_for_annotation).then(|| {
         "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
     })
 }
 
-/// About what a chart cannot contain.
+/// Lists what a chart cannot contain.
 pub(super) fn of_chart(prepared: &Prepared) -> Vec<String> {
     /// Helm keeps the chart and what was rendered in one Secret of at most 1 MiB: 1.35 times the size of the modules.
     const LARGEST: usize = 768 * 1024;
@@ -48,7 +48,7 @@ pub(super) fn of_chart(prepared: &Prepared) -> Vec<String> {
     notes
 }
 
-/// About everything else.
+/// Writes the notes that manifests and charts share.
 pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: &[Webhook]) -> Vec<String> {
     let configuration = &prepared.configuration;
     let mut notes = Vec::new();
@@ -139,7 +139,7 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: 
     notes
 }
 
-/// About its end.
+/// Writes when the certificate expires, and how to renew it.
 pub(super) fn of_certificate(installation: &Installation, certificates: &Certificates) -> String {
     let certs = &installation.certs;
     let argument = Server::of(installation).argument;

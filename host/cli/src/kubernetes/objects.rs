@@ -1,4 +1,4 @@
-//! The objects of an installation, except the Deployment and the webhooks.
+//! Makes the objects of an installation, except the Deployment and the webhooks.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,7 +21,7 @@ use super::{
     values::Version,
 };
 
-/// All of them, in the order in which they are applied; without the Secret if there are no certificates.
+/// Returns all objects in the order in which they are applied, without the Secret if there are no certificates.
 pub(super) fn all(
     installation: &Installation,
     prepared: &Prepared,
@@ -94,7 +94,7 @@ fn secret(installation: &Installation, certificates: &Certificates) -> Json {
     installation.object("v1", "Secret", &installation.named("tls"), fields)
 }
 
-/// The keys and tokens of the admin port; `None` if its configuration names no files.
+/// Returns the Secret with the keys and tokens of the admin port; `None` if its configuration names no files.
 fn admin(installation: &Installation, configuration: &Configuration) -> Option<Json> {
     let files = &configuration.admin_files;
     let encoded = |(name, text): (&String, &String)| (name.clone(), BASE64_STANDARD.encode(text).into());
@@ -157,7 +157,7 @@ fn disruption_budget(installation: &Installation) -> Json {
     )
 }
 
-/// Requests come from the API server and probes from the nodes, which no selector covers. Outgoing
+/// Allows all sources: requests come from the API server and probes from the nodes, which no selector covers. Outgoing
 /// connections are blocked unless something needs them.
 fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
     let mut spec = json!({
@@ -179,7 +179,7 @@ fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
 /// Percent of the CPU request above which Pods are added.
 pub(super) const TARGET_CPU: u8 = 70;
 
-/// The number of Pods follows their use of processors.
+/// Returns an autoscaler by the use of processors.
 fn autoscaler(installation: &Installation, max_replicas: u16) -> Json {
     let version = if installation.supports(Version::has_stable_autoscaling) {
         "autoscaling/v2"
@@ -197,10 +197,10 @@ fn autoscaler(installation: &Installation, max_replicas: u16) -> Json {
     installation.object(version, kind, name, [("spec", spec)])
 }
 
-/// Its label tells it apart from the Service of the webhooks.
+/// The label that tells the Service of metrics apart from the Service of the webhooks.
 const METRICS_LABEL: (&str, &str) = ("app.kubernetes.io/component", "metrics");
 
-/// The Service by which Prometheus finds the admin ports.
+/// Returns the Service by which Prometheus finds the admin ports.
 fn metrics_service(installation: &Installation, configuration: &Configuration) -> Json {
     let spec = json!({
         // Each Pod has an address of its own.
@@ -220,7 +220,7 @@ fn metrics_service(installation: &Installation, configuration: &Configuration) -
     service
 }
 
-/// For the operator of Prometheus.
+/// Returns the ServiceMonitor for the operator of Prometheus.
 fn service_monitor(installation: &Installation, configuration: &Configuration) -> Json {
     let mut labels = installation.labels();
     let (label, value) = METRICS_LABEL;

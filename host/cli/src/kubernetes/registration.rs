@@ -1,4 +1,4 @@
-//! The webhooks of an installation.
+//! Registers the webhooks of an installation.
 
 use admittance_fleet::{RegisteredChain, Registration, Webhook, configurations, of_definitions};
 use serde_json::Value as Json;
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::{Installation, Prepared, values::Version};
 
 impl Installation {
-    /// How the API server calls it.
+    /// Returns how the API server calls the installation.
     pub(super) fn registration(&self) -> Registration {
         Registration {
             name: self.name.clone(),

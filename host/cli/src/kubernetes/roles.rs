@@ -1,4 +1,4 @@
-//! What the Pods may do in the cluster.
+//! Grants the Pods their permissions in the cluster.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::{Installation, Prepared, configuration::Configuration};
 /// The API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Roles and their bindings; empty if the Pods ask nothing of the cluster.
+/// Returns roles and their bindings; empty if the Pods use nothing of the cluster.
 pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = prepared.needs.rules();
@@ -38,7 +38,7 @@ pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Jso
     if rules.is_empty() {
         return Vec::new();
     }
-    // It is cluster-scoped, where another installation may have the same name.
+    // The role is cluster-scoped, where another installation may have the same name.
     let name = format!("{}-{}", installation.namespace, installation.name);
     let mut objects = vec![
         cluster_role(installation, &name, rules.into()),
@@ -53,7 +53,7 @@ pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Jso
     objects
 }
 
-/// Reading chains that are resources, and reporting on them. Those who may use the admin API change them through it.
+/// Permits to read chains that are resources, and to report on them. Users of the admin API change them through it.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
@@ -69,7 +69,8 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     ]
 }
 
-/// Reading what the leader audits, and keeping its reports. Without a list of resources, this is what the chains are for.
+/// Permits to read what the leader audits, and to keep its reports. Without a list of resources, the rules of the
+/// chains count.
 fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources
@@ -122,7 +123,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     rules
 }
 
-/// Keeping the webhook configurations of this name. Who may create one cannot be limited to a name.
+/// Permits to keep the webhook configurations of this name. Creating cannot be limited to a name.
 fn of_webhooks(installation: &Installation) -> [Json; 2] {
     let group = "admissionregistration.k8s.io";
     let resources = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
@@ -137,7 +138,8 @@ fn of_webhooks(installation: &Installation) -> [Json; 2] {
     ]
 }
 
-/// The Leases by which the Pods elect a leader and know one another, and the Secret with the certificate if they make it.
+/// Permits the Leases by which the Pods elect a leader and find one another, and the Secret with the certificate if
+/// they issue it.
 fn own_namespace(installation: &Installation, configuration: &Configuration) -> [Json; 2] {
     let version = format!("{GROUP}/v1");
     let mut rules = vec![json!({
@@ -200,7 +202,7 @@ pub(super) fn cluster_role_binding(
     })
 }
 
-/// The service account of the Pods, as the subject of a binding.
+/// Returns the service account of the Pods as the subject of a binding.
 pub(super) fn account_subject(installation: &Installation) -> Json {
     json!({
         "kind": "ServiceAccount",

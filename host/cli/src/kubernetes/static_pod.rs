@@ -1,4 +1,5 @@
-//! A static Pod for each control plane node, and the webhooks as files of its API server, as KEP-5793 describes them.
+//! Makes a static Pod for each control plane node, and the webhooks as files of its API server, as KEP-5793 describes
+//! them.
 //!
 //! A static Pod cannot refer to objects of the cluster, so what ConfigMaps and Secrets hold otherwise are files of the
 //! node.
@@ -30,13 +31,13 @@ use super::{
 };
 use crate::files::{self, PUBLIC, SECRET};
 
-/// Where kubelets look for static Pods.
+/// The directory in which kubelets look for static Pods.
 const MANIFESTS: &str = "etc/kubernetes/manifests";
-/// Where the Pod sees its files: the parent of the directories of the layout.
+/// The path of the files in the Pod: the parent of the directories of the layout.
 const MOUNT: &str = "/etc/admittance";
 /// The namespace of the control plane's static Pods.
 const NAMESPACE: &str = "kube-system";
-/// What the names of objects in files of the API server must end with.
+/// The suffix that names of objects in files of the API server must have.
 const SUFFIX: &str = "static.k8s.io";
 /// The priority class of the control plane's static Pods.
 const PRIORITY_CLASS: &str = "system-node-critical";
@@ -44,12 +45,12 @@ const PRIORITY_CLASS: &str = "system-node-critical";
 /// The content and the mode of files, by their paths below the root of a node.
 pub(super) type Files = BTreeMap<String, (Vec<u8>, u32)>;
 
-/// The directory of the installation below the root of a node.
+/// Returns the directory of the installation below the root of a node.
 fn directory(installation: &Installation) -> String {
     format!("etc/kubernetes/{}", installation.name)
 }
 
-/// All files of a node.
+/// Returns all files of a node.
 pub(super) fn files(
     installation: &Installation,
     prepared: &Prepared,
@@ -101,7 +102,7 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// The files of a ConfigMap or Secret, in the directory where the Pod has them.
+/// Returns the files of a ConfigMap or Secret, in the directory where the Pod has them.
 fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<Files> {
     let is_secret = manifest.kind() == "Secret";
     if !is_secret && manifest.kind() != "ConfigMap" {
@@ -130,7 +131,6 @@ fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) ->
     Ok(files)
 }
 
-/// The static Pod.
 fn pod(installation: &Installation, prepared: &Prepared) -> Json {
     let mut container = container(installation, &prepared.configuration, &prepared.bundle);
     container["volumeMounts"] = json!([
@@ -168,7 +168,7 @@ fn pod(installation: &Installation, prepared: &Prepared) -> Json {
     })
 }
 
-/// Makes the webhooks of a configuration those of the same node, and gives them names for files.
+/// Lets the webhooks of a configuration call the same node, and gives them names for files.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -184,7 +184,7 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// What the user of the kubeconfig may do, who is named as the installation.
+/// Permits what the Pods need to the user of the kubeconfig, who has the name of the installation.
 fn roles(installation: &Installation, prepared: &Prepared) -> [Json; 2] {
     let name = format!("{NAMESPACE}-{}", installation.name);
     let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": installation.name});
@@ -194,7 +194,7 @@ fn roles(installation: &Installation, prepared: &Prepared) -> [Json; 2] {
     ]
 }
 
-/// What else the node needs.
+/// Lists what else the node needs.
 pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<String> {
     let directory = directory(installation);
     let mut notes = vec![format!(

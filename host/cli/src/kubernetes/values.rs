@@ -1,4 +1,4 @@
-//! Parsers for the values of arguments.
+//! Parses the values of arguments.
 
 use std::{fmt, str::FromStr};
 
@@ -43,7 +43,7 @@ pub(super) fn group(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A directory of the image, as it may appear in a document.
+/// Parses a directory of the image that needs no quotes in a document.
 pub(super) fn directory(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     if text.starts_with('/') && text.chars().all(fits) {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions() {
+    fn versions_before_1_16_are_refused() {
         for (text, expected) in [
             ("1.30", Some(30)),
             ("v1.20.2", Some(20)),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities() {
+    fn quantities_are_positive_and_have_known_units() {
         for (text, ok) in [
             ("100m", true),
             ("1", true),

@@ -227,7 +227,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn everything_is_shown() {
+    fn all_properties_of_a_module_are_shown() {
         let inspected = Inspected {
             reference: "oci://r/a:1".to_owned(),
             description: Description {

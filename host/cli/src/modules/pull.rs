@@ -103,7 +103,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn what_to_pin() {
+    fn a_pin_names_the_tag_and_the_digests() {
         let digest = Digest::of("module");
         let manifest = Digest::of("manifest");
         for (reference, manifest, source) in [

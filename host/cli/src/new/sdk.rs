@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sdk_is_told_or_found() {
+    fn the_sdk_is_named_or_found_in_a_clone() {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let url = "https://git.example.com/a\"b.git";
         assert_eq!(

@@ -151,7 +151,7 @@ mod tests {
 
     /// A project contains the whole package, except for its tests.
     #[test]
-    fn packages_are_whole() {
+    fn a_project_has_the_whole_package() {
         for (lang, folder) in [
             (Lang::Javascript, "javascript"),
             (Lang::Python, "python/src/admittance"),

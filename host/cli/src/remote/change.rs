@@ -136,7 +136,7 @@ impl RollbackArguments {
     }
 }
 
-/// Joins the texts of all files, and returns a name for the result in mistakes, and the result.
+/// Joins the texts of all files. Returns the name of the joined text in mistakes, and the text.
 fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
         [] => Err(no_definition(&[]).into()),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn effects() {
+    fn the_effect_of_a_change_is_shown() {
         let applied = |dry_run: bool, text: &str| -> Applied {
             let applied = json!({
                 "revision": 4,

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn servers() {
+    fn a_server_is_a_bare_url() {
         for (text, is_tls, is_loopback) in [
             ("http://127.0.0.1:9090", false, true),
             ("http://localhost:9090/", false, true),

@@ -154,7 +154,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn answers() {
+    fn a_disabled_stage_is_shown_with_its_reason() {
         let stage = json!({
             "stage": "Mutating:pods/images",
             "audit": false,

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_replies() {
+    fn error_replies_say_what_to_do() {
         let refusal = r#"{"error":{"message":"no\u001b","mistakes":["a.yaml:1: x","b"]}}"#;
         for (status, body, expected) in [
             (

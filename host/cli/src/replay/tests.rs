@@ -74,7 +74,7 @@ fn replayed(line: &str) -> crate::Result<ReplayReport> {
 }
 
 #[test]
-fn differences_from_what_was_recorded() {
+fn differences_from_recorded_answers_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     let (small, odd) = (pod(&json!({"size": 1})), pod(&json!({})));
     let allowed = json!({"uid": "u", "allowed": true});
@@ -110,7 +110,7 @@ fn differences_from_what_was_recorded() {
 }
 
 #[test]
-fn differences_between_chains() {
+fn differences_between_two_sets_of_chains_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let review = |uid| review(uid, &pod(&json!({})), None);
     // Reviews as people keep them: one after the other, on as many lines as they like.

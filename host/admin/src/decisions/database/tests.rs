@@ -40,7 +40,7 @@ async fn ids(database: &DecisionDatabase, filter: &DecisionFilter) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn filters_and_pages() {
+async fn lists_are_filtered_and_continue_on_further_pages() {
     let folder = tempfile::tempdir().unwrap();
     let database = database(&folder, 1 << 30).await;
     let mode = folder
@@ -152,7 +152,7 @@ async fn a_database_that_is_too_large_loses_the_oldest() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_file_is_refused() {
+async fn a_database_must_be_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let config = SqliteConfig {
         file: folder.path().to_owned(),

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_limited() {
+    fn events_are_limited_for_each_object_and_in_all() {
         let (mut limits, start) = (EventLimits::default(), Instant::now());
         let mut allowed = |name: &str, count: usize, second: u64| {
             let now = start + Duration::from_secs(second);

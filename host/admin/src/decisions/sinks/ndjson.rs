@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_file_is_refused() {
+    fn lines_are_appended_to_files_alone() {
         let folder = tempfile::tempdir().unwrap();
         assert!(append(folder.path(), None, b"1\n").is_err());
         let pipe = folder.path().join("pipe");

@@ -68,7 +68,7 @@ fn to_file(path: PathBuf) -> SinksConfig {
 }
 
 #[tokio::test]
-async fn what_is_left_is_written_at_the_end() {
+async fn queued_decisions_are_written_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("decisions.ndjson");
     let host = host().await;
@@ -185,7 +185,7 @@ async fn a_server_that_refuses_decisions_gets_the_next_ones() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_dropped_and_counted() {
+async fn decisions_beyond_the_queue_are_dropped_and_counted() {
     let host = host().await;
     let decisions = host.decisions().follow(DecisionFilter::default(), None);
     for _ in 0..100 {

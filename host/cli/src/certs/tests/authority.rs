@@ -41,7 +41,7 @@ fn a_new_authority_is_trusted_beside_the_one_before() {
         "it was not touched, and is trusted still"
     );
 
-    // When it stopped between the two files, the CA is the one whose key is there.
+    // After an interruption between the two files, the key shows which CA it is.
     let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
     std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
     certs(&directory, "--service between.ns").unwrap();
@@ -70,7 +70,7 @@ fn a_new_authority_is_trusted_beside_the_one_before() {
 }
 
 #[test]
-fn the_last_year_of_an_authority_is_told() {
+fn the_last_year_of_an_authority_is_reported() {
     let directory = TempDir::new().unwrap();
     certs(&directory, "").unwrap();
     for (days, expected) in [(0, false), (3284, false), (3286, true)] {

@@ -45,7 +45,7 @@ fn rustls_accepts_each_name_and_no_other() {
 
 /// What a reader of certificates other than rustls sees.
 #[test]
-fn what_is_in_the_certificates() {
+fn certificates_have_their_names_and_uses() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
     let files = &made.certificates[0].entry.files;

@@ -40,7 +40,7 @@ fn keys_are_for_their_owner() {
 }
 
 #[test]
-fn file_names() {
+fn files_are_named_for_what_they_certify() {
     for (line, expected) in [
         ("", Ok(vec!["ca"])),
         ("--host localhost --host 127.0.0.1", Ok(vec!["ca", "localhost"])),

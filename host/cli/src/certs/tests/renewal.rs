@@ -5,7 +5,7 @@ use super::*;
 /// Each row: what happens to the certificates of `--service hook.ns --days 90`, how many days later which
 /// line is given with `--renew`, and whether the certificate is made anew.
 #[test]
-fn renewal_replaces_what_is_not_good_any_more() {
+fn renewal_replaces_certificates_that_are_no_longer_good() {
     const LINE: &str = "--service hook.ns";
     type Change = fn(&Path);
     let cases: [(&str, Change, i64, &str, bool); 11] = [
@@ -77,7 +77,7 @@ fn renewal_replaces_what_is_not_good_any_more() {
 }
 
 #[test]
-fn what_is_not_there_is_made_by_renewal_too() {
+fn renewal_makes_missing_certificates() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
     assert!(made.ca.is_new);

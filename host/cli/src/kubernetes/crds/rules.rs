@@ -52,7 +52,6 @@ const EACH_EXPRESSION: &[&str] = &[
     "stages[].namespaceSelector.matchExpressions[]",
     "stages[].objectSelector.matchExpressions[]",
 ];
-/// The rules of chains and stages, or of exceptions.
 const OWN_RULES: &[&str] = &["rules[]"];
 const ALL_RULES: &[&str] = &["rules[]", "stages[].rules[]"];
 

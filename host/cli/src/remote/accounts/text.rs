@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn tables() {
+    fn tables_show_clusters_tokens_and_permissions() {
         let cluster = [cluster()];
         assert_eq!(
             plain(&clusters(&cluster)),

@@ -179,7 +179,7 @@ fn disabled_stages_are_named_with_their_reason() {
 }
 
 #[test]
-fn exceptions_are_below() {
+fn exceptions_are_listed_below_stages() {
     let mut status = status(vec![stage("images", &plugin("1.2.0"))]);
     status.table.exceptions = read(json!([
         {
@@ -214,7 +214,7 @@ warning: old.yaml:8:5: spec.stages[0]: there is no stage pods/image
 }
 
 #[test]
-fn candidates_are_below() {
+fn candidates_are_listed_below_stages() {
     let mut images = stage("images", &plugin("1.2.0"));
     images.candidate = read(json!({
         "plugin": plugin("1.3.0"),

@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 use super::{LIST_TYPE, VALIDATIONS, spec_schema};
 use crate::schema;
 
-/// The schemas of a kind of definition: that of files, and that of resources with its rules.
+/// The schemas of a kind of definition: one of files, and one of resources with its rules.
 pub(super) struct Schemas {
     of_files: Json,
     /// With what is outside of `spec` as in files.

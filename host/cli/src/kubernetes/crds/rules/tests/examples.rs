@@ -49,7 +49,7 @@ fn bundle() -> String {
     BASE64_STANDARD.encode(certified.cert.pem())
 }
 
-/// Examples that have every field of the schemas together.
+/// Returns examples that together have every field of the schemas.
 pub(super) fn examples() -> Vec<Example> {
     let file = format!("{}/src/main.rs", env!("CARGO_MANIFEST_DIR"));
     let plugin = json!({

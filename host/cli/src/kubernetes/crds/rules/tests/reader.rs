@@ -27,7 +27,7 @@ fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What a place of an example is changed to.
+/// The change of a place in an example.
 #[derive(Clone, Debug)]
 enum Change {
     To(Json),
@@ -43,7 +43,7 @@ impl Change {
         }
     }
 
-    /// The document with the change at this place. The root is not removed.
+    /// Returns the document with the change at this place. The root cannot be removed.
     fn made(&self, document: &Json, pointer: &str) -> Json {
         let mut changed = document.clone();
         match (self, pointer.rsplit_once('/')) {
@@ -205,7 +205,7 @@ async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn schemas_refuse_what_the_reader_refuses() {
+async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     let tasks: Vec<_> = examples()
         .into_iter()
         .map(|example| tokio::spawn(differences(example)))
