@@ -18,7 +18,7 @@ pub(crate) use self::{
 };
 use crate::{
     ChainDefinition, ChainId, Change, ChangeError, DefinitionFile, DefinitionId, Definitions, Destination,
-    Expected, StageId, chains, change,
+    Expected, StageId, StoreKind, chains, change,
     document::{Document, Mistakes, Texts},
 };
 
@@ -58,6 +58,16 @@ impl DefinitionSet {
         }
         Self {
             files: files.into(),
+            unusable: self.unusable.clone(),
+        }
+    }
+
+    /// The set with these files in place of its own. Its entries stay.
+    #[must_use]
+    pub fn with_files(&self, files: impl Iterator<Item = DefinitionFile>) -> Self {
+        let entries = self.files.iter().filter(|file| file.kind == StoreKind::Entries);
+        Self {
+            files: sorted(files.chain(entries.cloned()).collect()),
             unusable: self.unusable.clone(),
         }
     }

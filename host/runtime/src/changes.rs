@@ -4,6 +4,7 @@ pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod follow;
 pub(crate) mod journal;
+mod plan;
 pub(crate) mod reload;
 pub(crate) mod smallest_first;
 pub(crate) mod stores;

@@ -211,6 +211,45 @@ async fn a_rollback_is_confirmed() {
 }
 
 #[tokio::test]
+async fn a_file_that_lost_its_definitions_is_reported_with_its_chain_in_force() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = server(CONFIG).await;
+    let origin = server.program.admin_url("");
+    let file = server.directory.path().join("chains/owners.yaml");
+    for lost in ["", "kind: AdmissionChain\nmetadata: {"] {
+        fs::write(&file, lost).unwrap();
+        let is_reported = |status: &serde_json::Value| !status["problem"].is_null();
+        server
+            .program
+            .until_status("the loss", is_reported)
+            .await
+            .unwrap();
+        browser.open(&server.program.admin_url("/chains")).await;
+        browser
+            .find_with(".notice.bad", "The newest definitions are not live")
+            .await;
+        browser.find_with(".notice.bad li", "chains/owners.yaml").await;
+        browser.find_with("table tbody tr", "owners").await;
+        browser.open(&server.program.admin_url("/health")).await;
+        browser
+            .find_with("main", "The newest definitions are not live")
+            .await;
+        browser.find_with("main", "chains/owners.yaml").await;
+        fs::write(&file, OWNERS).unwrap();
+        let is_settled = |status: &serde_json::Value| status["problem"].is_null();
+        server
+            .program
+            .until_status("the correction", is_settled)
+            .await
+            .unwrap();
+    }
+    browser.errors().await;
+    browser.end(&origin).await;
+}
+
+#[tokio::test]
 async fn a_stage_is_disabled_for_a_time() {
     let Some(browser) = Browser::start().await else {
         return;

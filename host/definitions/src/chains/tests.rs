@@ -80,7 +80,7 @@ fn mistakes_of_all_files_together() {
     assert_eq!(
         found.replace(&place, ""),
         "a.yaml:3:19: metadata.name: \"A\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
-         absent.yaml: the file cannot be read: No such file or directory (os error 2)\n\
+         absent.yaml: the file cannot be read: No such file or directory (os error 2); correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` of the configuration\n\
          c.yaml:2:1: metadata.name: \"same\" is also the name of the chain in b.yaml:1:1; give each chain its own name\n\
          d.json:1:1: this is not JSON: EOF while parsing an object"
     );
@@ -122,13 +122,13 @@ fn a_file_without_a_definition_is_a_mistake() {
     fs::create_dir(path("b.yaml")).unwrap();
     assert_eq!(
         mistakes(),
-        "b.yaml: the file cannot be read: it is a directory, not a regular file"
+        "b.yaml: the file cannot be read: it is a directory, not a regular file; let it be a file that can be read, or delete it to remove its definitions"
     );
     fs::remove_dir(path("b.yaml")).unwrap();
     std::os::unix::fs::symlink(path("absent"), path("b.yaml")).unwrap();
     assert_eq!(
         mistakes(),
-        "b.yaml: the file cannot be read: No such file or directory (os error 2)"
+        "b.yaml: the file cannot be read: No such file or directory (os error 2); let it be a file that can be read, or delete it to remove its definitions"
     );
     fs::remove_file(path("b.yaml")).unwrap();
     assert_eq!(names(&load(&[directory.path().to_owned()]).unwrap()), ["a"]);

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -175,6 +176,14 @@ impl DefinitionStore for FileStore {
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
         let changes = changes.to_vec();
+        let is_listed = |change: &&FileChange| change.after.is_none() && self.paths.contains(&change.path);
+        if let Some(change) = changes.iter().find(is_listed) {
+            let reason = "the configuration names this file; remove it from `definitions` there, and restart";
+            return Err(StoreError::NotWritten {
+                path: change.path.clone(),
+                source: io::Error::other(reason),
+            });
+        }
         let mut complete = self.complete.lock().await;
         let last = complete.clone();
         let written = self.blocking(move || {

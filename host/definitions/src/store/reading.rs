@@ -160,7 +160,9 @@ impl Listing {
                 Ok(files) => files,
                 Err(error) => {
                     let message = format!("the directory cannot be read: {error}");
-                    listing.mistakes.push(of_path(path, message, ""));
+                    listing
+                        .mistakes
+                        .push(of_path(path, message, "let the program read it"));
                     continue;
                 }
             };
@@ -196,7 +198,12 @@ impl Listing {
                 // Links may lead elsewhere for a moment, and back.
                 Ok((_, metadata)) if *stamp != Some(Stamp::of(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
-                Err(mistake) => found.mistakes.push(mistake),
+                Err(mut mistake) => {
+                    if mistake.fix.is_empty() {
+                        mistake.fix = fix_of_unread(path).to_owned();
+                    }
+                    found.mistakes.push(mistake);
+                }
             }
         }
         Some(found)
@@ -206,6 +213,17 @@ impl Listing {
 /// The state of a path; `None` if it cannot be accessed.
 fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
     metadata.ok().map(|metadata| Stamp::of(&metadata))
+}
+
+fn fix_of_unread(path: &Path) -> &'static str {
+    match path.symlink_metadata() {
+        Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
+        // Files in directories are found there.
+        Err(_) => {
+            "correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` \
+             of the configuration"
+        }
+    }
 }
 
 /// Lists a path itself, or in place of a directory the files `*.yaml`, `*.yml` and `*.json` in it, by name.

@@ -71,7 +71,12 @@ impl Staged {
             source,
         };
         let path = real_path(change).map_err(failed)?;
-        if text_of(&path).map_err(failed)?.as_deref() != change.before.as_deref().map(str::as_bytes) {
+        let there = text_of(&path).map_err(failed)?;
+        // What is not text is what was left of it.
+        let is_cut = there
+            .as_deref()
+            .is_some_and(|there| str::from_utf8(there).is_err());
+        if !is_cut && there.as_deref() != change.before.as_deref().map(str::as_bytes) {
             let path = change.path.clone();
             return Err(StoreError::ChangedMeanwhile { path });
         }

@@ -1,24 +1,27 @@
 //! Requested changes: definitions that are applied, deleted or promoted, and rollbacks.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
-use admittance_catalog::ModuleReference;
 pub use admittance_definitions::AppliedEffect;
 use admittance_definitions::{
     ChainId, Change, DefinitionId, DefinitionSet, DefinitionStore, Expected, OnBadDefinition, StageId,
-    StoreError, StoreKind, StoredDefinition, Usable,
+    StoreError, StoreKind, StoredDefinition,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
-    changes::stores::{Contents, Stores},
+    changes::{
+        plan::{Edit, Plan, plan},
+        stores::{Contents, Stores},
+    },
     history::{self, Entry, HistoryError},
     host::{entry_of, rebuilt},
+    live::TableProblem,
     live::assembly::{Modules, Servers},
     live::prepared::PreparedTable,
-    live::source::{BuiltTable, Purpose, Source, blocking, modules_and_warnings},
+    live::source::{BuiltTable, Purpose, blocking},
 };
 
 /// Options of a change.
@@ -271,7 +274,10 @@ impl Host {
             }
             written?;
         }
-        let problem = self.problem_of(&built);
+        let problem = match plan.pending.clone() {
+            Some(error) => Some(TableProblem::after(self.0.live.load().problem.as_ref(), error)),
+            None => self.problem_of(&built),
+        };
         if is_new {
             let table = PreparedTable {
                 built,
@@ -286,9 +292,11 @@ impl Host {
         } else {
             self.settled(&state, problem);
         }
-        // So that an immediate rollback is recognized as a difference from what was written.
-        let contents = Contents::of(&self.0.stores, &plan.change.set);
-        let _ = state.source.act_upon(contents).await;
+        if plan.pending.is_none() {
+            // So that an immediate rollback is recognized as a difference from what was written.
+            let contents = Contents::of(&self.0.stores, &plan.change.set);
+            let _ = state.source.act_upon(contents).await;
+        }
         Ok(Some(applied))
     }
 
@@ -362,52 +370,6 @@ impl Host {
         }
         Ok(entry.revision().clone())
     }
-}
-
-/// What a change makes of the current definitions.
-type Edit =
-    dyn Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError> + Send + Sync;
-
-/// A change that was checked, and whose table is not built yet.
-struct Plan {
-    /// The version of the source when it was made.
-    version: u64,
-    change: Change,
-    /// The definitions as they will be.
-    usable: Usable,
-    /// The definitions that it writes.
-    paths: Vec<PathBuf>,
-    /// The modules that those name, and the warnings about them.
-    modules: HashSet<ModuleReference>,
-    warnings: Vec<String>,
-}
-
-/// Checks a change against the current definitions.
-async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
-    let stores = source.stores.clone();
-    let contents = stores.peek().await?;
-    let set = source.usable(contents.set()?).await?.set;
-    let change = blocking(move || edit(&set, &stores)).await??;
-    let usable = source.usable(change.set.clone()).await?;
-    let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-    // What is stored already is not written again, and may be bad too.
-    let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
-    let mut own = usable.bad.clone();
-    own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
-    if !own.is_empty() {
-        return Err(Error::BadDefinitions(own).into());
-    }
-    let (served, written) = (usable.served(), paths.clone());
-    let reach = source.assembler.reach.clone();
-    let (modules, warnings) = blocking(move || modules_and_warnings(&served, &written, &reach)).await?;
-    Ok(Plan {
-        version: source.version,
-        change,
-        usable,
-        paths,
-        modules,
-        warnings,
-    })
 }
 
 fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {

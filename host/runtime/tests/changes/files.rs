@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use admittance::{Host, definitions::Definitions};
+use admittance::{Error, HistoryError, Host, definitions::Definitions};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::{
     scene::{Scene, by, chain, live, plugin},
-    stores::{Following, until},
+    stores::{Following, id, until},
 };
 
 /// It ends a test that would hang.
@@ -132,6 +132,101 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
     }
     fs::remove_file(&path).unwrap();
     until(&host, "2 a=1").await;
+}
+
+/// The files of before a mistake stay in force, and a change of another file, or of that one, is one of them.
+#[tokio::test]
+async fn definitions_are_changed_beside_a_file_that_lost_its_own() {
+    type Loss = fn(&Path);
+    let losses: [(Loss, &str); 4] = [
+        (
+            |path| fs::write(path, "").unwrap(),
+            "there is no definition in it",
+        ),
+        (|path| fs::write(path, "kind: [").unwrap(), "this is not YAML"),
+        (
+            |path| fs::write(path, b"kind: \xc3").unwrap(),
+            "the file is not UTF-8",
+        ),
+        (
+            |path| {
+                fs::remove_file(path).unwrap();
+                std::os::unix::fs::symlink("absent", path).unwrap();
+            },
+            "delete it to remove its definitions",
+        ),
+    ];
+    for (lose, expected) in losses {
+        let scene = Scene::new();
+        for name in ["a", "b", "c"] {
+            scene.write(&format!("{name}.yaml"), &chain(name, "1"));
+        }
+        let host = scene.start().await.unwrap();
+        let following = Following::of(&host);
+        lose(&scene.chains().join("b.yaml"));
+        until_problem(&host, expected).await;
+        let applied = host.apply(&chain("a", "2"), "a", &by("ci")).await.unwrap();
+        assert!(applied.warnings[0].contains(expected), "{:?}", applied.warnings);
+        assert_eq!(live(&host), "2 a=2 b=1 c=1 !", "{expected}");
+        host.delete(&id("AdmissionChain/c"), &by("ci")).await.unwrap();
+        host.apply(&chain("d", "1"), "d", &by("ci")).await.unwrap();
+        assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
+        assert!(!scene.chains().join("c.yaml").exists());
+        drop(following);
+        drop(host);
+        let host = restarted(&scene).await;
+        assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
+        let _following = Following::of(&host);
+        if scene.chains().join("b.yaml").is_file() {
+            host.apply(&chain("b", "2"), "b", &by("ci")).await.unwrap();
+            assert_eq!(scene.read("b.yaml"), chain("b", "2"));
+            until(&host, "5 a=2 b=2 d=1").await;
+            lose(&scene.chains().join("b.yaml"));
+            until_problem(&host, expected).await;
+            host.delete(&id("AdmissionChain/b"), &by("ci")).await.unwrap();
+            until(&host, "6 a=2 d=1").await;
+        } else {
+            let refused = host.delete(&id("AdmissionChain/b"), &by("ci")).await;
+            assert!(refused.unwrap_err().to_string().contains(expected));
+        }
+    }
+}
+
+/// A file that the configuration names itself is expected to be there.
+#[tokio::test]
+async fn the_entry_of_a_deleted_file_is_to_be_removed() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    scene.write("b.yaml", &chain("b", "1"));
+    let path = scene.chains().join("b.yaml");
+    let host = Host::builder()
+        .definitions(scene.chains().join("a.yaml"))
+        .definitions(&path)
+        .history(scene.folder.path().join("history"))
+        .build()
+        .await
+        .unwrap();
+    let error = host.delete(&id("AdmissionChain/b"), &by("ci")).await.unwrap_err();
+    let fix = "remove it from `definitions` there";
+    assert!(error.to_string().contains(fix), "{error}");
+    assert_eq!(live(&host), "1 a=1 b=1");
+    fs::remove_file(&path).unwrap();
+    let _following = Following::of(&host);
+    until_problem(&host, "are removed with its entry in `definitions`").await;
+    host.apply(&chain("a", "2"), "a", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "2 a=2 b=1 !");
+}
+
+/// A host after another one, which may still be letting go of the history.
+async fn restarted(scene: &Scene) -> Host {
+    for _ in 0..1200 {
+        match scene.start().await {
+            Err(Error::History(HistoryError::InUse { .. })) => {}
+            started => return started.unwrap(),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the history stays in use");
 }
 
 async fn until_problem(host: &Host, expected: &str) {

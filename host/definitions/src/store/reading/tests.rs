@@ -40,9 +40,11 @@ fn what_cannot_be_read() {
     assert_eq!(
         found.to_string().replace(&place, ""),
         "bytes.yaml:2:4: the file is not UTF-8 from here on; save it as UTF-8\n\
-         gone: the file cannot be read: No such file or directory (os error 2)\n\
+         gone: the file cannot be read: No such file or directory (os error 2); correct the path; if the file was deleted, \
+         its definitions are removed with its entry in `definitions` of the configuration\n\
          large.yaml: the file has more than 4194304 bytes; split it\n\
-         link.yaml: the file cannot be read: No such file or directory (os error 2)"
+         link.yaml: the file cannot be read: No such file or directory (os error 2); let it be a file that can be read, or \
+         delete it to remove its definitions"
     );
 }
 

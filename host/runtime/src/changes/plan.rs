@@ -1,0 +1,106 @@
+//! Plans requested changes: the files to write, and the definitions that are served then.
+
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
+
+use admittance_catalog::ModuleReference;
+use admittance_definitions::{
+    Change, ChangeError as InvalidChange, DefinitionFile, DefinitionId, DefinitionSet, Mistakes, StoreKind,
+    Usable,
+};
+
+use crate::{
+    ChangeError, Error,
+    changes::stores::Stores,
+    live::source::{Source, blocking, modules_and_warnings},
+};
+
+/// Makes a change of these definitions.
+pub(super) type Edit = dyn Fn(&DefinitionSet, &Stores) -> Result<Change, InvalidChange> + Send + Sync;
+
+/// A change that was checked, and whose table is not built yet.
+pub(super) struct Plan {
+    /// The version of the source when it was made.
+    pub(super) version: u64,
+    pub(super) change: Change,
+    /// The definitions as they will be.
+    pub(super) usable: Usable,
+    /// The definitions that it writes.
+    pub(super) paths: Vec<PathBuf>,
+    /// The modules that those name, and the warnings about them.
+    pub(super) modules: HashSet<ModuleReference>,
+    pub(super) warnings: Vec<String>,
+    /// Why the files cannot be used as they are. All but those of the change stay as they are in force.
+    pub(super) pending: Option<Arc<Error>>,
+}
+
+/// Checks a change against the current definitions.
+pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
+    let (change, mistakes) = edited(source, edit).await?;
+    let usable = source.usable(change.set.clone()).await?;
+    let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
+    // What is stored already is not written again, and may be bad too.
+    let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
+    let mut own = usable.bad.clone();
+    own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
+    if !own.is_empty() {
+        return Err(Error::BadDefinitions(own).into());
+    }
+    let (served, written) = (usable.served(), paths.clone());
+    let reach = source.assembler.reach.clone();
+    let (modules, mut warnings) = blocking(move || modules_and_warnings(&served, &written, &reach)).await?;
+    if let Some(mistakes) = &mistakes {
+        let mistakes = mistakes.to_string().replace('\n', "; ");
+        warnings.push(format!(
+            "the other files keep what is in force until this is corrected: {mistakes}"
+        ));
+    }
+    Ok(Plan {
+        version: source.version,
+        change,
+        usable,
+        paths,
+        modules,
+        warnings,
+        pending: mistakes.map(|mistakes| Arc::new(Error::Definitions(mistakes))),
+    })
+}
+
+/// The change of the current definitions. If there are mistakes in files, which are used together, it is one of the files
+/// that are in force, and the mistakes are returned too.
+async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
+    let contents = source.stores.peek().await?;
+    let known = source.stores.set_after(&contents);
+    let unread = match contents.set() {
+        Ok(_) => None,
+        Err(Error::Definitions(mistakes)) => Some(mistakes),
+        Err(error) => return Err(error.into()),
+    };
+    let set = source.usable(known).await?.set;
+    let (stores, in_force) = (source.stores.clone(), source.in_force.clone());
+    let edited = move || -> Result<_, InvalidChange> {
+        let mistakes = match unread.clone() {
+            Some(unread) => unread,
+            None => match edit(&set, &stores) {
+                Ok(change) => return Ok((change, None)),
+                Err(error) => set.definitions().err().ok_or(error)?,
+            },
+        };
+        let is_file = |file: &&DefinitionFile| file.kind == StoreKind::Files;
+        let mut change = edit(&set.with_files(in_force.iter().filter(is_file).cloned()), &stores)?;
+        for file in &mut change.files {
+            if unread.is_some() && !file.path.is_file() && file.before.is_some() {
+                return Err(mistakes.into());
+            }
+            let there = set.all().find(|there| there.path == file.path);
+            match there {
+                Some(there) => file.before = Some(there.text.clone()),
+                // It was deleted since then, and its definitions are still in force.
+                None if unread.is_none() => file.before = None,
+                None => {}
+            }
+        }
+        change.files.retain(|file| file.before != file.after);
+        Ok((change, Some(mistakes)))
+    };
+    Ok(blocking(edited).await??)
+}
