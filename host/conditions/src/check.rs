@@ -18,6 +18,8 @@ mod attributes;
 mod macros;
 mod objects;
 
+use self::objects::AppliedField;
+
 /// How deep operators, calls and selects may nest.
 const MAX_DEPTH: usize = 200;
 
@@ -35,8 +37,8 @@ pub(crate) struct Checked {
     pub(crate) uses: Uses,
     /// How deep its evaluation nests, with that of the variables that it uses.
     pub(crate) height: usize,
-    /// The fields of objects to apply that it sets, by the path of the object: `Object.spec`, `replicas`.
-    pub(crate) fields: Vec<(Box<str>, Box<str>)>,
+    /// The fields of objects to apply that it sets.
+    pub(crate) fields: Vec<AppliedField>,
 }
 
 /// What an expression may use beside the variables of every expression.
@@ -69,7 +71,7 @@ pub(crate) struct Checker<'s> {
     /// The types of the items of lists, for the arguments of formats.
     items: HashMap<u64, Type>,
     uses: Uses,
-    fields: Vec<(Box<str>, Box<str>)>,
+    fields: Vec<AppliedField>,
     depth: usize,
     height: usize,
     /// Whether lists and maps may have items of several types: in the arguments of `format`, as in kube-apiserver.

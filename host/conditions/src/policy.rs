@@ -104,13 +104,10 @@ impl PolicyExpression {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// The fields that a mutation sets in objects to apply and that there are not in this structure.
-    pub fn unknown_fields<'s>(&'s self, structure: &Structure) -> Vec<(&'s str, &'s str)> {
+    /// What a mutation sets in objects to apply and does not fit this structure, or any: a sentence without its end for each.
+    pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let fields = self.checked.fields.iter();
-        let fields = fields.map(|(path, field)| (&**path, &**field));
-        fields
-            .filter(|(path, field)| !structure.has_field(path, field))
-            .collect()
+        fields.filter_map(|field| field.misfit(structure)).collect()
     }
 
     pub(crate) fn expression(&self) -> &Expression {

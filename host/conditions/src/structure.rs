@@ -48,14 +48,15 @@ impl Structure {
     /// Whether there is this field at a path that begins with `Object`; lists on the way are their items. A path that there
     /// is not has any field: what is wrong is the field before.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
-        let mut at = self.root();
+        self.at(path).is_none_or(|at| at.member(field).is_some())
+    }
+
+    fn at(&self, path: &str) -> Option<At<'_>> {
+        let mut at = self.root().items_or_self();
         for part in path.split('.').skip(1) {
-            match at.items_or_self().member(part) {
-                Some(next) => at = next,
-                None => return true,
-            }
+            at = at.member(part)?.items_or_self();
         }
-        at.items_or_self().member(field).is_some()
+        Some(at)
     }
 
     fn root(&self) -> At<'_> {

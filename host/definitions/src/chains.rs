@@ -16,6 +16,7 @@ use crate::{
         self, openapi,
         policy::{self, BindingDocument, PolicyDocument},
         resource::{self, ResourceDocument},
+        typing::{self, StageExpressions},
     },
     kubewarden,
     model::ChainDefinition,
@@ -132,6 +133,7 @@ pub(crate) struct Chains {
     exceptions: Vec<ExceptionDefinition>,
     mutators: Vec<MutatorDocument>,
     canaries: Vec<Canary>,
+    expressions: Vec<StageExpressions>,
     /// By what has the name, a chain or a binding, and its phase.
     names: HashMap<(&'static str, Phase, String), Location>,
     subjects: HashMap<bcs::Subject, Location>,
@@ -198,6 +200,7 @@ impl Chains {
         self.exceptions.retain(|exception| exception.source.file != file);
         self.mutators.retain(|mutator| mutator.source.file != file);
         self.canaries.retain(|canary| canary.location.file != file);
+        self.expressions.retain(|stage| stage.stage.file != file);
         self.names.retain(|_, location| location.file != file);
         self.subjects.retain(|_, location| location.file != file);
     }
@@ -222,6 +225,7 @@ impl Chains {
             canary.check(&self.canaries, mistakes);
         }
         sidecar_set::prefer(&self.canaries, &mut self.chains);
+        typing::use_schemas(&mut self.chains, &self.expressions, &self.resources);
         let of_policies = self.policies.iter();
         let of_policies = of_policies.map(|policy| policy.chain(&self.bindings, &self.resources));
         let of_policies: Vec<_> = of_policies.collect();
@@ -308,7 +312,10 @@ impl Chains {
                 }
                 return;
             }
-            Form::Native { is_namespaced } => native::read(root, is_namespaced, mistakes),
+            Form::Native { is_namespaced } => {
+                self.expressions.extend(StageExpressions::of_chain(root));
+                native::read(root, is_namespaced, mistakes)
+            }
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
             Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
             Form::SidecarSet => sidecar_set::read(root, mistakes).map(|(chain, canary)| {

@@ -229,6 +229,9 @@ impl<'a> Head<'a> {
         };
         if known.is_none() {
             self.wrong_version(versions, mistakes);
+            // What needs a policy finds it, and has no mistake itself.
+            let of_v1 = listed(self.kind, KUBERNETES).and_then(|(form, _)| form);
+            return of_v1.filter(|form| matches!(form, Form::Policy(_) | Form::Binding(_)));
         }
         known
     }

@@ -8,7 +8,7 @@ pub(crate) mod openapi;
 pub(crate) mod policy;
 pub(crate) mod resource;
 pub(crate) mod rules;
-mod typing;
+pub(crate) mod typing;
 mod webhook;
 
 use std::collections::HashMap;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, StructExpr};
+use serde_json::Value as Json;
 
 use super::{Checker, Mistake, Typed, attributes::json_patch_field, fail, without_optional};
 use crate::{
+    Structure,
     expression::{Entry, Expression},
     functions::{Style, find},
     types::{JSON_PATCH, Type, join, list, map},
@@ -33,7 +35,59 @@ struct Field<'a> {
     node: u64,
     name: &'a str,
     value: Expression,
+    kind: Type,
     optional: bool,
+}
+
+/// A field of an object to apply that an expression sets.
+#[derive(Debug)]
+pub(crate) struct AppliedField {
+    /// The path of the object: `Object.spec`.
+    path: Box<str>,
+    name: Box<str>,
+    /// The type of the value, as far as it is known.
+    kind: Type,
+}
+
+impl AppliedField {
+    /// Why every object with this field is refused, with this structure.
+    pub(crate) fn misfit(&self, structure: Option<&Structure>) -> Option<String> {
+        let (path, name) = (&self.path, &self.name);
+        if let Type::Part(made) = item(&self.kind)
+            && **made != format!("{path}.{name}")
+        {
+            return Some(format!("{path}.{name} has the type of its path, and not {made}"));
+        }
+        let structure = structure?;
+        if !structure.has_field(path, name) {
+            return Some(format!("{path} has no field {name:?}"));
+        }
+        structure.refused(path, name, &sample(&self.kind)?)
+    }
+}
+
+/// The type of the items, or the type itself.
+fn item(kind: &Type) -> &Type {
+    match kind {
+        Type::List(items) => item(items),
+        kind => kind,
+    }
+}
+
+/// A value of this type, if JSON has its values.
+fn sample(kind: &Type) -> Option<Json> {
+    Some(match kind {
+        Type::Bool => true.into(),
+        Type::Int | Type::Uint => 1.into(),
+        Type::Double => 0.5.into(),
+        Type::String => "".into(),
+        Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),
+        Type::List(items) => sample(items)
+            .filter(|item| !item.is_object())
+            .into_iter()
+            .collect(),
+        _ => return None,
+    })
 }
 
 impl Checker<'_> {
@@ -59,8 +113,11 @@ impl Checker<'_> {
                 .is_some_and(|rest| rest.starts_with('.'));
         if self.scope.mutates && is_part {
             let fields = self.object_fields(object, |_, _| Ok(None))?;
-            let set = fields.iter().map(|field| (name.into(), field.name.into()));
-            self.fields.extend(set);
+            self.fields.extend(fields.iter().map(|field| AppliedField {
+                path: name.into(),
+                name: field.name.into(),
+                kind: field.kind.clone(),
+            }));
             return Ok((part(name, fields), Type::Part(name.into())));
         }
         if self.scope.mutates && name == "JSONPatch" {
@@ -114,6 +171,7 @@ impl Checker<'_> {
                 node: entry.id,
                 name: &field.field,
                 value,
+                kind,
                 optional: field.optional,
             });
         }

@@ -28,6 +28,23 @@ impl Structure {
         walk.found
     }
 
+    /// Why a value like this one is refused in this field of an object to apply.
+    pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
+        let at = self.at(path)?.member(field)?;
+        let place = format!("{path}.{field}");
+        let mut walk = Walk {
+            path: place.clone(),
+            ..Walk::default()
+        };
+        walk.applied(at, value);
+        let found = walk.found.pop();
+        found.or_else(|| {
+            walk.atomic(at, value);
+            let is_atomic = !walk.found.is_empty();
+            is_atomic.then(|| format!("{place} is replaced as a whole, which only a JSONPatch can do"))
+        })
+    }
+
     /// Checks the result of a JSON Patch. The error is worded as by kube-apiserver. Mistakes that the object had before are
     /// left out: the control plane may be newer than this program, and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {

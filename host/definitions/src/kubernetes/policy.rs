@@ -3,16 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, GroupVersionKind, LabelSelector, MatchPolicy, Matcher, Operation, Phase,
-    Reinvocation, Rule, StageSpec,
+    ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
+    StageSpec,
 };
-use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy, Structure};
+use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy};
 
 use super::{
     read_kind, read_name,
     resource::ResourceDocument,
     rules,
-    typing::{self, Written},
+    typing::{self, Structures, Written},
 };
 use crate::{
     Location, cel,
@@ -36,7 +36,6 @@ pub(crate) struct PolicyDocument {
     phase: Phase,
     policy: Arc<Policy>,
     written: Vec<Written>,
-    mutations: Vec<(Location, String)>,
     params: Option<ClusterKind>,
     constraints: Constraints,
     failure_policy: FailurePolicy,
@@ -115,7 +114,6 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         Phase::Validating => Reinvocation::Never,
     };
     let written = typing::written(&mut spec);
-    let mutations = typing::written_mutations(&mut spec);
     let before = mistakes.len();
     let policy = cel::read_policy(&mut spec, has_params, mistakes);
     let has_expressions = !policy.validations.is_empty()
@@ -135,7 +133,6 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         phase,
         policy: Arc::new(policy),
         written,
-        mutations,
         params,
         constraints: constraints?,
         failure_policy,
@@ -284,12 +281,11 @@ impl PolicyDocument {
     ) -> ChainDefinition {
         let mut bindings: Vec<_> = bindings.iter().filter(|binding| binding.binds(self)).collect();
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
-        let known = resources.iter().flat_map(|document| &document.resources);
-        let structures: Vec<_> = known
-            .filter(|_| self.phase == Phase::Mutating)
-            .map(|resource| (resource.kind.clone(), resource.structure.clone()))
-            .collect();
-        let structures = Arc::new(structures);
+        let is_bound = !bindings.is_empty();
+        let structures = match self.phase {
+            Phase::Mutating => typing::structures(resources),
+            Phase::Validating => Structures::default(),
+        };
         ChainDefinition {
             name: self.name.clone(),
             namespace: None,
@@ -301,24 +297,38 @@ impl PolicyDocument {
                 .map(|binding| self.stage(binding, &structures))
                 .collect(),
             warnings: [
+                self.without_binding(is_bound),
                 typing::warnings(
                     &self.written,
                     &self.constraints.rules,
                     self.params.as_ref(),
                     resources,
                 ),
-                typing::unknown_fields(&self.mutations, &self.policy, &self.constraints.rules, resources),
+                typing::misfits(&self.written, &self.policy, &self.constraints.rules, resources),
             ]
             .concat(),
             idle: Vec::new(),
         }
     }
 
-    fn stage(
-        &self,
-        binding: &BindingDocument,
-        structures: &Arc<Vec<(GroupVersionKind, Structure)>>,
-    ) -> StageDefinition {
+    fn without_binding(&self, is_bound: bool) -> Vec<Mistake> {
+        let kind = match self.phase {
+            Phase::Validating => "ValidatingAdmissionPolicyBinding",
+            Phase::Mutating => "MutatingAdmissionPolicyBinding",
+        };
+        let warning = Mistake {
+            location: self.source.clone(),
+            path: String::new(),
+            message: format!(
+                "the policy {} does nothing: no binding has its name",
+                quoted(&self.name)
+            ),
+            fix: format!("add a {kind} with `policyName: {}`", self.name),
+        };
+        if is_bound { Vec::new() } else { vec![warning] }
+    }
+
+    fn stage(&self, binding: &BindingDocument, structures: &Structures) -> StageDefinition {
         let Constraints {
             rules,
             exclude,

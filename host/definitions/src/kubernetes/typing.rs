@@ -1,21 +1,26 @@
 //! Checks the types of policies against the schemas of the kinds that they are for, as kube-apiserver does for their
 //! status.
 
-use admittance_admission::{ClusterKind, GroupVersionKind, Matcher, Rule};
+use std::sync::Arc;
+
+use admittance_admission::{ClusterKind, GroupVersionKind, Matcher, Phase, Rule};
 use admittance_conditions::{Policy, PolicyCompiler, Role, Structure};
 
 use super::resource::{Resource, ResourceDocument};
 use crate::{
-    Location,
-    document::{Fields, Mistake, Mistakes, Node, quoted},
+    ChainDefinition, HookDefinition, Location,
+    document::{Fields, Mistake, Mistakes, Node},
 };
 
 /// The most kinds with which a policy is checked.
 const MOST_KINDS: usize = 10;
 
+/// The structures of custom resources.
+pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
+
 /// An expression of a policy as it was written.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// The name of the variable whose value it is.
     variable: Option<String>,
     role: Role,
@@ -24,8 +29,8 @@ pub(super) struct Written {
     path: String,
 }
 
-/// The variables of a policy and the expressions of its validations, in the order in which they are evaluated.
-pub(super) fn written(spec: &mut Fields<'_>) -> Vec<Written> {
+/// The variables of a policy and the expressions of its validations and mutations, in the order in which they are evaluated.
+pub(crate) fn written(spec: &mut Fields<'_>) -> Vec<Written> {
     let ignored = &mut Mistakes::new();
     let mut found = Vec::new();
     for (list, fields) in [
@@ -35,6 +40,13 @@ pub(super) fn written(spec: &mut Fields<'_>) -> Vec<Written> {
             &[
                 ("expression", Role::Validation),
                 ("messageExpression", Role::Message),
+            ],
+        ),
+        (
+            "mutations",
+            &[
+                ("applyConfiguration", Role::ApplyConfiguration),
+                ("jsonPatch", Role::JsonPatch),
             ],
         ),
     ] {
@@ -47,6 +59,12 @@ pub(super) fn written(spec: &mut Fields<'_>) -> Vec<Written> {
             let name = name.and_then(|name| name.text(ignored).map(str::to_owned));
             for &(field, role) in fields {
                 let node = entry.optional(field);
+                let node = match role {
+                    Role::ApplyConfiguration | Role::JsonPatch => {
+                        node.and_then(|node| part(&node, "expression"))
+                    }
+                    _ => node,
+                };
                 found.extend(node.and_then(|node| Written::of(&node, role, name.clone())));
             }
         }
@@ -64,33 +82,96 @@ impl Written {
             path: node.path().to_owned(),
         })
     }
-}
 
-/// The places of the expressions of a policy's mutations.
-pub(super) fn written_mutations(spec: &mut Fields<'_>) -> Vec<(Location, String)> {
-    let ignored = &mut Mistakes::new();
-    let entries = spec
-        .optional("mutations")
-        .and_then(|entries| entries.list(ignored));
-    let mut found = Vec::new();
-    for entry in entries.unwrap_or_default() {
-        let patch = entry.object(ignored).and_then(|mut entry| {
-            let apply = entry.optional("applyConfiguration");
-            apply.or_else(|| entry.optional("jsonPatch"))
-        });
-        let expression = patch.and_then(|patch| patch.object(ignored)?.optional("expression"));
-        found.extend(expression.map(|node| (node.location(), node.path().to_owned())));
+    fn warning(&self, message: String, fix: &str) -> Mistake {
+        Mistake {
+            location: self.location.clone(),
+            path: self.path.clone(),
+            message,
+            fix: fix.to_owned(),
+        }
     }
-    found
 }
 
-/// The fields that mutations set although there are none of these names in the kinds that the rules name.
-pub(super) fn unknown_fields(
-    places: &[(Location, String)],
+/// The expressions of a stage of a native chain.
+#[derive(Debug)]
+pub(crate) struct StageExpressions {
+    /// Where the stage is.
+    pub(crate) stage: Location,
+    written: Vec<Written>,
+}
+
+impl StageExpressions {
+    /// The expressions of each stage in CEL.
+    pub(crate) fn of_chain(root: &Node<'_>) -> Vec<Self> {
+        let stages = part(root, "spec").and_then(|spec| part(&spec, "stages"));
+        let stages = stages.map(|stages| stages.children()).unwrap_or_default();
+        let of_stage = |(_, stage): (_, Node<'_>)| {
+            let cel = part(&stage, "cel")?;
+            Some(Self {
+                stage: stage.location(),
+                written: written(&mut cel.object(&mut Mistakes::new())?),
+            })
+        };
+        stages.into_iter().filter_map(of_stage).collect()
+    }
+}
+
+fn part<'a>(node: &Node<'a>, name: &'static str) -> Option<Node<'a>> {
+    node.object(&mut Mistakes::new())?.optional(name)
+}
+
+/// The structures of these resources.
+pub(super) fn structures(resources: &[ResourceDocument]) -> Structures {
+    let known = resources.iter().flat_map(|document| &document.resources);
+    Arc::new(
+        known
+            .map(|resource| (resource.kind.clone(), resource.structure.clone()))
+            .collect(),
+    )
+}
+
+/// Lets the stages in CEL of native chains use the schemas of these resources. What does not fit them is a warning.
+pub(crate) fn use_schemas(
+    chains: &mut [ChainDefinition],
+    expressions: &[StageExpressions],
+    resources: &[ResourceDocument],
+) {
+    let structures = structures(resources);
+    for chain in chains {
+        for stage in &mut chain.stages {
+            let of_stage = expressions.iter().find(|of| of.stage == stage.location);
+            let (HookDefinition::Cel(cel), Some(StageExpressions { written, .. })) =
+                (&mut stage.hook, of_stage)
+            else {
+                continue;
+            };
+            let rules = match stage.spec.rules.as_slice() {
+                [] => &chain.rules,
+                rules => rules,
+            };
+            chain.warnings.extend(warnings(written, rules, None, resources));
+            chain
+                .warnings
+                .extend(misfits(written, &cel.policy, rules, resources));
+            if chain.phase == Phase::Mutating {
+                cel.binding.structures = structures.clone();
+            }
+        }
+    }
+}
+
+/// What mutations set that does not fit the kinds that the rules name, or any kind.
+pub(super) fn misfits(
+    written: &[Written],
     policy: &Policy,
     rules: &[Rule],
     known: &[ResourceDocument],
 ) -> Vec<Mistake> {
+    let places = written
+        .iter()
+        .filter(|written| matches!(written.role, Role::ApplyConfiguration | Role::JsonPatch));
+    let places: Vec<_> = places.collect();
     // With a mistake in one of them, it is not known which is which.
     if places.len() != policy.mutations.len() {
         return Vec::new();
@@ -107,27 +188,25 @@ pub(super) fn unknown_fields(
         let structure = Structure::builtin(kind)?;
         Some((kind, kind.guess_resource().resource, structure))
     });
-    let mut seen: Vec<&GroupVersionKind> = Vec::new();
     let mut warnings = Vec::new();
-    for (kind, plural, structure) in given.chain(own) {
-        let is_named = !seen.contains(&kind) && rules.iter().any(|rule| names(rule, kind, &plural));
-        if !is_named || seen.len() == MOST_KINDS {
-            continue;
-        }
-        seen.push(kind);
-        for (mutation, (location, path)) in policy.mutations.iter().zip(places) {
-            for (object, field) in mutation.unknown_fields(&structure) {
-                warnings.push(Mistake {
-                    location: location.clone(),
-                    path: path.clone(),
-                    message: format!(
-                        "for {kind}: {object} has no field {}, so every request that it is applied to is refused",
-                        quoted(field)
-                    ),
-                    fix: "correct the name of the field".to_owned(),
-                });
+    let mut compare = |structure: Option<&Structure>, of: &str| {
+        for (mutation, written) in policy.mutations.iter().zip(&places) {
+            for misfit in mutation.misfits(structure) {
+                let message = format!("{of}{misfit}, so every request that it is applied to is refused");
+                warnings.push(written.warning(message, "correct the name or the type"));
             }
         }
+    };
+    let mut seen: Vec<&GroupVersionKind> = Vec::new();
+    for (kind, plural, structure) in given.chain(own) {
+        let is_named = !seen.contains(&kind) && rules.iter().any(|rule| names(rule, kind, &plural));
+        if is_named && seen.len() < MOST_KINDS {
+            seen.push(kind);
+            compare(Some(&structure), &format!("for {kind}: "));
+        }
+    }
+    if seen.is_empty() {
+        compare(None, "");
     }
     // By their lines: the kinds of the program are in no order.
     warnings.sort_by_key(|warning: &Mistake| (warning.location.line, warning.message.clone()));
@@ -178,12 +257,9 @@ pub(super) fn warnings(
                     if let Some(name) = name {
                         compiler.declare(name);
                     }
-                    warnings.push(Mistake {
-                        location: expression.location.clone(),
-                        path: expression.path.clone(),
-                        message: format!("for {}: {error}", resource.kind),
-                        fix: "correct the expression, or the schema of the kind".to_owned(),
-                    });
+                    let message = format!("for {}: {error}", resource.kind);
+                    let fix = "correct the expression, or the schema of the kind";
+                    warnings.push(expression.warning(message, fix));
                 }
             }
         }

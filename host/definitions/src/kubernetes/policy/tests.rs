@@ -262,6 +262,23 @@ spec:
     - { name: v2, served: true, storage: false }
 "#;
 
+/// A policy with its binding, and the schema of widgets.
+fn bound(policy: &str, kind: &str, name: &str) -> String {
+    let actions = if kind == "Validating" {
+        ", validationActions: [Deny]"
+    } else {
+        ""
+    };
+    format!(
+        "{policy}---
+apiVersion: admissionregistration.k8s.io/v1
+kind: {kind}AdmissionPolicyBinding
+metadata: {{ name: b }}
+spec: {{ policyName: {name}{actions} }}
+{WIDGETS}"
+    )
+}
+
 /// The warnings for a policy with these expressions for widgets.
 fn type_warnings(versions: &str, variables: &str, validations: &str) -> Vec<String> {
     let policy = format!(
@@ -278,7 +295,7 @@ spec:
   validations: {validations}
 "#
     );
-    let chains = load_text("widgets.yaml", &format!("{policy}{WIDGETS}"));
+    let chains = load_text("widgets.yaml", &bound(&policy, "Validating", "widgets"));
     let chains = chains.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.as_slice() else {
         panic!("{chains:?}")
@@ -422,7 +439,8 @@ spec:
     let path = |name: &str| directory.path().join(name);
     fs::write(path("apps-v1.json"), APPS).unwrap();
     let warnings = |expression: &str| -> Vec<String> {
-        fs::write(path("policy.yaml"), policy(expression)).unwrap();
+        let text = bound(&policy(expression), "Validating", "deployments");
+        fs::write(path("policy.yaml"), text).unwrap();
         let chains = load(&[directory.path().to_owned()]).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         assert_eq!(chains.len(), 1);
         let warnings = chains.iter().flat_map(ChainDefinition::warnings);
@@ -500,7 +518,7 @@ spec:
     - {patch}
 "#
     );
-    let chains = load_text("hardened.yaml", &format!("{policy}{WIDGETS}"));
+    let chains = load_text("hardened.yaml", &bound(&policy, "Mutating", "hardened"));
     let chains = chains.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     chains[0].warnings().iter().map(ToString::to_string).collect()
 }
@@ -538,10 +556,37 @@ fn fields_that_a_kind_does_not_have_are_found_before_a_request() {
             apply("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
             None,
         ),
-        // What a wildcard matches is not checked.
+        // What a wildcard matches is not checked, except for what no kind has.
         (
             "apiGroups: ['*'], apiVersions: ['*'], resources: ['*']",
             apply(typo),
+            None,
+        ),
+        (
+            "apiGroups: ['*'], apiVersions: ['*'], resources: ['*']",
+            apply("Object{spec: Object.spce{replicas: 1}}"),
+            Some("Object.spec has the type of its path, and not Object.spce"),
+        ),
+        (
+            pods,
+            apply("Object{spec: Object.spec{containers: [Object.spec.container{name: 'a'}]}}"),
+            Some(
+                "for v1/Pod: Object.spec.containers has the type of its path, and not Object.spec.container",
+            ),
+        ),
+        (
+            pods,
+            apply("Object{spec: Object.spec{hostNetwork: 'no'}}"),
+            Some("for v1/Pod: Object.spec.hostNetwork: expected boolean, got &{}"),
+        ),
+        (
+            pods,
+            apply("Object{spec: Object.spec{containers: [Object.spec.containers{name: 'a', args: ['-v']}]}}"),
+            Some("Object.spec.containers.args is replaced as a whole, which only a JSONPatch can do"),
+        ),
+        (
+            pods,
+            apply("Object{spec: Object.spec{activeDeadlineSeconds: object.spec.x, hostNetwork: true}}"),
             None,
         ),
     ] {
@@ -564,4 +609,87 @@ fn policies_of_earlier_versions_are_read_as_of_v1() {
     for version in ["v1", "v1beta1", "v1alpha1"] {
         assert!(mutation_warnings(version, pods, patch).is_empty(), "{version}");
     }
+}
+
+#[test]
+fn a_policy_without_a_binding_does_nothing() {
+    let policy = document("ValidatingAdmissionPolicy", "p", &POLICY, "");
+    let warnings = |text: &str| -> Vec<String> {
+        let chains = load_text("a.yaml", text).unwrap();
+        chains[0].warnings().iter().map(ToString::to_string).collect()
+    };
+    let does_nothing =
+        |warnings: Vec<String>| warnings.iter().any(|warning| warning.contains("does nothing"));
+    assert!(does_nothing(warnings(&policy)));
+    assert!(!does_nothing(warnings(&bound(&policy, "Validating", "p"))));
+}
+
+#[test]
+fn a_version_that_there_is_not_is_the_only_mistake() {
+    let policy = document("ValidatingAdmissionPolicy", "p", &POLICY, "");
+    let text = bound(&policy, "Validating", "p").replace(
+        "k8s.io/v1\nkind: ValidatingAdmissionPolicy\n",
+        "k8s.io/v1beta9\nkind: ValidatingAdmissionPolicy\n",
+    );
+    let mistakes = load_text("a.yaml", &text).unwrap_err();
+    assert_eq!(mistakes.len(), 1, "{mistakes}");
+    assert!(mistakes.to_string().contains("v1beta9"), "{mistakes}");
+}
+
+#[test]
+fn stages_of_chains_use_the_schemas_of_custom_kinds() {
+    let chain = |phase: &str, cel: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: widgets }}
+spec:
+  phase: {phase}
+  rules: [ {{ operations: [CREATE], apiGroups: [example.com], apiVersions: [v1], resources: [widgets] }} ]
+  stages: [ {{ name: s, cel: {{ {cel} }} }} ]
+{WIDGETS}"
+        )
+    };
+    let warnings = |phase: &str, cel: &str| -> Vec<String> {
+        let chains = load_text("a.yaml", &chain(phase, cel)).unwrap();
+        chains[0].warnings().iter().map(ToString::to_string).collect()
+    };
+    let apply = |expression: &str| {
+        format!(
+            "mutations: [ {{ patchType: ApplyConfiguration, applyConfiguration: {{ expression: '{expression}' }} }} ]"
+        )
+    };
+    for (phase, cel, expected) in [
+        (
+            "Validating",
+            "validations: [ { expression: 'object.spec.size > 1' } ]".to_owned(),
+            None,
+        ),
+        (
+            "Validating",
+            "validations: [ { expression: 'object.spec.sise > 1' } ]".to_owned(),
+            Some("spec.stages[0].cel.validations[0].expression: for example.com/v1/Widget: "),
+        ),
+        ("Mutating", apply("Object{spec: Object.spec{size: 1}}"), None),
+        (
+            "Mutating",
+            apply("Object{spec: Object.spec{sise: 1}}"),
+            Some("Object.spec has no field \"sise\""),
+        ),
+    ] {
+        let warnings = warnings(phase, &cel);
+        assert_eq!(
+            warnings.len(),
+            usize::from(expected.is_some()),
+            "{cel}: {warnings:?}"
+        );
+        for (warning, expected) in warnings.iter().zip(expected) {
+            assert!(warning.contains(expected), "{cel}: {warning}");
+        }
+    }
+    let chains = load_text("a.yaml", &chain("Mutating", &apply("Object{}"))).unwrap();
+    let HookDefinition::Cel(cel) = &chains[0].stages[0].hook else {
+        panic!("{:?}", chains[0].stages[0].hook);
+    };
+    assert_eq!(cel.binding.structures.len(), 1, "the version with a schema");
 }
