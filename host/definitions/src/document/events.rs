@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use granit_parser::{Event, Parser, Span, StrInput, options};
+use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, StrInput, options};
 
 use super::{
     MOST_VALUES,
@@ -18,6 +18,7 @@ const MOST_REPEATED: usize = 99;
 const FEW: usize = 1000;
 
 pub(super) struct Events<'t> {
+    text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
     /// The most bytes that aliases may repeat.
     limit: usize,
@@ -47,6 +48,7 @@ impl<'t> Events<'t> {
             block_scalar_eof_without_line_feed: true,
         };
         Self {
+            text,
             parser: Parser::new_from_str_with_options(text, options),
             limit,
             recorded: Vec::new(),
@@ -72,10 +74,7 @@ impl<'t> Events<'t> {
                     self.record(&event, span);
                     (event, span)
                 }
-                Err(error) => {
-                    let message = format!("this is not YAML: {}", error.info());
-                    return Err(Flaw::new(position(*error.marker()), message, ""));
-                }
+                Err(error) => return Err(self.flaw(&error)),
             },
         };
         if !is_repeated {
@@ -93,6 +92,25 @@ impl<'t> Events<'t> {
             self.repeating.push(events.clone());
         }
         Ok(Some((event, span)))
+    }
+
+    fn flaw(&self, error: &ScanError) -> Flaw {
+        let position = position(*error.marker());
+        let message = match error.kind() {
+            ErrorKind::UnknownAnchor => {
+                let line = self
+                    .text
+                    .lines()
+                    .nth(position.line as usize - 1)
+                    .unwrap_or_default();
+                let alias = line.chars().skip(position.column as usize - 1);
+                let ends = |c: &char| c.is_whitespace() || [',', ']', '}'].contains(c);
+                let alias: String = alias.take_while(|c| !ends(c)).collect();
+                format!("the alias `{alias}` has no anchor before it")
+            }
+            _ => format!("this is not YAML: {}", error.info()),
+        };
+        Flaw::new(position, message, fix(error.kind()))
     }
 
     fn next_repeated(&mut self) -> Option<(Event<'t>, Span)> {
@@ -156,5 +174,39 @@ impl<'t> Events<'t> {
                 }
             }
         }
+    }
+}
+
+/// What to write instead of frequent mistakes in the syntax.
+fn fix(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::UnknownAnchor => "write `&name` before the value that it repeats, or correct the name",
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar
+        | ErrorKind::TabAtBlockScalarStart => "write spaces in place of the tab",
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
+            "close the text with the quote that opens it"
+        }
+        ErrorKind::InvalidTrailingSingleQuotedScalar => {
+            "write a quote in a text in single quotes twice: `''`"
+        }
+        ErrorKind::InvalidTrailingDoubleQuotedScalar => "write a quote in a text in double quotes as `\\\"`",
+        ErrorKind::UnknownQuotedScalarEscape
+        | ErrorKind::InvalidQuotedScalarHexEscape
+        | ErrorKind::InvalidUnicodeEscape => {
+            "write a backslash in double quotes as `\\\\`, or put the text in single quotes"
+        }
+        ErrorKind::UnclosedFlowCollection { .. }
+        | ErrorKind::UnexpectedEofFlowSequence
+        | ErrorKind::UnexpectedEofFlowMapping => "close the bracket",
+        ErrorKind::MappingValueNotAllowed => {
+            "put a text with `: ` in it in quotes, or indent the field as the others of its map"
+        }
+        ErrorKind::InvalidIndentation | ErrorKind::ExpectedBlockMappingKey => {
+            "indent what belongs together by the same number of spaces"
+        }
+        _ => "",
     }
 }

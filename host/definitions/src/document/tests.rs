@@ -120,12 +120,27 @@ fn texts_that_are_no_tree() {
         (
             "f.yaml",
             "a: [1\n",
-            "f.yaml:1:4: this is not YAML: unclosed bracket '['",
+            "f.yaml:1:4: this is not YAML: unclosed bracket '['; close the bracket",
         ),
         (
             "f.yaml",
             "a:\n\t- b\n",
-            "f.yaml:2:2: this is not YAML: tabs disallowed within this context (block indentation)",
+            "f.yaml:2:2: this is not YAML: tabs disallowed within this context (block indentation); write spaces in place of the tab",
+        ),
+        (
+            "f.yaml",
+            "a: [1, *one]",
+            "f.yaml:1:8: the alias `*one` has no anchor before it; write `&name` before the value that it repeats, or correct the name",
+        ),
+        (
+            "f.yaml",
+            "a: \"\\d\"",
+            "f.yaml:1:4: this is not YAML: while parsing a quoted scalar, found unknown escape character; write a backslash in double quotes as `\\\\`, or put the text in single quotes",
+        ),
+        (
+            "f.yaml",
+            "a: 'b\n",
+            "f.yaml:1:4: this is not YAML: unclosed quote; close the text with the quote that opens it",
         ),
         (
             "f.json",
