@@ -153,6 +153,6 @@ impl StoredQuery {
         let respelled = self.spelling.canonical(object).map_err(|error| match error {
             SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
         })?;
-        Object::parse(respelled.as_deref().unwrap_or(object)).map_err(|error| error.to_string())
+        Object::parse_unique(respelled.as_deref().unwrap_or(object)).map_err(|error| error.to_string())
     }
 }

@@ -12,7 +12,7 @@ use admittance_admission::{
     SpellingError,
 };
 use bytes::Bytes;
-use http::{Response, request::Parts};
+use http::{Method, Response, request::Parts};
 use matchit::Router;
 use serde_json::json;
 
@@ -66,6 +66,15 @@ pub enum RouteProblem {
     /// A name or namespace is read from a parameter that the path does not have.
     #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
     Parameter(String),
+    /// A placeholder in the path of the stored object is neither a parameter of the route's path, nor its name or namespace.
+    #[error(
+        "{{{0}}} in `path` has no value: write {{{0}}} into the path of the route{how}",
+        how = match .0.as_str() {
+            "name" | "namespace" => format!(", or `{}` with its source beside `get`", .0),
+            _ => String::new(),
+        }
+    )]
+    Placeholder(String),
     /// A field of the identity is outside of the object.
     #[error("`{pointer}` is not in the object at `{object}`")]
     Identity {
@@ -281,7 +290,7 @@ impl Dialect for Rest {
         }
         let old_object = head.extensions.get::<StoredState>();
         let old_object = old_object.and_then(|stored| stored.object.clone());
-        let (mut request, canonical) = match matched.document(body)? {
+        let (mut request, canonical) = match matched.document(head, body)? {
             Document::Nothing => return Ok(Reading::Nothing),
             Document::Empty => {
                 // Without a body, the stored object has what is known of the object.
@@ -378,13 +387,17 @@ enum Document<'b> {
 
 impl Matched {
     /// Reads the body of a request that is not a patch.
-    fn document<'b>(&self, body: &'b Bytes) -> Result<Document<'b>, Rejection> {
+    fn document<'b>(&self, head: &Parts, body: &'b Bytes) -> Result<Document<'b>, Rejection> {
         let route = &self.route.route;
         let text = std::str::from_utf8(body).map_err(malformed)?;
         if text.trim().is_empty() {
             return match (route.operation, route.optional) {
                 (Operation::Delete | Operation::Connect, _) => Ok(Document::Empty),
                 (_, true) => Ok(Document::Nothing),
+                (operation, false) if head.method == Method::DELETE => Err(malformed(format!(
+                    "it is empty, and the route's operation is {operation}, which has an object: a route of its own for \
+                     DELETE, with `operation: DELETE`, accepts it"
+                ))),
                 (_, false) => Err(malformed("it is empty, expected a JSON object")),
             };
         }

@@ -8,7 +8,7 @@ use http::{
     request::Parts,
 };
 
-use super::{Document, Matched, PlainPatch, Route, RouteProblem, malformed};
+use super::{Document, Matched, PlainPatch, Route, RouteProblem, ValueSource, malformed};
 use crate::{
     Rejection, StoredQuery, ambiguous,
     template::{Template, encoded, is_segment},
@@ -46,7 +46,7 @@ impl StoredPath {
             if let Placeholder::Parameter(name) = placeholder
                 && !route.has_parameter(name)
             {
-                return Err(RouteProblem::Parameter(name.clone()));
+                return Err(RouteProblem::Placeholder(name.clone()));
             }
         }
         let sample = template.filled(|_| Ok::<_, RouteProblem>("x".to_owned()))?;
@@ -96,7 +96,7 @@ impl Matched {
             }
             self.stored_uri(head, "")?
         } else {
-            match self.document(body)? {
+            match self.document(head, body)? {
                 Document::Nothing => return Ok(None),
                 Document::Empty => self.stored_uri(head, "")?,
                 Document::Whole { text, .. } => self.stored_uri(head, &text)?,
@@ -127,23 +127,27 @@ impl Matched {
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;
-        let segment = |value: &str| match is_segment(value) {
-            true => Ok(encoded(value)),
-            false => Err(ambiguous(
-                "the path of the stored object would have an empty segment or dots",
-            )),
+        let segment = |what: &str, value: &str| match value {
+            value if is_segment(value) => Ok(encoded(value)),
+            "" => Err(ambiguous(&format!(
+                "the path of the stored object has the {what}, and the request has none: add it to the request"
+            ))),
+            dots => Err(ambiguous(&format!(
+                "the {what} is `{dots}`, which is not a segment of the path of the stored object"
+            ))),
+        };
+        let first = |sources: &[ValueSource]| {
+            let value = self.first(sources, head, body, None)?;
+            Ok::<_, Rejection>(value.unwrap_or_default())
         };
         let text = template.filled(|placeholder| match placeholder {
-            Placeholder::Name => segment(&self.first(&route.name, head, body, None)?.unwrap_or_default()),
-            Placeholder::Namespace => segment(
-                &self
-                    .first(&route.namespace, head, body, None)?
-                    .unwrap_or_default(),
-            ),
-            Placeholder::Parameter(name) => segment(self.parameter(name).unwrap_or_default()),
+            Placeholder::Name => segment("name", &first(&route.name)?),
+            Placeholder::Namespace => segment("namespace", &first(&route.namespace)?),
+            Placeholder::Parameter(name) => segment(name, self.parameter(name).unwrap_or_default()),
             Placeholder::Rest(name) => {
                 let segments = self.parameter(name).unwrap_or_default().split('/');
-                Ok(segments.map(segment).collect::<Result<Vec<_>, _>>()?.join("/"))
+                let segments = segments.map(|value| segment(name, value));
+                Ok(segments.collect::<Result<Vec<_>, _>>()?.join("/"))
             }
         })?;
         text.parse().map_err(malformed)

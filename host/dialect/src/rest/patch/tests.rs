@@ -448,6 +448,10 @@ fn the_stored_object_is_read_from_its_place() {
             r#"{"data":{"Owner":"ann","owner":"bob"}}"#,
             Err("`Owner` and `owner` are two spellings"),
         ),
+        (
+            r#"{"data":{"spec":{"a":1,"a":2}}}"#,
+            Err("not a JSON object: duplicate key `a`"),
+        ),
         (r#"{"owner":"ann"}"#, Err("there is nothing at `/data`")),
         (r#"{"data":null}"#, Err("not a JSON object")),
         ("<html>", Err("there is nothing at `/data`")),
@@ -537,7 +541,7 @@ fn routes_that_cannot_judge_patches_are_mistakes() {
                 get: with("/x/{other}"),
                 ..base()
             },
-            Some(("get", RouteProblem::Parameter("other".into()))),
+            Some(("get", RouteProblem::Placeholder("other".into()))),
         ),
         (
             "no path",
@@ -563,4 +567,41 @@ fn routes_that_cannot_judge_patches_are_mistakes() {
             .collect();
         assert_eq!(mistakes, Vec::from_iter(expected), "{case}");
     }
+}
+
+#[test]
+fn a_request_without_the_parts_of_its_route_learns_which() {
+    let get = |path: &str| StoredRoute {
+        path: Some(path.to_owned()),
+        ..StoredRoute::default()
+    };
+    let dialect = |source: ValueSource| {
+        dialect(Route {
+            methods: vec![Method::PUT, Method::DELETE],
+            namespace: vec![source],
+            get: Some(get("/get/{namespace}/{name}")),
+            ..route()
+        })
+    };
+    for (method, query, body, expected) in [
+        ("PUT", "", "{}", "and the request has none: add it to the request"),
+        ("PUT", "?ns=..", "{}", "the namespace is `..`"),
+        ("DELETE", "?ns=a", "", "a route of its own for DELETE"),
+    ] {
+        let dialect = dialect(ValueSource::Query("ns".into()));
+        let (head, inspection) = request(&dialect, method, &format!("/v1/teams/a{query}"), "");
+        let rejected = dialect.stored(&head, &inspection, &Bytes::from(body));
+        let message = rejected.unwrap_err().message;
+        assert!(message.contains(expected), "{method} {query}: {message}");
+    }
+    let without = Route {
+        namespace: Vec::new(),
+        get: Some(get("/get/{namespace}")),
+        ..route()
+    };
+    assert_eq!(
+        Prepared::new(0, without).unwrap_err()[0].to_string(),
+        "routes[0].get: {namespace} in `path` has no value: write {namespace} into the path of the route, or `namespace` \
+         with its source beside `get`"
+    );
 }
