@@ -7,6 +7,7 @@ mod fields;
 mod lists;
 mod monitoring;
 pub(crate) mod page;
+mod targets;
 
 use std::path::Path;
 

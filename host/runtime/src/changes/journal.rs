@@ -35,7 +35,7 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
     match (&row.result, mode) {
         (StageResult::Failed { failure, policy }, _) => {
             let kind = failure.kind;
-            tracing::warn!(%uid, %chain, %stage, failure = %kind, %policy, %mode, "a stage failed: {}", failure.message);
+            tracing::warn!(target: "admittance::journal", %uid, %chain, %stage, failure = %kind, %policy, %mode, "a stage failed: {}", failure.message);
         }
         (StageResult::Denied(denial), Mode::Audit) => {
             tracing::info!(target: "admittance::audit", %uid, %chain, %stage, "would have been denied: {denial}");

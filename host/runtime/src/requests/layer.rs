@@ -323,7 +323,7 @@ impl LayerState {
     }
 
     fn end(&self, end: &End<'_>, warnings: &[String]) -> Response<Bytes> {
-        tracing::info!(end = end.as_str(), "the request ends here: {end}");
+        tracing::info!(target: "admittance::layer", end = end.as_str(), "the request ends here: {end}");
         let mut response = self.dialect.reply(end);
         append_warnings(response.headers_mut(), warnings);
         Passage::Ended(end.as_str()).mark(response)

@@ -239,7 +239,7 @@ impl ReviewState {
             stage: "check".into(),
             denial,
         };
-        tracing::info!(end = "refused", "the request ends here: {refusal}");
+        tracing::info!(target: "admittance::layer", end = "refused", "the request ends here: {refusal}");
         let outcome = Outcome::new(request.uid.clone(), Decision::Refused(refusal));
         let body = write_review(version, &request.uid, Some(&outcome));
         reply(&request.uid, body, Passage::Ended("refused"))
@@ -257,7 +257,7 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     let outcome = table.admit_by(review.request, selection, patience).await;
     let passage = match &outcome.decision {
         Decision::Refused(refusal) => {
-            tracing::info!(end = "refused", "the request ends here: {refusal}");
+            tracing::info!(target: "admittance::layer", end = "refused", "the request ends here: {refusal}");
             Passage::Ended("refused")
         }
         Decision::Allowed if outcome.trace.is_empty() => Passage::Untouched,
@@ -288,7 +288,7 @@ fn reply(uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
 
 fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
     const END: &str = "rejected";
-    tracing::info!(end = END, "the request ends here: {message}");
+    tracing::info!(target: "admittance::layer", end = END, "the request ends here: {message}");
     Box::new(Passage::Ended(END).mark(status_reply(status, message)))
 }
 

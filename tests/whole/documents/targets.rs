@@ -1,0 +1,93 @@
+//! The targets of the log in docs/operators.md are those of the program.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::repository;
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("tests") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The module of a file of a crate below `host`, by which its events are named unless they say otherwise.
+fn module(path: &Path) -> String {
+    let path = path.strip_prefix(repository().join("host")).unwrap();
+    let mut names: Vec<_> = path
+        .with_extension("")
+        .iter()
+        .map(|name| name.to_str().unwrap().to_owned())
+        .collect();
+    let is_root = |name: &String| ["lib", "main", "mod"].contains(&name.as_str());
+    names.pop_if(|name| is_root(name));
+    let package = match names[0].as_str() {
+        "runtime" | "cli" => "admittance".to_owned(),
+        name => format!("admittance_{name}"),
+    };
+    [&[package], &names[2..]].concat().join("::")
+}
+
+/// The targets of all events in the sources.
+fn targets() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    for name in fs::read_dir(repository().join("host")).unwrap() {
+        sources(&name.unwrap().path().join("src"), &mut files);
+    }
+    let mut targets = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for part in text.split("tracing::").skip(1) {
+            let Some((level, arguments)) = part.split_once("!(") else {
+                continue;
+            };
+            if !["error", "warn", "info", "debug", "trace"].contains(&level) {
+                continue;
+            }
+            let named = arguments.trim_start().strip_prefix("target: ");
+            let named = named.and_then(|rest| rest.split([',', ')']).next());
+            targets.insert(match named {
+                None => module(&file),
+                // A constant, of the plugins' lines.
+                Some("TARGET") => "admittance::plugin".to_owned(),
+                Some(target) => target.trim_matches('"').to_owned(),
+            });
+        }
+    }
+    targets
+}
+
+#[test]
+fn every_target_of_the_log_is_listed() {
+    let page = fs::read_to_string(repository().join("docs/operators.md")).unwrap();
+    let (_, table) = page.split_once("| target | lines |\n|---|---|\n").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let cells = table.lines().map(|line| line.split('|').nth(1).unwrap());
+    let listed: Vec<&str> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    let targets = targets();
+    let covers = |row: &str, target: &str| {
+        let rest = target.strip_prefix(row);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let missing: Vec<_> = targets
+        .iter()
+        .filter(|target| !listed.iter().any(|row| covers(row, target)))
+        .collect();
+    assert!(missing.is_empty(), "add these to docs/operators.md: {missing:?}");
+    for row in listed {
+        assert!(
+            targets.iter().any(|target| covers(row, target)),
+            "nothing logs with the target {row}"
+        );
+    }
+}
