@@ -84,7 +84,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
     async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
             let found = find.await;
-            self.cells().remove(&key);
+            self.0.lock().remove(&key);
             found
         };
         self.get(key.clone(), find).await

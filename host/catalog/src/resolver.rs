@@ -1,11 +1,7 @@
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgress};
@@ -68,7 +64,7 @@ impl Resolver {
 
 /// Runs one task for each key, whose result, including an error, is shared.
 #[derive(Debug)]
-pub(crate) struct Once<K, V>(Mutex<HashMap<K, Cell<V>>>);
+pub(crate) struct Once<K, V>(pub(crate) Mutex<HashMap<K, Cell<V>>>);
 
 type Cell<V> = Arc<OnceCell<Result<V, Error>>>;
 
@@ -81,11 +77,7 @@ impl<K, V> Default for Once<K, V> {
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
     /// The result of the first call with this key.
     pub(crate) async fn get(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
-        let cell = self.cells().entry(key).or_default().clone();
+        let cell = self.0.lock().entry(key).or_default().clone();
         cell.get_or_init(|| find).await.clone()
-    }
-
-    pub(crate) fn cells(&self) -> MutexGuard<'_, HashMap<K, Cell<V>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

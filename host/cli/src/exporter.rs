@@ -4,7 +4,6 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -15,6 +14,7 @@ use metrics::{
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::MetricKindMask;
+use parking_lot::Mutex;
 
 /// The label of clusters, of which users of a gateway may create any number.
 const CLUSTER: &str = "cluster";
@@ -119,7 +119,7 @@ impl Exporter {
     /// Whether a label may have this value; notes that the value is used.
     fn is_within(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.values.lock();
         let values = values.entry(label).or_default();
         if let Some(used) = values.get_mut(value) {
             *used = now;

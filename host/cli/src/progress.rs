@@ -3,12 +3,12 @@
 use std::{
     collections::{HashMap, HashSet},
     io::IsTerminal,
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use admittance::{Loaded, Progress, catalog::FetchProgress};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 use crate::output::harmless;
 
@@ -19,7 +19,7 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let (prepared, loaded) = (LoggedModules::default(), LoggedModules::default());
     let log = move |plugin: &Loaded| log(plugin, loaded.is_new(&plugin.status.digest));
     move |progress| {
-        let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut screen = screen.lock();
         match progress {
             Progress::Started { plugins } => screen.start(plugins),
             Progress::Fetching {
@@ -62,7 +62,7 @@ struct LoggedModules(Mutex<HashSet<String>>);
 
 impl LoggedModules {
     fn is_new(&self, digest: &str) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.insert(digest.to_owned())
     }
 }
@@ -220,7 +220,7 @@ impl Transfers {
     }
 
     fn draw(&self, bars: &MultiProgress, which: &str, progress: FetchProgress) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         match progress {
             FetchProgress::Started { reference, total } => {
                 if let Some(before) = current.remove(which) {
@@ -313,7 +313,7 @@ mod tests {
         let bars = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden());
         let transfers = Transfers::new("fetching", Some(bars));
         let position = |which: &str| {
-            let current = transfers.current.lock().unwrap();
+            let current = transfers.current.lock();
             current.get(which).map(|bar| (bar.position(), bar.length()))
         };
         assert_eq!(position("a"), None);

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
 
 use admittance::{
@@ -19,6 +19,7 @@ use admittance_definitions::{
     document::{self, Node, readers},
 };
 use admittance_driver::Config;
+use parking_lot::RwLock;
 
 use crate::host;
 
@@ -59,7 +60,7 @@ impl SimulatedSurroundings {
     pub(crate) fn set(&self, surroundings: RequestSurroundings) {
         let RequestSurroundings { cluster, http } = surroundings;
         let http = http.map(|answers| Arc::new(answers.into_iter().collect()));
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = CurrentSurroundings { cluster, http };
+        *self.0.write() = CurrentSurroundings { cluster, http };
     }
 
     /// Returns the configuration of a sandbox whose plugins reach these surroundings.
@@ -72,7 +73,7 @@ impl SimulatedSurroundings {
     }
 
     fn found(&self) -> CurrentSurroundings {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     fn objects(&self) -> Result<Manifests, ClusterError> {

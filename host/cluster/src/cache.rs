@@ -1,10 +1,8 @@
 //! A cache of the objects of a kind, filled by its watch.
 
-use std::{
-    collections::BTreeMap,
-    ops::Bound,
-    sync::{PoisonError, RwLock},
-};
+use std::{collections::BTreeMap, ops::Bound};
+
+use parking_lot::RwLock;
 
 /// Namespace and name of an object. Ordered as the API server's lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,11 +45,11 @@ impl<V> Default for Cache<V> {
 
 impl<V> Cache<V> {
     fn write<T>(&self, change: impl FnOnce(&mut Contents<V>) -> T) -> T {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.write())
     }
 
     fn read<T>(&self, look: impl FnOnce(&Contents<V>) -> T) -> T {
-        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        look(&self.0.read())
     }
 
     /// Starts a list; the old objects stay until it is complete.

@@ -1,11 +1,9 @@
 //! The health of a watch: for lookups, for the status, for the log.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use admittance_admission::{Moment, words};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -106,13 +104,9 @@ impl Health {
         &self.name
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the state, and returns whether it changed.
     fn enter(&self, state: WatchState, last_error: Option<String>) -> bool {
-        let mut now = self.lock();
+        let mut now = self.now.lock();
         let changes = now.state != state;
         if changes {
             if now.state == WatchState::Watching {
@@ -143,12 +137,12 @@ impl Health {
 
     /// Whether changes arrive.
     pub(crate) fn is_watching(&self) -> bool {
-        self.lock().state == WatchState::Watching
+        self.now.lock().state == WatchState::Watching
     }
 
     /// Whether the API server does not allow it.
     pub(crate) fn is_refused(&self) -> bool {
-        self.lock().state == WatchState::Refused
+        self.now.lock().state == WatchState::Refused
     }
 
     /// A list starts.
@@ -158,18 +152,18 @@ impl Health {
 
     /// The API server answered.
     pub(crate) fn heard(&self) {
-        self.lock().heard = Some(Moment::now());
+        self.now.lock().heard = Some(Moment::now());
     }
 
     /// A list is complete.
     pub(crate) fn listed(&self) {
-        self.lock().current = Instant::now();
+        self.now.lock().current = Instant::now();
         self.something_changed();
     }
 
     /// The API server accepted a watch.
     pub(crate) fn accepted(&self) {
-        let mut now = self.lock();
+        let mut now = self.now.lock();
         now.heard = Some(Moment::now());
         if now.state != WatchState::Watching {
             now.accepted = Some(Instant::now());
@@ -180,12 +174,12 @@ impl Health {
     /// Waits until an accepted watch has stayed open for `CONFIRM_AFTER`; forever if the watch is already up.
     pub(crate) async fn confirmed(&self) {
         loop {
-            let accepted = self.lock().accepted;
+            let accepted = self.now.lock().accepted;
             match accepted {
                 Some(at) => {
                     sleep_until((at + CONFIRM_AFTER).into()).await;
                     // Otherwise it was closed and another one was accepted.
-                    if self.lock().accepted == Some(at) {
+                    if self.now.lock().accepted == Some(at) {
                         return;
                     }
                 }
@@ -219,7 +213,7 @@ impl Health {
 
     /// Whether a filled cache is current enough to be used.
     pub(crate) fn is_fresh(&self) -> bool {
-        let now = self.lock();
+        let now = self.now.lock();
         match now.state {
             WatchState::Watching => true,
             WatchState::Starting | WatchState::Down => now.current.elapsed() < STALE_LIMIT,
@@ -228,7 +222,7 @@ impl Health {
     }
 
     pub(crate) fn status(&self, kind: impl Into<String>, objects: usize) -> ClusterWatch {
-        let now = self.lock();
+        let now = self.now.lock();
         ClusterWatch {
             kind: kind.into(),
             state: now.state,
@@ -242,7 +236,7 @@ impl Health {
     /// Moves the time at which the cache was current into the past.
     #[cfg(test)]
     fn age(&self, age: Duration) {
-        let mut now = self.lock();
+        let mut now = self.now.lock();
         now.current = now.current.checked_sub(age).unwrap();
     }
 }

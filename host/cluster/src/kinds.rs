@@ -1,12 +1,6 @@
 //! Objects of the kinds that plugins may read.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use admittance_admission::{ClusterError, ClusterKind, ClusterPage, ClusterQuery, Deadline};
 use kube::{
@@ -15,6 +9,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
     discovery::{Scope, pinned_kind, verbs},
 };
+use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::OnceCell, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -72,7 +67,7 @@ impl Kinds {
 
     /// The kind; starts its watch if necessary.
     fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<Kind> {
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = self.watches.lock();
         if let Some(watched) = watches.get(name) {
             return watched.kind.clone();
         }
@@ -98,7 +93,7 @@ impl Kinds {
     }
 
     pub(crate) fn status(&self) -> Vec<ClusterWatch> {
-        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let watches = self.watches.lock();
         let mut kinds: Vec<_> = watches.iter().collect();
         kinds.sort_by_key(|(name, _)| *name);
         let status = |(name, watched): (&ClusterKind, &Watched)| watched.kind.view.status(name.to_string());

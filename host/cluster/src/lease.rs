@@ -1,7 +1,7 @@
 //! The election of one program among several by a Lease, in the way of client-go, so without comparing clocks: a Lease has
 //! expired when nobody renewed it for its duration, as seen from here.
 
-use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -86,7 +86,7 @@ pub struct Election {
     /// What the Lease says while this program holds it, apart from what it said before.
     annotations: watch::Sender<BTreeMap<String, String>>,
     /// The identity of the leader, as it was seen last.
-    holder: std::sync::Mutex<Option<String>>,
+    holder: parking_lot::Mutex<Option<String>>,
     lease: Mutex<Option<Seen>>,
 }
 
@@ -110,7 +110,7 @@ impl Election {
             terms,
             is_leader: watch::Sender::new(false),
             annotations: watch::Sender::default(),
-            holder: std::sync::Mutex::default(),
+            holder: parking_lot::Mutex::default(),
             lease: Mutex::new(None),
         }
     }
@@ -145,7 +145,7 @@ impl Election {
     /// The Lease, and who is known to hold it.
     pub fn status(&self) -> LeaderStatus {
         let is_self = *self.is_leader.borrow();
-        let holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let holder = self.holder.lock().clone();
         LeaderStatus {
             lease: self.name.clone(),
             holder: match is_self {
@@ -173,7 +173,7 @@ impl Election {
                     has_failed = false;
                     let spec = lease.as_ref().and_then(|seen| seen.lease.spec.as_ref());
                     let holder = spec.and_then(|spec| spec.holder_identity.clone());
-                    *self.holder.lock().unwrap_or_else(PoisonError::into_inner) = holder;
+                    *self.holder.lock() = holder;
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use kube::{
     Api, Client,
     api::{DeleteParams, ObjectMeta, PostParams},
 };
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::watch,
@@ -155,7 +156,7 @@ impl Members {
 
     /// The replicas as they are seen now. To be called at least every second: what expires is measured from here.
     pub fn look(&self) -> Membership {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let now = Instant::now();
         let is_watching = self.view.health.is_watching();
         let leases = self.view.cache.all();

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ApiResource, PartialObjectMeta},
 };
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
@@ -268,7 +269,7 @@ impl Resources {
     pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         let changes = self.changes();
         let result = self.list().await;
-        *self.last() = Some(LastRead {
+        *self.0.last.lock() = Some(LastRead {
             changes,
             at: Instant::now(),
             found: result.as_deref().ok().map(versions),
@@ -280,7 +281,7 @@ impl Resources {
     /// becomes unavailable, and when it is available again. May be dropped and called again without missing anything.
     pub async fn changed(&self) {
         loop {
-            let Some(last) = self.last().clone() else {
+            let Some(last) = self.0.last.lock().clone() else {
                 return;
             };
             let changed = self.changed_since(last.changes);
@@ -298,15 +299,11 @@ impl Resources {
             if found != last.found {
                 return;
             }
-            if let Some(last) = &mut *self.last() {
+            if let Some(last) = &mut *self.0.last.lock() {
                 last.changes = changes;
                 last.at = Instant::now();
             }
         }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<LastRead>> {
-        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes this change if the resource is what it expects; returns whether it is. The resource's version guards the

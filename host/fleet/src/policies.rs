@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use admittance_cluster::{Cluster, Resource, ResourceError, Resources, ServedKind
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
 use futures_util::future::{join_all, select_all, try_join_all};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::chains::{SCHEME, definition, definition_name};
@@ -144,10 +145,6 @@ impl PolicyStore {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn served(&self) -> Result<Vec<ServedKind>, ResourceError> {
         let groups = self.groups.iter();
         let groups = groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
@@ -156,7 +153,7 @@ impl PolicyStore {
 
     /// Asks which kinds there are, and watches them.
     async fn watched(&self) -> Result<Arc<[Watched]>, ResourceError> {
-        let before = self.state().watched.clone();
+        let before = self.state.lock().watched.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
             let Ok(served) = served else { return false };
             let is_there = |watched: &Watched| served.iter().any(|kind| kind.name() == watched.kind.name());
@@ -167,7 +164,7 @@ impl PolicyStore {
             sleep(CONFIRM).await;
             served = self.served().await;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.served = served.as_ref().ok().cloned();
         let watched = served?.into_iter().map(|kind| {
             let known = state.watched.iter().find(|watched| watched.kind == kind);
@@ -237,7 +234,7 @@ impl DefinitionStore for PolicyStore {
 
     async fn changed(&self) {
         let (watched, served) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.watched.clone(), state.served.clone())
         };
         let pause = if served.is_some() { LOOK } else { RETRY };

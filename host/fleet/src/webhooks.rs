@@ -4,18 +4,14 @@ mod certificate;
 mod configuration;
 mod service;
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use admittance::{Host, Moment, admission::Phase};
 use admittance_cluster::{Cluster, ResourceError, Resources};
 use admittance_net::tls::{self, ServerTls, TlsError};
 use admittance_watch::Reloaded;
 use futures_util::future::select_all;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -141,7 +137,7 @@ struct Keeper<'a>(&'a Inner);
 
 impl Drop for Keeper<'_> {
     fn drop(&mut self) {
-        let mut status = self.0.status();
+        let mut status = self.0.status.lock();
         status.is_keeper = false;
         status.problem = None;
     }
@@ -205,7 +201,7 @@ impl Webhooks {
     }
 
     pub fn status(&self) -> WebhooksStatus {
-        self.0.status().clone()
+        self.0.status.lock().clone()
     }
 
     /// What every replica does: serves the certificate as it is in the Secret, or reads its CAs again. Never completes.
@@ -230,7 +226,7 @@ impl Webhooks {
     /// dropped.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
-        inner.status().is_keeper = true;
+        inner.status.lock().is_keeper = true;
         let _keeper = Keeper(inner);
         inner.until_served().await;
         let mut changes = host.changes();
@@ -277,10 +273,6 @@ impl Webhooks {
 }
 
 impl Inner {
-    fn status(&self) -> MutexGuard<'_, WebhooksStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What the leader watches.
     fn resources(&self) -> impl Iterator<Item = &Resources> {
         let secret = match &self.trust {
@@ -295,7 +287,7 @@ impl Inner {
     fn report(&self, error: Option<ResourceError>) {
         let error = error.filter(|error| !matches!(error, ResourceError::Conflict(_)));
         let problem = error.map(|error| error.to_string());
-        let mut status = self.status();
+        let mut status = self.status.lock();
         if status.problem == problem {
             return;
         }
@@ -316,7 +308,7 @@ impl Inner {
     fn note(&self, kind: &'static str, result: &Result<(), ResourceError>) {
         metrics::configuration_written(kind, result.is_ok());
         if result.is_ok() {
-            self.status().last_write = Some(Moment::now());
+            self.status.lock().last_write = Some(Moment::now());
             tracing::info!(kind, name = self.registration.name, "written");
         }
     }

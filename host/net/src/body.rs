@@ -2,13 +2,14 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// A body that keeps a value until it has been sent completely, or dropped.
@@ -92,12 +93,7 @@ impl ReplayBody {
 impl Replay {
     /// The body for another attempt, if none of it was read.
     pub(crate) fn take_untouched(&self) -> Option<(ReplayBody, Replay)> {
-        let body = self
-            .0
-            .untouched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let body = self.0.untouched.lock().take();
         body.map(ReplayBody::new)
     }
 
@@ -141,12 +137,7 @@ impl http_body::Body for ReplayBody {
 impl Drop for ReplayBody {
     fn drop(&mut self) {
         if !self.is_touched {
-            *self
-                .replay
-                .0
-                .untouched
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = self.body.take();
+            *self.replay.0.untouched.lock() = self.body.take();
         }
         self.has_ended();
     }

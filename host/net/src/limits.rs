@@ -4,9 +4,10 @@ use std::{
     collections::HashMap,
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A client gets a permit while it holds fewer than this multiple of the free permits.
@@ -64,7 +65,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
     /// A permit for this client; `None` if all are taken, or if the client has its share.
     pub fn try_acquire(&self, client: impl Into<K>) -> Option<Permit<K>> {
         let client = client.into();
-        let mut taken = self.taken();
+        let mut taken = self.0.taken.lock();
         let free = self.0.limit.saturating_sub(taken.total);
         let held = taken.by_client.get(&client).copied().unwrap_or_default();
         if free == 0 || held >= free.saturating_mul(SHARE) {
@@ -81,16 +82,10 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
     }
 }
 
-impl<K: Eq + Hash> FairLimit<K> {
-    fn taken(&self) -> MutexGuard<'_, Counts<K>> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<K: Eq + Hash> Permit<K> {
     /// Adds this many permits to this one. `false`: there are not as many, or the client has its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
-        let mut taken = self.limit.taken();
+        let mut taken = self.limit.0.taken.lock();
         let taken = &mut *taken;
         let free = self.limit.0.limit.saturating_sub(taken.total);
         let Some(held) = taken.by_client.get_mut(&self.client) else {
@@ -109,7 +104,7 @@ impl<K: Eq + Hash> Permit<K> {
 
 impl<K: Eq + Hash> Drop for Permit<K> {
     fn drop(&mut self) {
-        let mut taken = self.limit.taken();
+        let mut taken = self.limit.0.taken.lock();
         taken.total = taken.total.saturating_sub(self.count);
         match taken.by_client.get_mut(&self.client) {
             Some(held) if *held > self.count => *held -= self.count,
@@ -194,7 +189,7 @@ mod tests {
         );
         held.clear();
         assert_eq!(take_all("192.0.2.3").len(), 768, "permits are given back");
-        assert!(limit.taken().by_client.is_empty());
+        assert!(limit.0.taken.lock().by_client.is_empty());
     }
 
     #[test]

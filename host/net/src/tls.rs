@@ -10,9 +10,10 @@ mod server;
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -99,16 +100,12 @@ impl SharedIdentity {
     }
 
     pub fn current(&self) -> IdentityPem {
-        self.lock().clone()
+        self.pem.lock().clone()
     }
 
     /// Replaces them; [reload](Reloading::reload) what uses them then.
     pub fn replace(&self, pem: IdentityPem) {
-        *self.lock() = pem;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, IdentityPem> {
-        self.pem.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.pem.lock() = pem;
     }
 
     fn load(&self) -> Result<Loaded, TlsError> {

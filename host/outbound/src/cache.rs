@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -10,6 +10,7 @@ use admittance_admission::IpNet;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request, response};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Answer;
 
@@ -134,7 +135,7 @@ impl Cache {
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
         // Nothing panics halfway through a change.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// Whether the request may be answered from the cache: the plugin's own credentials, conditions and ranges are

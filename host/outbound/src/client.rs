@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -22,6 +22,7 @@ use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
@@ -68,7 +69,7 @@ impl Pools {
     /// The pool for grants with these networks.
     pub(crate) fn of(&self, networks: Vec<IpNet>) -> Pool {
         // Nothing panics halfway through a change of the map.
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();
         }

@@ -3,15 +3,11 @@
 
 pub mod agreement;
 
-use std::{
-    cmp::Reverse,
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{cmp::Reverse, fmt, time::Duration};
 
 use admittance_admission::{Digest, Moment};
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, interval},
@@ -117,13 +113,9 @@ impl Replicas {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether this replica serves the table that the replicas have agreed on.
     pub fn is_ready(&self, host: &Host) -> bool {
-        match self.known().target {
+        match self.known.lock().target {
             None => self.started.elapsed() >= PATIENCE,
             target => is_ready(target, host.hash()),
         }
@@ -136,7 +128,7 @@ impl Replicas {
 
     /// What the replicas serve and have prepared.
     pub fn status(&self) -> ReplicasStatus {
-        let known = self.known();
+        let known = self.known.lock();
         let replicas = known.replicas.iter();
         ReplicasStatus {
             target: known.target,
@@ -182,7 +174,7 @@ impl Replicas {
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
             // Without the permission nothing will be known of the others: this replica is alone.
-            let is_alone = membership.is_refused && self.known().target.is_none();
+            let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()
                 && let Agreement::Switch(hash) = agreement
@@ -190,7 +182,7 @@ impl Replicas {
                 self.transport.publish(hash).await;
             }
             self.note(membership, agreement);
-            waiting.log(&self.known().waiting);
+            waiting.log(&self.known.lock().waiting);
             let is_ready = self.is_ready(host);
             self.is_ready
                 .send_if_modified(|known| std::mem::replace(known, is_ready) != is_ready);
@@ -210,7 +202,7 @@ impl Replicas {
     }
 
     fn note(&self, membership: Membership, agreement: Agreement) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let target = membership.target;
         if target.is_some() && target != known.target {
             let hash = target.map(Digest::short);

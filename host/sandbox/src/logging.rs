@@ -1,6 +1,7 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use admittance_admission::{HttpError, LogLevel, LogLine};
+use parking_lot::{Mutex, MutexGuard};
 use tracing::Level;
 
 use crate::LogLimits;
@@ -106,7 +107,7 @@ impl CallLog {
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
         // Nothing panics while holding the lock, and at worst a line would be lost.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Logs one line of `wasi:logging`.
@@ -287,7 +288,7 @@ mod tests {
             assert_eq!(event.metadata().target(), TARGET);
             let mut fields = Fields(event.metadata().level().to_string());
             event.record(&mut fields);
-            self.0.lock().unwrap().push(fields.0);
+            self.0.lock().push(fields.0);
         }
     }
 
@@ -299,7 +300,7 @@ mod tests {
             happens(&log);
             log.finish();
         });
-        Arc::into_inner(kept.0).unwrap().into_inner().unwrap()
+        Arc::into_inner(kept.0).unwrap().into_inner()
     }
 
     const ALL: LevelFilter = LevelFilter::TRACE;

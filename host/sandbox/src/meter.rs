@@ -1,8 +1,9 @@
 use std::{
     fs,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// Measures what calls of plugins cost, for benchmarks. Lives as long as the sandboxes that it is given to.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl Meter {
 
     /// The sum of the calls since this was asked last; `None` without calls.
     pub fn take(&self) -> Option<CallCost> {
-        self.costs.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.costs.lock().take()
     }
 
     pub(crate) fn is_of_memory(&self) -> bool {
@@ -73,7 +74,7 @@ impl Measured<'_> {
         let Some((instantiated, answered)) = guest else {
             return;
         };
-        let mut costs = self.meter.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut costs = self.meter.costs.lock();
         let sum = costs.get_or_insert_default();
         sum.instance += instantiated.duration_since(self.started) + returned;
         sum.guest += answered.duration_since(instantiated);

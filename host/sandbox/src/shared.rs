@@ -1,10 +1,11 @@
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use admittance_admission::Digest;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
@@ -32,7 +33,7 @@ impl Sandbox {
     /// While the result lives, what does not depend on settings is compiled only once for all preparations of the
     /// module with this digest.
     pub fn share(&self, module: Digest) -> SharedModule {
-        let mut modules = self.inner.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = self.inner.shared.0.lock();
         modules.retain(|_, known| known.strong_count() > 0);
         let known = modules.get(&module).and_then(Weak::upgrade);
         SharedModule(known.unwrap_or_else(|| {

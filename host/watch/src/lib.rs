@@ -14,12 +14,9 @@ mod notices;
 mod reloaded;
 mod trail;
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use self::{
@@ -205,7 +202,7 @@ impl Watch {
         let extensions = self.seen.extensions;
         let scanner = self.scanner.clone();
         blocking(move || {
-            let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scanner = scanner.lock();
             let Scanner { notices, digests } = &mut *scanner;
             // First the notifications, then the content, so that no change in between is missed.
             notices.watch(&paths, extensions);

@@ -4,7 +4,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -14,6 +14,7 @@ use notify::{
     ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode, CreateKind, ModifyKind},
 };
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
@@ -68,7 +69,7 @@ impl Notifier {
 
     /// The files that were being written within this time, sorted.
     pub(crate) fn written_to(&self, within: Duration) -> Vec<PathBuf> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         written.retain(|_, last| last.elapsed() < within);
         let mut paths: Vec<PathBuf> = written.keys().cloned().collect();
         paths.sort();
@@ -78,7 +79,7 @@ impl Notifier {
     /// Notes which of these files are watched, and returns whether any is.
     fn opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
-            let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            let watched = self.watched.lock();
             paths.retain(|path| {
                 // A log in a watched directory is written to all the time.
                 if !counts(path, watched.extensions)
@@ -96,7 +97,7 @@ impl Notifier {
             });
         }
         let is_any = !paths.is_empty();
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         written.extend(paths.into_iter().map(|path| (path, Instant::now())));
         is_any
     }
@@ -121,11 +122,11 @@ impl Notifier {
             paths: now,
             extensions,
         };
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = watched;
+        *self.watched.lock() = watched;
     }
 
     fn closed(&self, paths: &[PathBuf]) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         for path in paths {
             written.remove(path);
         }

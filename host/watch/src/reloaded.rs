@@ -1,9 +1,6 @@
-use std::{
-    fmt,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, path::PathBuf, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
@@ -71,7 +68,7 @@ impl<T> Reloaded<T> {
     /// Why the current content of the files is not in use.
     pub fn problem(&self) -> Option<String> {
         let source = self.0.source.as_ref()?;
-        let problem = source.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        let problem = source.problem.lock();
         problem.clone()
     }
 }
@@ -110,7 +107,7 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
                 Some(problem)
             }
         };
-        *source.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *source.problem.lock() = problem;
     }
 }
 

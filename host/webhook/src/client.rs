@@ -1,7 +1,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
+use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 
 use crate::{
@@ -75,7 +76,7 @@ impl WebhookClients {
             connect_timeout,
         };
         // Nothing panics halfway through a change of the map.
-        let mut pools = self.0.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.0.pools.lock();
         if let Some(client) = pools.get(&key).and_then(Weak::upgrade) {
             return Ok(client);
         }

@@ -2,11 +2,7 @@
 //!
 //! The API does not accept the cookie, so no page of another site can use it there.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use admittance_admission::Digest;
 use admittance_net::{bearer::TokenDigest, listener::Client};
@@ -19,6 +15,7 @@ use http::{
     header::{COOKIE, SET_COOKIE},
     request::Parts,
 };
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 
@@ -111,7 +108,7 @@ impl Sessions {
             form_key: random().ok_or_else(no_random)?.into(),
             until: now + LIFETIME,
         };
-        let mut sessions = self.lock();
+        let mut sessions = self.signed_in.lock();
         sessions.retain(|_, session| session.until > now);
         let own = || {
             sessions
@@ -129,16 +126,12 @@ impl Sessions {
 
     /// Ends a session, if it exists.
     pub(super) fn end(&self, id: &SessionId) {
-        self.lock().remove(&id.digest());
+        self.signed_in.lock().remove(&id.digest());
     }
 
     fn find(&self, id: &SessionId) -> Option<SignedIn> {
-        let session = self.lock().get(&id.digest()).cloned()?;
+        let session = self.signed_in.lock().get(&id.digest()).cloned()?;
         (session.until > Instant::now()).then_some(session)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, SignedIn>> {
-        self.signed_in.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -276,7 +269,7 @@ mod tests {
         assert!(sessions.find(&other).is_some());
         assert!(sessions.find(&ids[0]).is_none());
         assert!(sessions.find(&ids[1]).is_some());
-        assert_eq!(sessions.lock().len(), MOST_SESSIONS + 1);
+        assert_eq!(sessions.signed_in.lock().len(), MOST_SESSIONS + 1);
         assert_ne!(ids[1], ids[2]);
     }
 

@@ -1,11 +1,9 @@
 //! Answers to HTTP requests of plugins that are known beforehand, for tests and recordings.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
@@ -220,7 +218,7 @@ impl FromIterator<HttpAnswer> for HttpAnswers {
 impl HttpAnswers {
     /// The next answer to this method and URL.
     fn answer_to(&self, request: &(String, Url)) -> Option<HttpAnswer> {
-        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.0.lock();
         let redacted = || {
             let (method, mut url) = request.clone();
             redact_query(&mut url);

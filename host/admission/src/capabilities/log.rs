@@ -1,10 +1,8 @@
 //! What the task in which a stage is called knows of the call, and what the stage logs.
 
-use std::{
-    future::Future,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{future::Future, sync::Arc};
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +63,7 @@ tokio::task_local! {
 /// Changes the notes of the stage that is called in this task. Outside of such a call, nothing happens.
 fn change(change: impl FnOnce(&mut Notes)) {
     // An error means that no stage is called.
-    let _ = CURRENT.try_with(|notes| change(&mut notes.lock().unwrap_or_else(PoisonError::into_inner)));
+    let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
 }
 
 impl LogLine {
@@ -90,7 +88,7 @@ pub fn decided_by_candidate() {
 
 /// Whether the stage that is called in this task is in mode `Audit`.
 pub fn is_audit() -> bool {
-    let is_audit = |notes: &Arc<Mutex<Notes>>| notes.lock().unwrap_or_else(PoisonError::into_inner).is_audit;
+    let is_audit = |notes: &Arc<Mutex<Notes>>| notes.lock().is_audit;
     CURRENT.try_with(is_audit).unwrap_or_default()
 }
 
@@ -107,7 +105,7 @@ pub(crate) async fn noted<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<Log
         ..Notes::default()
     }));
     let output = CURRENT.scope(Arc::clone(&notes), call).await;
-    let notes = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
+    let notes = std::mem::take(&mut *notes.lock());
     (output, notes.lines, notes.by_candidate)
 }
 

@@ -1,7 +1,8 @@
 //! What plugins learn from outside while a request is recorded.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::{AccessAttributes, ClusterKind, HttpAnswer, UserInfo};
@@ -37,7 +38,7 @@ impl Tape {
     /// Adds the answer to an HTTP request.
     pub fn http(&self, answer: HttpAnswer) {
         let size = answer.url.as_str().len() + answer.body.to_string().len();
-        let mut taped = self.lock();
+        let mut taped = self.0.lock();
         if taped.make_room(size) {
             taped.http.push(answer);
         }
@@ -45,7 +46,7 @@ impl Tape {
 
     /// Adds the objects that a look-up found.
     pub fn objects<'a>(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = &'a Arc<str>>) {
-        let mut taped = self.lock();
+        let mut taped = self.0.lock();
         taped.looked_up = true;
         for object in objects {
             taped.keep(kind.clone(), object.clone());
@@ -54,7 +55,7 @@ impl Tape {
 
     /// Adds the answer to the question whether a user may do something.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
-        let mut taped = self.lock();
+        let mut taped = self.0.lock();
         taped.looked_up = true;
         if !is_allowed {
             return;
@@ -103,11 +104,7 @@ impl Tape {
 
     /// What was added so far.
     pub fn take(&self) -> Taped {
-        std::mem::take(&mut *self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taped> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

@@ -1,11 +1,8 @@
 //! Objects that a control plane will generate of others, as Gatekeeper's `ExpansionTemplate` describes them.
 
-use std::{
-    borrow::Cow,
-    ptr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{borrow::Cow, ptr, sync::Arc};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -75,7 +72,7 @@ impl Generated {
     ) -> Result<Option<Request>, Failure> {
         let key = (Arc::as_ptr(expansion).addr(), ptr::from_ref(request).addr());
         let known = {
-            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.0.lock();
             let known = all.iter().find(|(of, _)| *of == key);
             known.map(|(_, generated)| generated.clone())
         };
@@ -83,7 +80,7 @@ impl Generated {
             return Ok(known);
         }
         let generated = expansion.of(request, surroundings, deadline).await?;
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.push((key, generated.clone()));
         Ok(generated)
     }

@@ -1,14 +1,11 @@
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use admittance_net::{
     apart,
     tls::{self, Trust},
 };
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use reqwest::{NoProxy, Proxy, RequestBuilder, Response, StatusCode, header::HeaderValue, redirect::Policy};
 use url::Url;
 
@@ -118,6 +115,3 @@ pub(super) fn is_absent(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

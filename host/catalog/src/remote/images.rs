@@ -4,16 +4,17 @@ use std::{
     collections::HashMap,
     env::consts,
     hash::Hash,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use admittance_admission::{ImageError, ImageManifest, ImageReader, Signer, Signers, apart, async_trait};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Access, Repository, artifact::existing_manifest, client::lock, registry::Version};
+use super::{Access, Repository, artifact::existing_manifest, registry::Version};
 use crate::{
     Catalog, Digest, Error, ModuleReference, OciReference,
     manifest::Descriptor,
@@ -299,7 +300,7 @@ impl<K, V> Default for Recent<K, V> {
 
 impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
     fn get(&self, key: &K) -> Option<V> {
-        let kept = lock(&self.0);
+        let kept = self.0.lock();
         let (at, value) = kept.get(key)?;
         (at.elapsed() < KEPT).then(|| value.clone())
     }
@@ -308,7 +309,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         if size > LARGEST_KEPT {
             return;
         }
-        let mut kept = lock(&self.0);
+        let mut kept = self.0.lock();
         if kept.len() >= MOST_KEPT {
             kept.retain(|_, (at, _)| at.elapsed() < KEPT);
         }
@@ -331,7 +332,7 @@ mod tests {
         for number in 0..MOST_KEPT + 10 {
             recent.keep(number, number, 1);
         }
-        assert_eq!(lock(&recent.0).len(), MOST_KEPT);
+        assert_eq!(recent.0.lock().len(), MOST_KEPT);
         assert_eq!(recent.get(&(MOST_KEPT + 9)), Some(MOST_KEPT + 9));
         recent.keep(0, 0, LARGEST_KEPT + 1);
         assert_eq!(recent.get(&0), None);

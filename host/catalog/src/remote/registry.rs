@@ -10,7 +10,7 @@ use url::Url;
 
 use super::{
     Network,
-    client::{is_absent, lock},
+    client::is_absent,
     failure,
     index::MANIFEST_TYPES,
 };
@@ -185,7 +185,7 @@ impl Repository<'_> {
             }
             self.network.send(request, place).await
         };
-        let cached = lock(&self.network.authorizations).get(&key).cloned();
+        let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
         // After a redirect another server may ask for credentials; it must not get the registry's.
         if response.status() != StatusCode::UNAUTHORIZED || response.url().origin() != base.origin() {
@@ -193,7 +193,7 @@ impl Repository<'_> {
         }
         match self.authorize(&response, place).await? {
             Some(authorization) => {
-                lock(&self.network.authorizations).insert(key, authorization.clone());
+                self.network.authorizations.lock().insert(key, authorization.clone());
                 send(Some(authorization)).await
             }
             None => Ok(response),
@@ -254,7 +254,7 @@ impl Network {
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {
             return Ok("https");
         }
-        if let Some(scheme) = lock(&self.schemes).get(registry).copied() {
+        if let Some(scheme) = self.schemes.lock().get(registry).copied() {
             return Ok(scheme);
         }
         let probe = self.client.get(format!("https://{registry}/v2/"));
@@ -263,7 +263,7 @@ impl Network {
             Err(error) if failure::is_without_tls(&error) => "http",
             Err(error) => return Err(failure::of_transport(&error, place, &self.config)),
         };
-        lock(&self.schemes).insert(registry.to_owned(), scheme);
+        self.schemes.lock().insert(registry.to_owned(), scheme);
         Ok(scheme)
     }
 }

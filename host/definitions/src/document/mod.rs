@@ -32,10 +32,11 @@ use std::{
     io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use admittance_watch::file;
+use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 use self::tree::{Ambiguity, Flaw, Position, Positioned, Value, end_of};

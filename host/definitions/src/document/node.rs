@@ -4,7 +4,6 @@ use std::{
     ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
     str::FromStr,
-    sync::PoisonError,
     time::Duration,
 };
 
@@ -366,7 +365,7 @@ impl<'a> Node<'a> {
     /// The text of a file that the document names. It is read once for all documents that are read together, however
     /// often they name it, and whether or not it changes meanwhile.
     pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
-        let mut texts = self.document.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.document.texts.lock();
         let text = texts
             .entry(path.to_owned())
             .or_insert_with(|| text_of(path).map(|(text, _)| text));

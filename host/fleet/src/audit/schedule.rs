@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -11,6 +11,7 @@ use admittance::{Host, Moment};
 use admittance_admission::{Mode, NamespaceSource, Object};
 use admittance_cluster::{AnswerError, Cluster};
 use backon::ExponentialBackoff;
+use parking_lot::Mutex;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -62,7 +63,7 @@ struct Leading<'a>(&'a Inner);
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        *self.0.status() = AuditStatus::default();
+        *self.0.status.lock() = AuditStatus::default();
         metrics::audited(&BTreeMap::new());
     }
 }
@@ -102,13 +103,13 @@ impl Audits {
     }
 
     pub fn status(&self) -> AuditStatus {
-        self.0.status().clone()
+        self.0.status.lock().clone()
     }
 
     /// What the leader does: audits all objects, and then what changes. Never completes; drop it to stop.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
-        inner.status().is_auditor = true;
+        inner.status.lock().is_auditor = true;
         let _leading = Leading(inner);
         let mut work = Work {
             reader: Arc::new(Reader::new(inner.cluster.clone(), inner.config.rate)),
@@ -118,10 +119,10 @@ impl Audits {
         let mut retries = None;
         loop {
             let (begun, chains) = (Instant::now(), chains(host));
-            inner.status().running = true;
+            inner.status.lock().running = true;
             let (sender, changes) = mpsc::channel(WAITING);
             let audited = inner.audit(host, &mut work, sender).await;
-            inner.status().running = false;
+            inner.status.lock().running = false;
             let next = match &audited {
                 Ok(_) => {
                     retries = None;
@@ -183,13 +184,9 @@ impl Audited {
 }
 
 impl Inner {
-    fn status(&self) -> MutexGuard<'_, AuditStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes a problem with this, or that there is none, and logs it when it is new.
     fn report(&self, what: &str, problem: Option<String>) {
-        let mut status = self.status();
+        let mut status = self.status.lock();
         if status.problems.get(what) == problem.as_ref() {
             return;
         }
@@ -227,7 +224,7 @@ impl Inner {
             watches: JoinSet::new(),
             sender,
         };
-        let of_before: Vec<_> = self.status().problems.keys().cloned().collect();
+        let of_before: Vec<_> = self.status.lock().problems.keys().cloned().collect();
         let mut failed: BTreeSet<_> = [AUDIT, REPORTS].map(str::to_owned).into();
         let knows_all = discovered.unknown.is_empty();
         let mut is_complete = knows_all;
@@ -283,7 +280,7 @@ impl Inner {
         if work.writer.as_ref().map(|writer| writer.api) != reports {
             work.writer = reports.map(|api| Writer::new(api, self.name.clone()));
         }
-        self.status().reports = reports.map(|api| api.api_version().to_owned());
+        self.status.lock().reports = reports.map(|api| api.api_version().to_owned());
     }
 
     /// Notes that all objects were audited.
@@ -304,7 +301,7 @@ impl Inner {
             is_complete,
             "audited"
         );
-        self.status().last = Some(AuditPass {
+        self.status.lock().last = Some(AuditPass {
             at: Moment::now(),
             seconds,
             revision,
@@ -317,7 +314,7 @@ impl Inner {
         metrics::audited(&verdicts);
         let verdicts = verdicts.into_iter();
         let verdicts = verdicts.map(|(verdict, count)| (verdict.as_str().to_owned(), count));
-        self.status().objects = verdicts.collect();
+        self.status.lock().objects = verdicts.collect();
     }
 
     /// Events end by themselves, and reports are made by audits.

@@ -1,9 +1,10 @@
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -123,7 +124,7 @@ impl Activity {
 
     /// These bytes were received.
     pub(super) fn received(&self, bytes: &[u8]) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         state.last_bytes = Instant::now();
         if !state.has_received {
             state.has_received = true;
@@ -139,12 +140,12 @@ impl Activity {
 
     /// Bytes were sent.
     pub(super) fn sent(&self) {
-        self.state().last_bytes = Instant::now();
+        self.0.state.lock().last_bytes = Instant::now();
     }
 
     /// A head is complete, and its request is in flight. `ended` is cancelled when the connection has to end.
     pub(super) fn request(&self, client: SocketAddr, is_http2: bool, ended: CancellationToken) -> Transfer {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         if state.busy == 0 {
             state.next_check = Instant::now() + self.0.check_interval();
         }
@@ -162,7 +163,7 @@ impl Activity {
     /// Completes when nothing was received or sent for this long.
     pub(super) async fn silent_for(&self, limit: Duration) {
         loop {
-            let until = self.state().last_bytes + limit;
+            let until = self.0.state.lock().last_bytes + limit;
             if until <= Instant::now() {
                 return;
             }
@@ -189,7 +190,7 @@ impl Activity {
     }
 
     fn next(&self) -> Next {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let next = state.next(self.0.limits.header_timeout);
         state.wakes_at = next.at;
         next
@@ -209,7 +210,7 @@ impl Activity {
     /// Aborts requests with a stalled body. Returns whether the connection must be closed.
     fn check(&self) -> bool {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
@@ -222,15 +223,11 @@ impl Activity {
         // With HTTP/2 other requests continue.
         is_untaken && !is_http2
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.0.state.lock();
         state.busy = state.busy.saturating_sub(1);
         state.idle_since = Instant::now();
         self.0.reschedule(state);

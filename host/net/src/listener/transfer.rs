@@ -1,7 +1,7 @@
 use std::{
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -10,6 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use metrics::counter;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -191,7 +192,7 @@ impl Transfer {
         if http_body::Body::is_end_stream(&body) {
             return body;
         }
-        self.shared.state().request.body = Some(body);
+        self.shared.state.lock().request.body = Some(body);
         Body::new(LimitedBody {
             shared: self.shared.clone(),
             direction: Direction::Request,
@@ -204,7 +205,7 @@ impl Transfer {
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
-            let mut state = shared.state();
+            let mut state = shared.state.lock();
             state.reply.body = Some(body);
             state.reply.waits = Some(Wait::Client(Instant::now()));
         }
@@ -218,7 +219,7 @@ impl Transfer {
 
     /// The reply is an event stream: the idle timeout of streams applies.
     pub fn may_wait(&self) {
-        self.shared.state().may_wait = true;
+        self.shared.state.lock().may_wait = true;
     }
 
     /// Cancelled when the connection has to end, also as a tunnel.
@@ -228,7 +229,7 @@ impl Transfer {
 
     /// Why the request's body was aborted, if it was.
     pub fn stall(&self) -> Option<Stall> {
-        self.shared.state().request.stall
+        self.shared.state.lock().request.stall
     }
 
     /// Completes when the request's body was aborted.
@@ -244,14 +245,10 @@ impl Transfer {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Aborts both bodies when one side has been waited for too long. Returns whether the client did not read
     /// its reply.
     pub(super) fn check(&self, now: Instant) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
             Wait::Client(since) if now >= since + self.limits.client => {
                 Some(Stall::ClientIdle(self.limits.client))
@@ -324,7 +321,7 @@ impl LimitedBody {
             shared.end(state, stall);
             Err(stall)
         };
-        let mut state = shared.state();
+        let mut state = shared.state.lock();
         let flow = state.flow(self.direction);
         if let Some(stall) = flow.stall {
             return Err(stall);
@@ -402,7 +399,7 @@ impl http_body::Body for LimitedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let flow = state.flow(self.direction);
         self.rest.is_empty()
             && flow.stall.is_none()
@@ -410,7 +407,7 @@ impl http_body::Body for LimitedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let inner = state.flow(self.direction).body.as_ref();
         let mut hint = inner
             .map(http_body::Body::size_hint)
@@ -426,7 +423,7 @@ impl http_body::Body for LimitedBody {
 
 impl Drop for LimitedBody {
     fn drop(&mut self) {
-        let ended = self.shared.state().flow(self.direction).end();
+        let ended = self.shared.state.lock().flow(self.direction).end();
         drop(ended);
     }
 }

@@ -1,11 +1,12 @@
 use std::{
-    sync::{Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering},
+    sync::{atomic::AtomicBool, atomic::Ordering},
     time::Duration,
 };
 
 use axum::body::Body;
 use futures_util::future::join_all;
 use http::{Request, Version, header::AUTHORIZATION};
+use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{HealthCheck, Pool, Server, ServerSet};
@@ -23,18 +24,18 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) fn is_up(&self) -> bool {
-        let paused = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let paused = *self.paused_until.lock();
         !self.failed_check.load(Ordering::Relaxed) && paused.is_none_or(|until| until <= Instant::now())
     }
 
     /// A request could not connect.
     pub(super) fn refused(&self) {
-        *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PAUSE);
+        *self.paused_until.lock() = Some(Instant::now() + PAUSE);
     }
 
     /// A request was answered.
     pub(super) fn connected(&self) {
-        *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.paused_until.lock() = None;
     }
 }
 

@@ -1,12 +1,13 @@
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
     vec::IntoIter,
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 use super::{Server, health::Health};
@@ -130,7 +131,7 @@ impl ServerSet {
 
     /// The current servers.
     pub(super) fn targets(&self) -> Arc<[Arc<Target>]> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {

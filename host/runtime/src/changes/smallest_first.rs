@@ -1,10 +1,8 @@
 //! The order in which plugins are compiled and configured: small modules first.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// A limit of concurrent work that prefers small items. Cheap to clone; lives as long as the host.
@@ -84,7 +82,7 @@ impl SmallestFirst {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics halfway through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

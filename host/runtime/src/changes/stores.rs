@@ -1,15 +1,13 @@
 //! The stores of definitions, and their last known content.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::Path, sync::Arc};
 
 use admittance_definitions::{
     DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, FileChange, Mistakes,
     StoreError, StoreKind,
 };
 use futures_util::future::{join_all, select_all};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{ChangeError, Error, StoreStatus, history::Entry};
@@ -144,12 +142,12 @@ impl Stores {
 
     /// From now on this is known.
     pub(crate) fn act_upon(&self, contents: &Contents) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         *known = contents.after(&known);
     }
 
     fn known(&self) -> Vec<Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.lock().clone()
     }
 
     /// The content of each store as far as it is known.

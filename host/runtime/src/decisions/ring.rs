@@ -7,12 +7,11 @@ use std::{
     collections::VecDeque,
     mem::size_of,
     ops::Range,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread::available_parallelism,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::kept::{Kept, Origin, Unpacked};
 use crate::decisions::observer::Observed;
@@ -84,11 +83,6 @@ fn thread_index() -> usize {
     INDEX.with(|index| *index)
 }
 
-/// Nothing panics while holding one of the locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Memory {
     pub(super) fn new(count: usize, bytes: usize) -> Self {
         let threads = available_parallelism().map_or(1, usize::from);
@@ -115,7 +109,7 @@ impl Memory {
                 bytes,
                 decisions,
                 origin,
-            } = &mut *lock(collected);
+            } = &mut *collected.lock();
             let start = bytes.len();
             // A single request must not displace all others.
             let unpacked = Unpacked::of(observed, self.bytes / 16, origin, bytes);
@@ -129,8 +123,8 @@ impl Memory {
 
     /// The ring, with everything that threads have collected.
     pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
-        let mut ring = lock(&self.ring);
-        let mut collections: Vec<_> = self.collections.iter().map(|own| lock(&own.0)).collect();
+        let mut ring = self.ring.lock();
+        let mut collections: Vec<_> = self.collections.iter().map(|own| own.0.lock()).collect();
         let mut decisions = Vec::new();
         for (index, collected) in collections.iter_mut().enumerate() {
             decisions.extend(collected.decisions.drain(..).map(|decision| (index, decision)));

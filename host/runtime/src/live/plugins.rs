@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -10,6 +10,7 @@ use admittance_admission::{ClusterKind, Phase};
 use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
 use admittance_definitions::{ChainDefinition, Location, PluginDefinition, PluginRole, StageDefinition};
 use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Prepared, Sandbox};
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 use crate::{
@@ -308,7 +309,7 @@ impl Plugins {
     /// The loaded plugin of this module with the same configuration.
     fn find(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
         let source = order.reference.to_string();
-        find(&self.plugins(), &order.key(module.digest()), |loaded| {
+        find(&self.0.lock(), &order.key(module.digest()), |loaded| {
             loaded.config == order.config
                 && loaded.status.source == source
                 && loaded.status.signature == module.verified().to_string()
@@ -318,7 +319,7 @@ impl Plugins {
     /// A loaded plugin with the same module, settings and memory, whatever else it may do.
     fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
         let digest = module.digest().to_string();
-        let plugins = self.plugins();
+        let plugins = self.0.lock();
         let of_module = |(key, _): &(&Key, _)| key.0 == digest && key.1 == order.settings;
         let mut loaded = plugins.iter().filter(of_module).flat_map(|(_, loaded)| loaded);
         loaded.find_map(|loaded| {
@@ -334,14 +335,14 @@ impl Plugins {
         if order.pinned.is_some_and(|pinned| pinned != digest) {
             return None;
         }
-        find(&self.plugins(), &order.key(digest), |loaded| {
+        find(&self.0.lock(), &order.key(digest), |loaded| {
             loaded.config == order.config && loaded.status.source == source
         })
     }
 
     /// Keeps a plugin, unless another stage of the table has loaded the same one in the meantime.
     fn keep(&self, new: Loaded) -> LoadedPlugin {
-        let mut plugins = self.plugins();
+        let mut plugins = self.0.lock();
         if plugins.len() == plugins.capacity() {
             plugins.retain(|_, loaded| {
                 loaded.retain(|loaded| loaded.strong_count() > 0);
@@ -370,13 +371,9 @@ impl Plugins {
         }
     }
 
-    fn plugins(&self) -> MutexGuard<'_, HashMap<Key, Vec<Weak<Loaded>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The number in memory: those of the live table, and those of requests in flight.
     pub(crate) fn count(&self) -> usize {
-        let plugins = self.plugins();
+        let plugins = self.0.lock();
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;
         plugins.values().flatten().filter(live).count()
     }

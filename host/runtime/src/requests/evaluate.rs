@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,6 +11,7 @@ use admittance_definitions::{
     ChainDefinition, ChainId, DefinitionSet, HookDefinition, PluginDefinition, StageDefinition,
 };
 use admittance_sandbox::SharedModule;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -209,7 +210,7 @@ impl Evaluator {
             .iter()
             .filter_map(|plugin| plugin.status.digest.parse().ok());
         let modules = digests.map(|digest| sandbox.share(digest)).collect();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let is_same = |known: &Kept| {
             let mut pairs = known.plugins.iter().zip(&plugins);
             known.plugins.len() == plugins.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))

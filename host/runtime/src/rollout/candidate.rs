@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, VecDeque},
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use admittance_admission::{
 };
 use admittance_definitions::{RolloutDefinition, Share};
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tracing::{Instrument, Span};
 
@@ -109,7 +110,7 @@ impl Trials {
 
     /// The trial of this subject: the existing one, or a new one.
     pub(crate) fn of(&self, subject: Subject, plugin: PluginStatus, candidate: PluginStatus) -> Arc<Trial> {
-        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trials = self.trials.lock();
         trials.retain(|_, trial| trial.strong_count() > 0);
         if let Some(trial) = trials.get(&subject).and_then(Weak::upgrade) {
             return trial;
@@ -346,7 +347,7 @@ impl Trial {
             message = sample.candidate.message.as_deref(),
             "the candidate differs from the plugin"
         );
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = self.samples.lock();
         samples.push_front(sample);
         samples.truncate(SAMPLES);
     }
@@ -382,7 +383,7 @@ impl Trial {
     }
 
     pub(crate) fn report(&self, progress: Option<&RolloutProgress>) -> CandidateReport {
-        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = self.samples.lock();
         CandidateReport {
             stage: self.subject.stage.clone(),
             plugin: self.plugin.clone(),

@@ -1,9 +1,10 @@
 //! What a candidate did with the requests that it decided.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use admittance_admission::{Digest, Request};
 use admittance_definitions::{RolloutDefinition, Share};
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::status::metrics;
@@ -89,24 +90,20 @@ impl Rollout {
 
     /// A step begins.
     pub(super) fn restart(&self) {
-        *self.lock() = Counts::new();
+        *self.counts.lock() = Counts::new();
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.lock().clone()
+        self.counts.lock().clone()
     }
 
     /// The limit that is reached, if one is.
     pub(super) fn problem(&self) -> Option<String> {
-        self.lock().problem.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().problem.clone()
     }
 
     fn count(&self, change: impl FnOnce(&mut Counts)) {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         // A good past does not hide a bad present.
         if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
             *counts = Counts::new();

@@ -2,12 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use admittance_admission::{Failure, FailurePolicy, Mode, StageResult, TraceRow};
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 
 use crate::{
     Moment,
@@ -47,7 +48,7 @@ pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistic
 impl Statistics {
     /// The statistics of this stage with this hook, which continue while a table has it.
     pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
-        let mut statistics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
         if let Some(known) = statistics.get(&key).and_then(Weak::upgrade) {
             return known;
@@ -79,7 +80,7 @@ impl StageStatistics {
     /// Whether its failure metrics must be initialized for this policy: true the first time that a live table
     /// has the stage with it.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)
     }
 
@@ -87,7 +88,7 @@ impl StageStatistics {
     pub(crate) fn record(&self, row: &TraceRow) {
         // It was not called otherwise.
         let Some(index) = index(&row.result) else { return };
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock();
         if let Some(count) = counts.results.get_mut(index) {
             *count += 1;
         }
@@ -114,7 +115,7 @@ impl StageStatistics {
 
     /// The statistics so far.
     pub(crate) fn status(&self) -> (StageState, CallStatus, Option<FailureStatus>) {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.0.lock();
         let now = Instant::now();
         let recent = counts.recent.as_ref();
         let [p50, p99] = recent.map_or([None; 2], |recent| recent.quantiles([0.5, 0.99], now));

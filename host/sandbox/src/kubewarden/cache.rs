@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -76,7 +77,7 @@ impl Cache {
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
         let Get { key } = parse(payload)?;
         let value = {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = self.0.lock();
             let found = kept.get(&key).filter(|kept| now < kept.until);
             found.map(|kept| Arc::clone(&kept.value))
         };
@@ -91,7 +92,7 @@ impl Cache {
 
     /// Keeps a value. If there are too many, those go that would not be kept for long.
     fn keep(&self, key: String, value: Kept, now: Instant) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         kept.insert(key, value);
         let size = |(key, kept): (&String, &Kept)| key.len() + kept.value.len();
         let mut bytes: usize = kept.iter().map(size).sum();

@@ -1,8 +1,9 @@
 //! The stages that are disabled, and how far roll-outs are, in memory and in the directory of the history.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use admittance_admission::Phase;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::watch, time::Instant};
 
 use super::{DisabledStage, log_end};
@@ -83,7 +84,7 @@ impl DisabledStages {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Stages> {
-        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stages.lock()
     }
 
     /// Writes the disabled stages. Returns why they are not kept over a restart, if so.
@@ -119,7 +120,7 @@ impl DisabledStages {
         let this = self.clone();
         let writing = move || {
             // The last one to write writes the newest.
-            let _writing = this.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _writing = this.writing.lock();
             let list = list(&this.lock());
             write(&directory, &list)
         };
