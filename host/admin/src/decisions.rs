@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     config::{HttpConfig, NdjsonPlace, SinksConfig, SqliteConfig},
     database::DecisionDatabase,
-    sinks::{DecisionSinks, RunningSinks, SinkError, describe_metrics},
+    sinks::{DecisionSinks, METRICS, RunningSinks, SinkError},
 };
 use crate::{
     Api,

@@ -1,8 +1,7 @@
 //! Reads requests as people describe them, for evaluations.
 
-use admittance::admission::{GroupVersionKind, Object, Operation, Request, UserInfo};
+use admittance::admission::{GroupVersionKind, Object, Operation, Request, UserInfo, read_review};
 use admittance_definitions::document;
-use admittance_dialect::read_review;
 use serde_json::Value;
 
 use crate::{api::evaluation::DescribedRequest, error::ApiError};

@@ -51,8 +51,8 @@ pub use self::{
     access::Access,
     config::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
     decisions::{
-        DecisionDatabase, DecisionSinks, HttpConfig, NdjsonPlace, RunningSinks, SinkError, SinksConfig,
-        SqliteConfig, describe_metrics,
+        DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonPlace, RunningSinks, SinkError,
+        SinksConfig, SqliteConfig,
     },
     token::{Token, TokenFile, TokenFileError, TokenSource},
 };

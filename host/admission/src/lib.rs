@@ -16,6 +16,7 @@ mod object;
 mod patch;
 mod qualified;
 mod request;
+mod review;
 mod rules;
 mod verdict;
 mod word;
@@ -66,6 +67,9 @@ pub use request::{
     FrontEnd, GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation,
     UserInfo,
 };
+pub use review::Review;
+pub use review::request::{ReviewError, read_review, write_request, write_review};
+pub use review::response::{RefusalStatus, read_response, write_response};
 pub use rules::condition::{
     Access, AccessAttributes, Authorizer, AuthorizerError, Conditions, MatchConditions, NoAuthorizer,
 };

@@ -50,7 +50,7 @@ pub use self::{
     health::HealthInfo,
     kubernetes::{PeerSecrets, PeersConfig},
     mesos_driver::{BcsConfig, Behind, MesosDriver, SchedulersConfig},
-    metric_names::describe_metrics,
+    metric_names::METRICS,
     other_servers::{ConsoleConfig, ConsoleScheme},
     registration::{
         ExternalAddress, Ports, Registrar, RegistrationConfig, RegistrationError, Registrations, drivers_node,

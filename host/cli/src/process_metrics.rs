@@ -3,29 +3,29 @@
 
 use std::fs;
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use admittance_net::metric_table;
+use metrics::{counter, gauge};
 use rustix::process::{Resource, getrlimit};
+
+metric_table! {
+    CPU = Counter Seconds "process_cpu_seconds_total" []
+        "User and system processor time.";
+    RESIDENT = Gauge Bytes "process_resident_memory_bytes" []
+        "Resident memory.";
+    VIRTUAL = Gauge Bytes "process_virtual_memory_bytes" []
+        "Virtual memory.";
+    OPEN_FDS = Gauge Count "process_open_fds" []
+        "Open file descriptors.";
+    MAX_FDS = Gauge Count "process_max_fds" []
+        "The limit of open file descriptors.";
+    START = Gauge Seconds "process_start_time_seconds" []
+        "When the process started, since 1970.";
+    THREADS = Gauge Count "process_threads" []
+        "Threads.";
+}
 
 /// The kernel reports processor time in hundredths of a second (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
-
-const CPU: &str = "process_cpu_seconds_total";
-const RESIDENT: &str = "process_resident_memory_bytes";
-const VIRTUAL: &str = "process_virtual_memory_bytes";
-const OPEN_FDS: &str = "process_open_fds";
-const MAX_FDS: &str = "process_max_fds";
-const START: &str = "process_start_time_seconds";
-const THREADS: &str = "process_threads";
-
-pub(crate) fn describe() {
-    describe_counter!(CPU, Unit::Seconds, "User and system processor time.");
-    describe_gauge!(RESIDENT, Unit::Bytes, "Resident memory.");
-    describe_gauge!(VIRTUAL, Unit::Bytes, "Virtual memory.");
-    describe_gauge!(OPEN_FDS, Unit::Count, "Open file descriptors.");
-    describe_gauge!(MAX_FDS, Unit::Count, "The limit of open file descriptors.");
-    describe_gauge!(START, Unit::Seconds, "When the process started, since 1970.");
-    describe_gauge!(THREADS, Unit::Count, "Threads.");
-}
 
 /// Updates the metrics. A value that cannot be read stays unchanged.
 pub(crate) fn collect() {

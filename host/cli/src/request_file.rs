@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::admission::{Object, Operation, Request};
+use admittance::admission::{Object, Operation, Request, read_review};
 use admittance_bcs::{Bcs, ClusterId};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
@@ -15,7 +15,7 @@ use admittance_definitions::{
     document::{self, Document},
     files_in,
 };
-use admittance_dialect::{Class, Dialect, Reading, read_review};
+use admittance_dialect::{Class, Dialect, Reading};
 use bytes::Bytes;
 use clap::Args;
 use http::request::Parts;

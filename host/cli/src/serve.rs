@@ -21,7 +21,7 @@ use admittance_driver::{
     Stopped, Traces,
 };
 use admittance_fleet::{ChainStore, PolicyStore, Webhooks, certificates::Service};
-use admittance_net::{limits::raise_descriptor_limit, upstream::Server, workers::Workers};
+use admittance_net::{Metric, limits::raise_descriptor_limit, upstream::Server, workers::Workers};
 use admittance_outbound::Outbound;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -173,7 +173,6 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
         together: config.goes_live_together(),
     };
     let maintained = metrics.clone();
-    process_metrics::describe();
     let render = move || {
         process_metrics::collect();
         metrics.render()
@@ -317,10 +316,9 @@ fn warm(cluster: &Cluster, host: &Host) {
 
 fn install_metrics() -> crate::Result<Metrics> {
     let metrics = Metrics::install()?;
-    admittance::describe_metrics();
     admittance_driver::describe_metrics();
-    admittance_cluster::describe_metrics();
-    admittance_outbound::describe_metrics();
+    let more = [admittance_outbound::METRICS, process_metrics::METRICS];
+    more.into_iter().flatten().for_each(Metric::describe);
     Ok(metrics)
 }
 

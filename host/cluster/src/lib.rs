@@ -43,5 +43,5 @@ pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
 pub use lease::{Election, LeaderStatus, Terms};
 pub use manifests::Manifests;
 pub use members::{Annotations, Member, Members, Membership};
-pub use metrics::describe_metrics;
+pub use metrics::METRICS;
 pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, Resources};

@@ -1,27 +1,18 @@
 //! The metrics of this crate, through the `metrics` facade: the embedding program chooses the exporter.
 
 use admittance_admission::words;
-use metrics::{counter, describe_counter, describe_gauge, gauge};
+use admittance_net::metric_table;
+use metrics::{counter, gauge};
 
-const REQUESTS: &str = "admittance_cluster_requests_total";
-const LEADER: &str = "admittance_cluster_leader";
-const WATCH_UP: &str = "admittance_cluster_watch_up";
-
-/// Describes the metrics of the cluster to the exporter. Call it once, after the exporter is installed.
-pub fn describe_metrics() {
-    describe_counter!(
-        REQUESTS,
-        "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review, forward, create, \
-         replace, apply, delete, publish; and result: ok, not-found, conflict, forbidden, refused, unavailable, timeout"
-    );
-    describe_gauge!(
-        LEADER,
-        "Whether this program is the leader of its replicas (1) or not (0), by lease"
-    );
-    describe_gauge!(
-        WATCH_UP,
-        "Whether the watch of a kind is up (1) or not (0), by kind; namespaces are watched as `namespaces`"
-    );
+metric_table! {
+    REQUESTS = Counter "admittance_cluster_requests_total" [verb, result]
+        "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review, forward, \
+         create, replace, apply, delete, publish; and result: ok, not-found, conflict, forbidden, refused, \
+         unavailable, timeout";
+    LEADER = Gauge "admittance_cluster_leader" [lease]
+        "Whether this program is the leader of its replicas (1) or not (0), by lease";
+    WATCH_UP = Gauge "admittance_cluster_watch_up" [kind]
+        "Whether the watch of a kind is up (1) or not (0), by kind; namespaces are watched as `namespaces`";
 }
 
 /// The purpose of a request to the API server.

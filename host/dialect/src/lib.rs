@@ -2,7 +2,7 @@
 //!
 //! A [`Dialect`] knows one control plane's way of writing: [`Rest`] any JSON API that rules in the configuration
 //! describe, [`KubernetesApi`] that of Kubernetes; that of BCS is in a crate of its own. kube-apiserver's webhooks are
-//! different: they have no upstream, so [`Review`]s are read and answered.
+//! different: they have no upstream, so [reviews](admittance_admission::Review) are read and answered.
 //!
 //! A dialect turns the head and the body of an HTTP request into an
 //! [`admission::Request`](admittance_admission::Request), a changed object back into a body, and everything
@@ -30,8 +30,5 @@ pub use rest::{
     KindSource, PlainPatch, Rest, RestConfig, Route, RouteError, RouteProblem, StoredRoute, Unmatched,
     ValueSource,
 };
-pub use review::{
-    AddressError, Review, ReviewAddress, ReviewError, read_review, status_reply, status_with_reason,
-    write_review,
-};
+pub use review::{AddressError, ReviewAddress, status_reply, status_with_reason};
 pub use warning::append_warnings;

@@ -32,7 +32,7 @@ pub use config::{
 };
 pub use driver::{Connections, Driver, Error};
 pub use lists::{Lists, ListsError, Unread};
-pub use metric_names::describe_metrics;
+pub use metric_names::{describe_metrics, metrics};
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use ports::AdminPort;
 pub use shutdown::{Shutdown, Stopped};

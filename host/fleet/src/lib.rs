@@ -20,7 +20,7 @@ mod webhooks;
 
 pub use chains::{ChainStore, RESOURCES};
 pub use leader::Leader;
-pub use metrics::describe_metrics;
+pub use metrics::METRICS;
 pub use policies::{PolicyGroup, PolicyStore, PolicySystem};
 pub use registration::{
     DEFINITIONS_PATH, IGNORE_LABEL, RegisteredChain, Registration, Webhook, configurations, excluded,

@@ -2,61 +2,35 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use admittance_net::metric_table;
+use metrics::{counter, gauge};
 
 use crate::audit::Verdict;
 
-const AUDITS: &str = "admittance_audits_total";
-const AUDIT_LAST_RUN: &str = "admittance_audit_last_run_timestamp_seconds";
-const AUDIT_LAST_DURATION: &str = "admittance_audit_last_run_duration_seconds";
-const AUDITED_OBJECTS: &str = "admittance_audit_objects";
-const REPORT_WRITES: &str = "admittance_audit_report_writes_total";
-const STATUS_WRITES: &str = "admittance_status_writes_total";
-const WEBHOOK_WRITES: &str = "admittance_webhook_configuration_writes_total";
-const WEBHOOK_LAST_WRITE: &str = "admittance_webhook_configuration_last_write_timestamp_seconds";
+metric_table! {
+    STATUS_WRITES = Counter "admittance_status_writes_total" [result]
+        "Statuses of resources that were written by this replica as the leader, by result: ok, failed";
+    WEBHOOK_WRITES = Counter "admittance_webhook_configuration_writes_total" [kind, result]
+        "Webhook configurations, and Secrets with their certificate, that were written by this replica as \
+         the leader, by kind: MutatingWebhookConfiguration, ValidatingWebhookConfiguration, Secret; and \
+         result: ok, failed";
+    AUDITS = Counter "admittance_audits_total" [result]
+        "Audits of all objects by this replica as the leader, by result: ok, incomplete (something could not \
+         be listed)";
+    AUDIT_LAST_RUN = Gauge Seconds "admittance_audit_last_run_timestamp_seconds" []
+        "When this replica last ended an audit of all objects, in seconds since 1970";
+    AUDIT_LAST_DURATION = Gauge Seconds "admittance_audit_last_run_duration_seconds" []
+        "How long the last audit of all objects took";
+    AUDITED_OBJECTS = Gauge "admittance_audit_objects" [verdict]
+        "Objects that this replica audits as the leader, by verdict";
+    REPORT_WRITES = Counter "admittance_audit_report_writes_total" [result]
+        "Reports of audits that were written or removed by this replica as the leader, by result: ok, failed";
+    WEBHOOK_LAST_WRITE = Gauge Seconds "admittance_webhook_configuration_last_write_timestamp_seconds" [kind]
+        "When this replica last wrote its webhook configuration or Secret, in seconds since 1970, by kind";
+}
 
 /// The results of a write.
 const RESULTS: [&str; 2] = ["ok", "failed"];
-
-/// Describes the metrics of the fleet to the exporter. Call it once, after the exporter is installed.
-pub fn describe_metrics() {
-    describe_counter!(
-        STATUS_WRITES,
-        "Statuses of resources that were written by this replica as the leader, by result: ok, failed"
-    );
-    describe_counter!(
-        WEBHOOK_WRITES,
-        "Webhook configurations, and Secrets with their certificate, that were written by this replica as the leader, by \
-         kind: MutatingWebhookConfiguration, ValidatingWebhookConfiguration, Secret; and result: ok, failed"
-    );
-    describe_counter!(
-        AUDITS,
-        "Audits of all objects by this replica as the leader, by result: ok, incomplete (something could not be listed)"
-    );
-    describe_gauge!(
-        AUDIT_LAST_RUN,
-        Unit::Seconds,
-        "When this replica last ended an audit of all objects, in seconds since 1970"
-    );
-    describe_gauge!(
-        AUDIT_LAST_DURATION,
-        Unit::Seconds,
-        "How long the last audit of all objects took"
-    );
-    describe_gauge!(
-        AUDITED_OBJECTS,
-        "Objects that this replica audits as the leader, by verdict"
-    );
-    describe_counter!(
-        REPORT_WRITES,
-        "Reports of audits that were written or removed by this replica as the leader, by result: ok, failed"
-    );
-    describe_gauge!(
-        WEBHOOK_LAST_WRITE,
-        Unit::Seconds,
-        "When this replica last wrote its webhook configuration or Secret, in seconds since 1970, by kind"
-    );
-}
 
 /// Initializes the counter of statuses, so that the first failure is an increase.
 pub(crate) fn statuses_begin_at_zero() {

@@ -16,10 +16,12 @@ pub mod causes;
 pub mod informational;
 pub mod limits;
 pub mod listener;
+mod metric;
 mod telemetry;
 pub mod tls;
 pub mod trace;
 pub mod upstream;
 pub mod workers;
 
-pub use telemetry::{count_upstream_error, describe_metrics, status_class};
+pub use metric::{Metric, MetricKind};
+pub use telemetry::{METRICS, begin_at_zero, count_upstream_error, status_class};

@@ -1,69 +1,38 @@
 //! Metrics of connections, through the `metrics` facade.
 
 use http::StatusCode;
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
+use metrics::counter;
 
-pub(crate) const STALLED: &str = "admittance_http_stalled_total";
-pub(crate) const CONNECTIONS: &str = "admittance_http_connections";
-pub(crate) const CONNECTIONS_REFUSED: &str = "admittance_http_connections_refused_total";
-pub(crate) const BODY_BYTES: &str = "admittance_http_body_bytes";
-pub(crate) const BODIES_REFUSED: &str = "admittance_http_bodies_refused_total";
-pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
-pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
-pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
-pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_timestamp_seconds";
-pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
-pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
-
-/// Describes these metrics to the exporter, and initializes the counters of failures. Call it once, after the
-/// exporter is installed.
-pub fn describe_metrics() {
-    describe_counter!(
-        STALLED,
-        "Requests, watches and tunnels that were aborted because no data was transferred, by the side that stalled \
-         (who: client, upstream, tunnel) and by whether it was idle or too slow (how)"
-    );
-    describe_gauge!(CONNECTIONS, "Open connections of clients");
-    describe_counter!(
-        CONNECTIONS_REFUSED,
-        "Connections that were refused because the limit of open connections, or of connections of one client, was reached"
-    );
-    describe_gauge!(
-        BODY_BYTES,
-        Unit::Bytes,
-        "Memory of bodies that are held until they are complete, or while they are in use"
-    );
-    describe_counter!(
-        BODIES_REFUSED,
-        "Bodies that were refused because the memory for bodies, or one client's share of it, was used up"
-    );
-    describe_histogram!(
-        UPSTREAM_DURATION,
-        Unit::Seconds,
-        "Time from forwarding a request to the head of the upstream's reply, including the time to connect"
-    );
-    describe_counter!(
-        UPSTREAM_ERRORS,
+crate::metric_table! {
+    pub(crate) STALLED = Counter "admittance_http_stalled_total" [who, how]
+        "Requests, watches and tunnels that were aborted because no data was transferred, by the side that \
+         stalled (who: client, upstream, tunnel) and by whether it was idle or too slow (how)";
+    pub(crate) CONNECTIONS = Gauge "admittance_http_connections" []
+        "Open connections of clients";
+    pub(crate) CONNECTIONS_REFUSED = Counter "admittance_http_connections_refused_total" []
+        "Connections that were refused because the limit of open connections, or of connections of one \
+         client, was reached";
+    pub(crate) BODY_BYTES = Gauge Bytes "admittance_http_body_bytes" []
+        "Memory of bodies that are held until they are complete, or while they are in use";
+    pub(crate) BODIES_REFUSED = Counter "admittance_http_bodies_refused_total" []
+        "Bodies that were refused because the memory for bodies, or one client's share of it, was used up";
+    pub(crate) UPSTREAM_DURATION = Histogram Seconds "admittance_http_upstream_duration_seconds" []
+        "Time from forwarding a request to the head of the upstream's reply, including the time to connect";
+    pub(crate) UPSTREAM_ERRORS = Counter "admittance_http_upstream_errors_total" [reason]
         "Requests without a reply from the upstream, by reason: nobody, connect, broken, timeout, protocol, \
-         invalid"
-    );
-    describe_counter!(
-        UPSTREAM_CONNECT_FAILURES,
-        "Failed attempts to connect to a server of the upstream; another server may have answered"
-    );
-    describe_gauge!(
-        CERTIFICATE_EXPIRY,
-        Unit::Seconds,
-        "When the certificate in use expires, in seconds since 1970"
-    );
-    describe_gauge!(
-        CERTIFICATE_RELOADED,
-        "1 if the TLS files are in use as they are on disk, 0 if they changed to invalid content"
-    );
-    describe_counter!(
-        CERTIFICATE_RELOAD_FAILURES,
-        "Changes of TLS files that were rejected because the files are invalid"
-    );
+         invalid";
+    pub(crate) UPSTREAM_CONNECT_FAILURES = Counter "admittance_http_upstream_connect_failures_total" []
+        "Failed attempts to connect to a server of the upstream; another server may have answered";
+    pub(crate) CERTIFICATE_EXPIRY = Gauge Seconds "admittance_certificate_expiry_timestamp_seconds" [certificate]
+        "When the certificate in use expires, in seconds since 1970";
+    pub(crate) CERTIFICATE_RELOADED = Gauge "admittance_certificate_last_reload_successful" [certificate]
+        "1 if the TLS files are in use as they are on disk, 0 if they changed to invalid content";
+    pub(crate) CERTIFICATE_RELOAD_FAILURES = Counter "admittance_certificate_reload_failures_total" [certificate]
+        "Changes of TLS files that were rejected because the files are invalid";
+}
+
+/// Sets the counters of failures to 0, so that the first failure is an increase.
+pub fn begin_at_zero() {
     for (who, how) in [
         ("client", "idle"),
         ("client", "slow"),

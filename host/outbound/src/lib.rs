@@ -19,5 +19,5 @@ mod request;
 mod sender;
 
 pub use config::{Credential, OutboundConfig};
-pub use metrics::describe_metrics;
+pub use metrics::METRICS;
 pub use sender::Outbound;

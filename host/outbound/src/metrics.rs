@@ -3,26 +3,17 @@
 use std::time::Duration;
 
 use admittance_admission::{HttpError, HttpOrigin};
-use admittance_net::status_class;
-use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
+use admittance_net::{metric_table, status_class};
+use metrics::{counter, histogram};
 
 use crate::sender::Answer;
 
-const REQUESTS: &str = "admittance_plugin_http_requests_total";
-const DURATION: &str = "admittance_plugin_http_duration_seconds";
-
-/// Describes the metrics of plugins' requests to the exporter. Call it once, after the exporter is installed.
-pub fn describe_metrics() {
-    describe_counter!(
-        REQUESTS,
-        "HTTP requests of plugins, by origin and result: 2xx and so on, cached, unavailable, invalid, unreachable, \
-         timeout, too-large, denied"
-    );
-    describe_histogram!(
-        DURATION,
-        Unit::Seconds,
-        "Time of an HTTP request of a plugin, including those that failed or were answered from the cache"
-    );
+metric_table! {
+    REQUESTS = Counter "admittance_plugin_http_requests_total" [origin, result]
+        "HTTP requests of plugins, by origin and result: 2xx and so on, cached, unavailable, invalid, \
+         unreachable, timeout, too-large, denied";
+    DURATION = Histogram Seconds "admittance_plugin_http_duration_seconds" [origin]
+        "Time of an HTTP request of a plugin, including those that failed or were answered from the cache";
 }
 
 pub(crate) fn count(origin: &HttpOrigin, answer: &Result<Answer, HttpError>, took: Duration) {

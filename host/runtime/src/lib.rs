@@ -70,7 +70,7 @@ pub use requests::layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID,
 pub use requests::reviews::ReviewService;
 pub use requests::trace::{request_span, trace_context};
 pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};
-pub use status::metrics::{DURATION_BUCKETS, describe_metrics};
+pub use status::metrics::{DURATION_BUCKETS, METRICS, describe_metrics};
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
     DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, HookStatus, PluginStatus, Problem,
@@ -94,10 +94,11 @@ pub mod admission {
         MatchPolicy, Matcher, Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer,
         Object, ObjectError, Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix,
         Pattern, Phase, Pointer, PointerError, Precedence, Protocol, Reach, Refusal, Reinvocation, Request,
-        Requested, Requirement, ResourcePattern, Response, ReviewVersion, Rule, RuleError, Scope, Selection,
-        SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason, Spelling, Stage, StageResult,
-        StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid, UnknownOperation, Unreached, UserInfo,
-        Verdict, WebhookTarget, async_trait,
+        Requested, Requirement, ResourcePattern, Response, Review, ReviewError, ReviewVersion, Rule,
+        RuleError, Scope, Selection, SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason,
+        Spelling, Stage, StageResult, StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid,
+        UnknownOperation, Unreached, UserInfo, Verdict, WebhookTarget, async_trait, read_review,
+        write_response, write_review,
     };
 }
 

@@ -65,7 +65,7 @@ impl Policy {
         cache: &Arc<Cache>,
     ) -> wasmtime::Result<Result<types::Response, String>> {
         store.data_mut().cache = Arc::clone(cache);
-        let message = messages::request(request, &self.settings)?;
+        let message = messages::request(request, &self.settings);
         let answer = match self.mode {
             Mode::Wapc => {
                 let instance = wapc::instance(store, &self.pre, self.is_started).await?;

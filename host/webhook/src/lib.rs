@@ -30,5 +30,4 @@ pub use client::WebhookClients;
 pub use config::WebhookConfig;
 pub use error::Error;
 pub use resolve::{Address, Resolve};
-pub use review::write_review;
 pub use webhook::Webhook;

@@ -10,7 +10,7 @@ use crate::{
     call::Caller,
     endpoint::Endpoint,
     resource,
-    review::{self, Review},
+    review::{self, ReviewForm},
 };
 
 /// A remote webhook. Lives as long as the chain whose stage calls it; its connections may be shared
@@ -26,7 +26,7 @@ pub struct Webhook {
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Resource,
-    Review(Review),
+    Review(ReviewForm),
 }
 
 impl Webhook {
@@ -35,7 +35,7 @@ impl Webhook {
         let form = match &config.protocol {
             Protocol::BcsResource => Form::Resource,
             // All versions are supported, so the first one is used.
-            Protocol::AdmissionReview { versions } => Form::Review(Review {
+            Protocol::AdmissionReview { versions } => Form::Review(ReviewForm {
                 version: *versions.first().ok_or(Error::NoReviewVersion)?,
                 validating: config.validating,
             }),

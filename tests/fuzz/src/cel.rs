@@ -1,8 +1,7 @@
 use std::{sync::Once, time::Duration};
 
-use admittance::admission::{Deadline, NoAuthorizer};
+use admittance::admission::{Deadline, NoAuthorizer, read_review};
 use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
-use admittance_dialect::read_review;
 
 use crate::{block_on, parts};
 

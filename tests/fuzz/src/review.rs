@@ -1,6 +1,4 @@
-use admittance::admission::{Object, Request};
-use admittance_dialect::{Review, read_review};
-use admittance_webhook::write_review;
+use admittance::admission::{Object, Request, Review, read_review, write_review};
 
 /// An AdmissionReview as kube-apiserver sends it. An accepted one survives a round trip through the format for
 /// webhooks: nothing is lost, and no text changes its spelling.
@@ -8,7 +6,7 @@ pub fn review(input: &[u8]) {
     let Ok(Review { version, request }) = read_review(input.to_vec()) else {
         return;
     };
-    let written = write_review(version, &request).expect("an accepted review can be written");
+    let written = write_review(version, &request);
     let again = read_review(written).expect("a written review can be read");
     assert_eq!(again.version, version);
     assert_same(&request, &again.request);

@@ -14,10 +14,10 @@ use admittance::{
 };
 use admittance_cluster::{Cluster, Events};
 use admittance_definitions::Share;
-use admittance_net::tls::TlsError;
+use admittance_net::{metric_table, tls::TlsError};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::StreamExt;
-use metrics::{Counter, counter, describe_counter};
+use metrics::{Counter, counter};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinHandle,
@@ -28,9 +28,15 @@ use self::{http::HttpSink, ndjson::Ndjson};
 use super::{config::SinksConfig, database::DecisionDatabase};
 use crate::threads::threads;
 
-const WRITTEN: &str = "admittance_decisions_written_total";
-const DROPPED: &str = "admittance_decisions_dropped_total";
-const FAILURES: &str = "admittance_decision_write_failures_total";
+metric_table! {
+    WRITTEN = Counter "admittance_decisions_written_total" [sink]
+        "Decisions that were written, by sink: sqlite, ndjson, http, events";
+    DROPPED = Counter "admittance_decisions_dropped_total" [sink]
+        "Decisions that were not written because they arrived faster than the sink took them, or because it \
+         refused them, by sink: sqlite, ndjson, http, events";
+    FAILURES = Counter "admittance_decision_write_failures_total" [sink]
+        "Attempts to write decisions that failed, by sink: sqlite, ndjson, http, events";
+}
 
 /// The most memory of the decisions that wait to be written to one sink, in bytes.
 const QUEUE: usize = 32 << 20;
@@ -81,23 +87,6 @@ impl SinkError {
             _ => true,
         }
     }
-}
-
-/// Describes the metrics of the sinks to the exporter.
-pub fn describe_metrics() {
-    describe_counter!(
-        WRITTEN,
-        "Decisions that were written, by sink: sqlite, ndjson, http, events"
-    );
-    describe_counter!(
-        DROPPED,
-        "Decisions that were not written because they arrived faster than the sink took them, or because it refused \
-         them, by sink: sqlite, ndjson, http, events"
-    );
-    describe_counter!(
-        FAILURES,
-        "Attempts to write decisions that failed, by sink: sqlite, ndjson, http, events"
-    );
 }
 
 /// The sinks of decisions. Lives until the driver runs.

@@ -114,4 +114,3 @@ impl Network {
 pub(super) fn is_absent(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
-

@@ -8,12 +8,7 @@ use reqwest::{
 };
 use url::Url;
 
-use super::{
-    Network,
-    client::is_absent,
-    failure,
-    index::MANIFEST_TYPES,
-};
+use super::{Network, client::is_absent, failure, index::MANIFEST_TYPES};
 use crate::{
     Digest, Error, OciReference, OnProgress,
     signature::source::{self, registry_host, repository_path},
@@ -193,7 +188,10 @@ impl Repository<'_> {
         }
         match self.authorize(&response, place).await? {
             Some(authorization) => {
-                self.network.authorizations.lock().insert(key, authorization.clone());
+                self.network
+                    .authorizations
+                    .lock()
+                    .insert(key, authorization.clone());
                 send(Some(authorization)).await
             }
             None => Ok(response),

@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 
-use admittance::admission::{Outcome, Patch, Request, ReviewVersion};
+use admittance::admission::{Outcome, Patch, Request, ReviewVersion, write_response};
 use admittance_admin::api::Difference;
-use admittance_dialect::write_review;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,7 +57,7 @@ impl ReplayAnswer {
         struct Review {
             response: RecordedResponse,
         }
-        let text = write_review(ReviewVersion::V1, &request.uid, Some(outcome));
+        let text = write_response(ReviewVersion::V1, &request.uid, Some(outcome));
         let review: Review = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         Self::from_response(request, &review.response)
     }

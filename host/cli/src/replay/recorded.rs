@@ -2,9 +2,11 @@
 
 use std::{fmt::Display, fs::File, io::BufReader, path::Path};
 
-use admittance::{RecordingNote, Redacted, admission::Request};
+use admittance::{
+    RecordingNote, Redacted,
+    admission::{Request, read_review},
+};
 use admittance_cluster::Manifests;
-use admittance_dialect::read_review;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

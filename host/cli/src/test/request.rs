@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use admittance::admission::{Object, Operation, Request, UserInfo};
+use admittance::admission::{Object, Operation, Request, UserInfo, read_review};
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node, readers},
 };
-use admittance_dialect::{Dialect, read_review};
+use admittance_dialect::Dialect;
 
 use super::case::value_of;
 use crate::{

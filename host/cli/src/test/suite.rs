@@ -7,13 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::admission::{ClusterKind, Object, Operation, Request};
+use admittance::admission::{ClusterKind, Object, Operation, Request, read_review};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
     Location, Mistakes,
     document::{self, Node, readers},
 };
-use admittance_dialect::read_review;
 use serde_json::{Map, Value, json};
 
 use self::assertion::assertions;

@@ -11,10 +11,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use admittance_admission::{HttpAnswer, Request, ReviewVersion, Tape};
+use admittance_admission::{HttpAnswer, Request, ReviewVersion, Tape, write_response, write_review};
 use admittance_definitions::Share;
-use admittance_dialect as dialect;
-use admittance_webhook as webhook;
 use arc_swap::ArcSwap;
 use futures_util::Stream;
 use schemars::JsonSchema;
@@ -186,8 +184,8 @@ pub(crate) fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedReque
         let mut review: Value = serde_json::from_slice(text).ok()?;
         review.get_mut(name).map(Value::take)
     };
-    let review = webhook::write_review(ReviewVersion::V1, &taken.request()?).ok()?;
-    let answer = dialect::write_review(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
+    let review = write_review(ReviewVersion::V1, &taken.request()?);
+    let answer = write_response(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
     let (request, response) = (part(&review, "request")?, part(&answer, "response")?);
     let (request, response, mut redacted) =
         redaction::redact_review(&taken.request, redact, request, response);

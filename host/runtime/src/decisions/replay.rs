@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use admittance_admission::{Phase, Request, Selection};
-use admittance_dialect::read_review;
+use admittance_admission::{Phase, Request, Selection, read_review};
 
 use super::{DecisionDetail, LoggedDecision};
 use crate::{Host, Moment, decisions::observer::Observed, status::HookStatus};

@@ -9,11 +9,11 @@ use std::{
 };
 
 use admittance_admission::{
-    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, Selection, TraceContext, Uid,
-    apart,
+    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, Review, Selection, TraceContext,
+    Uid, apart, read_review, write_response,
 };
 use admittance_definitions::DefinitionFile;
-use admittance_dialect::{End, Review, ReviewAddress, read_review, status_reply, write_review};
+use admittance_dialect::{End, ReviewAddress, status_reply};
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -199,7 +199,7 @@ impl ReviewState {
         let allowed = |warnings| {
             let mut outcome = Outcome::new(request.uid.clone(), Decision::Allowed);
             outcome.warnings = warnings;
-            let body = write_review(version, &request.uid, Some(&outcome));
+            let body = write_response(version, &request.uid, Some(&outcome));
             reply(&request.uid, body, Passage::Allowed)
         };
         let read = |object: &Option<Object>| self.definitions.as_ref()?(object.as_ref()?);
@@ -241,7 +241,7 @@ impl ReviewState {
         };
         tracing::info!(target: "admittance::layer", end = "refused", "the request ends here: {refusal}");
         let outcome = Outcome::new(request.uid.clone(), Decision::Refused(refusal));
-        let body = write_review(version, &request.uid, Some(&outcome));
+        let body = write_response(version, &request.uid, Some(&outcome));
         reply(&request.uid, body, Passage::Ended("refused"))
     }
 }
@@ -251,7 +251,7 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     let uid = review.request.uid.clone();
     let version = review.version;
     if review.is_never_hooked() {
-        let body = write_review(version, &uid, None);
+        let body = write_response(version, &uid, None);
         return reply(&uid, body, Passage::Untouched);
     }
     let outcome = table.admit_by(review.request, selection, patience).await;
@@ -265,7 +265,7 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
         Decision::Allowed => Passage::Allowed,
     };
     let (bytes, id) = (outcome.patch.memory(), uid.clone());
-    let body = apart(bytes, move || write_review(version, &id, Some(&outcome))).await;
+    let body = apart(bytes, move || write_response(version, &id, Some(&outcome))).await;
     reply(&uid, body, passage)
 }
 

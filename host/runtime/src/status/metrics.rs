@@ -6,35 +6,67 @@ use admittance_admission::{
     Digest, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult, TraceRow,
 };
 use admittance_definitions::Share;
-use metrics::{
-    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+use admittance_net::{Metric, metric_table};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 
 use crate::{
     DecisionVerdict, live::assembly::AssembledChain, live::hash, replicas::agreement::ReplicasStatus,
     status::HookStatus,
 };
 
-const REQUESTS: &str = "admittance_requests_total";
-const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
-const STAGE_DURATION: &str = "admittance_stage_duration_seconds";
-const TABLES: &str = "admittance_tables_total";
-const REVISION: &str = "admittance_table_revision";
-const HASH: &str = "admittance_table_hash";
-const CURRENT: &str = "admittance_table_current";
-const BAD_DEFINITION: &str = "admittance_bad_definition";
-pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
-const ROLLOUT_SHARE: &str = "admittance_rollout_share";
-const ROLLOUT_ABORTED: &str = "admittance_rollout_aborted";
-const ROLLOUT_REQUESTS: &str = "admittance_rollout_requests_total";
-const WRITE_FAILURES: &str = "admittance_write_failures_total";
-const STAGE_FAILURES: &str = "admittance_stage_failures_total";
-const STAGE_DISABLED: &str = "admittance_stage_disabled";
-const EXCEPTIONS: &str = "admittance_exceptions_total";
-const REPLICAS: &str = "admittance_replicas";
-const REPLICAS_WAITING: &str = "admittance_replicas_waiting";
-const REPLICA_READY: &str = "admittance_replica_ready";
-const EXCEPTION_EXPIRY: &str = "admittance_exception_expiry_timestamp_seconds";
+metric_table! {
+    REQUESTS = Counter "admittance_requests_total" [decision]
+        "Requests that passed through chains, by decision: allowed, changed, denied, failed, deadline, \
+         dry-run";
+    TABLES = Counter "admittance_tables_total" [result]
+        "Tables built from the definitions, at the start and whenever they change, by result: live, failed \
+         (the previous one stays)";
+    WRITE_FAILURES = Counter "admittance_write_failures_total" [directory]
+        "Entries that could not be written to disk, by directory: history, store";
+    REVISION = Gauge "admittance_table_revision" []
+        "The revision of the live table";
+    HASH = Gauge "admittance_table_hash" []
+        "The first 48 bits of the content hash of the live table: the same number on every replica that \
+         serves the same";
+    CURRENT = Gauge "admittance_table_current" []
+        "1 if the live table matches the definitions, 0 if it cannot be built from them and the previous one \
+         stays, or if some of them are invalid";
+    BAD_DEFINITION = Gauge "admittance_bad_definition" [definition]
+        "1 for an invalid definition in a store, by its location (definition); 0 when it is repaired or \
+         deleted";
+    STAGE_DISABLED = Gauge "admittance_stage_disabled" [stage]
+        "1 for a stage that an operator has disabled or audits for a time (stage); 0 when it is enabled again";
+    EXCEPTIONS = Counter "admittance_exceptions_total" [exception, phase, chain, stage]
+        "Stages that were not called for a request because of an exception, by exception, phase, chain and \
+         stage";
+    EXCEPTION_EXPIRY = Gauge Seconds "admittance_exception_expiry_timestamp_seconds" [exception]
+        "When an exception expires, in seconds since 1970 (exception); 0 when it is removed";
+    pub(crate) CANDIDATES = Counter "admittance_candidate_calls_total" [stage, result]
+        "Calls of candidates alongside their plugins, by stage and result: same, different, failed (no \
+         verdict where the plugin gave one), passed-over (too many were waiting)";
+    ROLLOUT_SHARE = Gauge "admittance_rollout_share" [stage]
+        "The share of a stage's requests that its candidate decides (stage), 0 to 1; 0 after an abort, and \
+         when the roll-out is removed";
+    ROLLOUT_ABORTED = Gauge "admittance_rollout_aborted" [stage]
+        "1 for a roll-out that was aborted (stage), so that the plugin decides all requests; 0 otherwise";
+    ROLLOUT_REQUESTS = Counter "admittance_rollout_requests_total" [stage, result]
+        "Requests that a candidate decided, by stage and result: decided, failed (it gave no verdict), \
+         refused (it denied one that the plugin does not deny; counted in decided too)";
+    REQUEST_DURATION = Histogram Seconds "admittance_request_duration_seconds" []
+        "Time a request spent in all of its chains";
+    STAGE_DURATION = Histogram Seconds "admittance_stage_duration_seconds" [phase, chain, stage, mode, verdict]
+        "Time a stage took for one request, by phase, chain, stage, mode and verdict: allow, patch, deny, \
+         failed";
+    STAGE_FAILURES = Counter "admittance_stage_failures_total" [phase, chain, stage, failure, policy]
+        "Calls of a stage without a verdict, by phase, chain, stage, failure and the policy that was applied";
+    REPLICAS = Gauge "admittance_replicas" []
+        "Replicas that go live together, as this one sees them";
+    REPLICAS_WAITING = Gauge "admittance_replicas_waiting" []
+        "Replicas that have not prepared what another one has, so that no replica goes live with it";
+    REPLICA_READY = Gauge "admittance_replica_ready" []
+        "1 if this replica serves the table that the replicas have agreed on, 0 if it does not and /readyz \
+         answers 503";
+}
 
 /// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
 /// webhook milliseconds, a timeout seconds.
@@ -46,96 +78,16 @@ pub const DURATION_BUCKETS: [f64; 19] = [
 /// Describes the host's metrics to the exporter, and initializes its counters. Call it once, after the
 /// exporter is installed.
 pub fn describe_metrics() {
-    describe_counter!(
-        REQUESTS,
-        "Requests that passed through chains, by decision: allowed, changed, denied, failed, deadline, dry-run"
-    );
-    describe_counter!(
-        TABLES,
-        "Tables built from the definitions, at the start and whenever they change, by result: live, failed \
-         (the previous one stays)"
-    );
-    describe_counter!(
-        WRITE_FAILURES,
-        "Entries that could not be written to disk, by directory: history, store"
-    );
+    METRICS.iter().for_each(Metric::describe);
     for directory in ["history", "store"] {
         counter!(WRITE_FAILURES, "directory" => directory).absolute(0);
     }
-    describe_gauge!(REVISION, "The revision of the live table");
-    describe_gauge!(
-        HASH,
-        "The first 48 bits of the content hash of the live table: the same number on every replica that serves the same"
-    );
-    describe_gauge!(
-        CURRENT,
-        "1 if the live table matches the definitions, 0 if it cannot be built from them and the previous \
-         one stays, or if some of them are invalid"
-    );
-    describe_gauge!(
-        BAD_DEFINITION,
-        "1 for an invalid definition in a store, by its location (definition); 0 when it is repaired or deleted"
-    );
-    describe_gauge!(
-        STAGE_DISABLED,
-        "1 for a stage that an operator has disabled or audits for a time (stage); 0 when it is enabled again"
-    );
-    describe_counter!(
-        EXCEPTIONS,
-        "Stages that were not called for a request because of an exception, by exception, phase, chain and stage"
-    );
-    describe_gauge!(
-        EXCEPTION_EXPIRY,
-        Unit::Seconds,
-        "When an exception expires, in seconds since 1970 (exception); 0 when it is removed"
-    );
-    describe_counter!(
-        CANDIDATES,
-        "Calls of candidates alongside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
-    );
-    describe_gauge!(
-        ROLLOUT_SHARE,
-        "The share of a stage's requests that its candidate decides (stage), 0 to 1; 0 after an abort, and when the \
-         roll-out is removed"
-    );
-    describe_gauge!(
-        ROLLOUT_ABORTED,
-        "1 for a roll-out that was aborted (stage), so that the plugin decides all requests; 0 otherwise"
-    );
-    describe_counter!(
-        ROLLOUT_REQUESTS,
-        "Requests that a candidate decided, by stage and result: decided, failed (it gave no verdict), refused (it \
-         denied one that the plugin does not deny; counted in decided too)"
-    );
-    describe_histogram!(
-        REQUEST_DURATION,
-        Unit::Seconds,
-        "Time a request spent in all of its chains"
-    );
-    describe_histogram!(
-        STAGE_DURATION,
-        Unit::Seconds,
-        "Time a stage took for one request, by phase, chain, stage, mode and verdict: allow, patch, deny, failed"
-    );
-    describe_counter!(
-        STAGE_FAILURES,
-        "Calls of a stage without a verdict, by phase, chain, stage, failure and the policy that was applied"
-    );
     for verdict in DecisionVerdict::ALL {
         counter!(REQUESTS, "decision" => verdict.as_str()).absolute(0);
     }
     for result in ["live", "failed"] {
         counter!(TABLES, "result" => result).absolute(0);
     }
-    describe_gauge!(REPLICAS, "Replicas that go live together, as this one sees them");
-    describe_gauge!(
-        REPLICAS_WAITING,
-        "Replicas that have not prepared what another one has, so that no replica goes live with it"
-    );
-    describe_gauge!(
-        REPLICA_READY,
-        "1 if this replica serves the table that the replicas have agreed on, 0 if it does not and /readyz answers 503"
-    );
 }
 
 /// Sets what this replica sees of all.

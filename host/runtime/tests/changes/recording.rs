@@ -58,7 +58,7 @@ async fn a_share_is_recorded_with_what_became_of_it() {
         assert_eq!(recorded.response["patchType"], "JSONPatch");
         assert_eq!((recorded.recording.revision, recorded.recording.redacted), (1, 2));
         // Whoever reads reviews reads it.
-        let review = admittance_dialect::read_review(text.to_owned()).unwrap();
+        let review = admittance::admission::read_review(text.to_owned()).unwrap();
         assert_eq!(review.request.name, name);
     }
     let none = tokio::time::timeout(Duration::ZERO, recording.next()).await;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
-use serde::{Deserialize, Serialize};
+use admittance_admission::{Object, Request, write_request};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::invalid;
@@ -12,64 +12,14 @@ use crate::contract::bindings::admittance::plugin::types;
 /// The status of a denial without one, as kube-apiserver replaces it.
 const BAD_REQUEST: u16 = 400;
 
-/// A request without its objects, which are appended as they are.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Head<'a> {
-    uid: &'a str,
-    kind: &'a GroupVersionKind,
-    resource: &'a GroupVersionResource,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sub_resource: Option<&'a str>,
-    request_kind: &'a GroupVersionKind,
-    request_resource: &'a GroupVersionResource,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request_sub_resource: Option<&'a str>,
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<&'a str>,
-    operation: &'static str,
-    user_info: &'a UserInfo,
-    dry_run: bool,
-}
-
 /// The payload of `validate`. `settings` is JSON.
-pub(super) fn request(request: &Request, settings: &str) -> wasmtime::Result<Vec<u8>> {
-    let requested = request.requested.as_deref();
-    let sub_resource = request.subresource.as_deref();
+pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
     let mut text = br#"{"request":"#.to_vec();
-    serde_json::to_writer(
-        &mut text,
-        &Head {
-            uid: request.uid.as_str(),
-            kind: &request.kind,
-            resource: &request.resource,
-            sub_resource,
-            request_kind: requested.map_or(&request.kind, |requested| &requested.kind),
-            request_resource: requested.map_or(&request.resource, |requested| &requested.resource),
-            request_sub_resource: requested
-                .map_or(sub_resource, |requested| requested.subresource.as_deref()),
-            name: &request.name,
-            namespace: request.namespace.as_deref(),
-            operation: request.operation.as_str(),
-            user_info: &request.user,
-            dry_run: request.dry_run,
-        },
-    )?;
-    // Without its last brace.
-    text.pop();
-    for (key, object) in [
-        (r#","object":"#, &request.object),
-        (r#","oldObject":"#, &request.old_object),
-        (r#","options":"#, &request.options),
-    ] {
-        text.extend_from_slice(key.as_bytes());
-        text.extend_from_slice(object.as_ref().map_or("null", Object::text).as_bytes());
-    }
-    text.extend_from_slice(br#"},"settings":"#);
+    write_request(&mut text, request);
+    text.extend_from_slice(br#","settings":"#);
     text.extend_from_slice(settings.as_bytes());
     text.push(b'}');
-    Ok(text)
+    text
 }
 
 /// The answer to `validate`.
@@ -138,7 +88,7 @@ pub(super) fn settings(answer: &[u8]) -> Result<Result<(), String>, serde_json::
 
 #[cfg(test)]
 mod tests {
-    use admittance_admission::Operation;
+    use admittance_admission::{GroupVersionKind, Operation};
     use serde_json::{Value, json};
 
     use super::*;
@@ -158,7 +108,7 @@ mod tests {
     fn a_request_is_the_one_of_a_review() {
         let mut pod = pod();
         pod.subresource = Some("status".to_owned());
-        let text = request(&pod, r#"{"a":[1]}"#).unwrap();
+        let text = request(&pod, r#"{"a":[1]}"#);
         let value: Value = serde_json::from_slice(&text).unwrap();
         let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
         let resource = json!({"group": "", "version": "v1", "resource": "pods"});

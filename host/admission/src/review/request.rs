@@ -1,15 +1,17 @@
-//! Parses an AdmissionReview into a request.
+//! The `request` of an AdmissionReview.
 
-use admittance_admission::{
-    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested,
-    ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
-};
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use bytestring::ByteString;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Review;
+use crate::{
+    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested,
+    ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
+};
 
 /// Why an AdmissionReview is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +53,7 @@ pub enum ReviewError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope<'a> {
+struct RequestEnvelope<'a> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -60,39 +62,36 @@ struct Envelope<'a> {
     request: Option<ReviewRequest<'a>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The `request` of a review. Empty fields are not written, and the objects are appended to what is.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct ReviewRequest<'a> {
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    kind: GroupVersionKind,
-    #[serde(default)]
-    resource: GroupVersionResource,
-    #[serde(default)]
-    sub_resource: String,
-    request_kind: Option<GroupVersionKind>,
-    request_resource: Option<GroupVersionResource>,
-    #[serde(default)]
-    request_sub_resource: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    namespace: String,
-    #[serde(default)]
-    operation: String,
-    #[serde(default)]
-    user_info: UserInfo,
-    #[serde(borrow)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow)]
-    old_object: Option<&'a RawValue>,
-    #[serde(borrow)]
-    options: Option<&'a RawValue>,
+    uid: Cow<'a, str>,
+    kind: Cow<'a, GroupVersionKind>,
+    resource: Cow<'a, GroupVersionResource>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    sub_resource: Cow<'a, str>,
+    request_kind: Option<Cow<'a, GroupVersionKind>>,
+    request_resource: Option<Cow<'a, GroupVersionResource>>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    request_sub_resource: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: Cow<'a, str>,
+    operation: Cow<'a, str>,
+    user_info: Cow<'a, UserInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     dry_run: Option<bool>,
+    #[serde(borrow, skip_serializing)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing)]
+    old_object: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing)]
+    options: Option<&'a RawValue>,
 }
 
-/// Read an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a fresh one. Its objects are parts
+/// Reads an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a fresh one. Its objects are parts
 /// of the text, and are not copied.
 ///
 /// # Errors
@@ -100,7 +99,7 @@ struct ReviewRequest<'a> {
 /// If the text is not such a review, or its request is invalid.
 pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     let text = ByteString::try_from(text.into())?;
-    let envelope: Envelope<'_> = serde_json::from_str(&text)?;
+    let envelope: RequestEnvelope<'_> = serde_json::from_str(&text)?;
     let version =
         ReviewVersion::of_api_version(&envelope.api_version).filter(|_| envelope.kind == "AdmissionReview");
     let Some(version) = version else {
@@ -116,20 +115,21 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
             .map_err(|source| ReviewError::Object { field, source })
     };
     let operation = review.operation.parse::<Operation>()?;
-    let mut request = Request::new(operation, review.kind, review.resource);
+    let mut request = Request::new(operation, review.kind.into_owned(), review.resource.into_owned());
     if !review.uid.is_empty() {
-        request.uid = Uid::from(review.uid);
+        request.uid = Uid::from(review.uid.into_owned());
     }
-    request.subresource = Some(review.sub_resource).filter(|name| !name.is_empty());
+    let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
+    request.subresource = named(review.sub_resource);
     // Reviews name what the client used even where nothing was converted.
     let requested = Requested {
-        kind: review.request_kind.unwrap_or_else(|| request.kind.clone()),
+        kind: review
+            .request_kind
+            .map_or_else(|| request.kind.clone(), Cow::into_owned),
         resource: review
             .request_resource
-            .unwrap_or_else(|| request.resource.clone()),
-        subresource: Some(review.request_sub_resource)
-            .filter(|name| !name.is_empty())
-            .or_else(|| request.subresource.clone()),
+            .map_or_else(|| request.resource.clone(), Cow::into_owned),
+        subresource: named(review.request_sub_resource).or_else(|| request.subresource.clone()),
     };
     let is_other = requested.kind != request.kind
         || requested.resource != request.resource
@@ -137,9 +137,9 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if is_other {
         request.requested = Some(Box::new(requested));
     }
-    request.name = review.name;
-    request.namespace = Some(review.namespace).filter(|name| !name.is_empty());
-    request.user = review.user_info;
+    request.name = review.name.into_owned();
+    request.namespace = named(review.namespace);
+    request.user = review.user_info.into_owned();
     request.object = object("object", review.object)?;
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
@@ -159,6 +159,57 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     request.options = object("options", review.options)?;
     request.dry_run = review.dry_run.unwrap_or_default();
     Ok(Review { version, request })
+}
+
+/// The AdmissionReview of a request in this version, as kube-apiserver writes it.
+pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
+    let version = version.api_version();
+    let mut text = format!(r#"{{"kind":"AdmissionReview","apiVersion":"{version}","request":"#).into_bytes();
+    write_request(&mut text, request);
+    text.push(b'}');
+    text.into()
+}
+
+/// Appends the `request` of an AdmissionReview. Its objects are copied as they are; an absent one is `null`, as in
+/// kube-apiserver.
+pub fn write_request(text: &mut Vec<u8>, request: &Request) {
+    let requested = request.requested.as_deref();
+    let sub_resource = request.subresource.as_deref();
+    let fields = ReviewRequest {
+        uid: request.uid.as_str().into(),
+        kind: Cow::Borrowed(&request.kind),
+        resource: Cow::Borrowed(&request.resource),
+        sub_resource: sub_resource.unwrap_or_default().into(),
+        request_kind: Some(Cow::Borrowed(
+            requested.map_or(&request.kind, |requested| &requested.kind),
+        )),
+        request_resource: Some(Cow::Borrowed(
+            requested.map_or(&request.resource, |requested| &requested.resource),
+        )),
+        request_sub_resource: requested
+            .map_or(sub_resource, |requested| requested.subresource.as_deref())
+            .unwrap_or_default()
+            .into(),
+        name: request.name.as_str().into(),
+        namespace: request.namespace.as_deref().unwrap_or_default().into(),
+        operation: request.operation.as_str().into(),
+        user_info: Cow::Borrowed(&request.user),
+        dry_run: Some(request.dry_run),
+        ..ReviewRequest::default()
+    };
+    // Serializing strings and maps of strings into memory does not fail.
+    let _ = serde_json::to_writer(&mut *text, &fields);
+    // The closing brace.
+    text.pop();
+    for (key, object) in [
+        (r#","object":"#, &request.object),
+        (r#","oldObject":"#, &request.old_object),
+        (r#","options":"#, &request.options),
+    ] {
+        text.extend_from_slice(key.as_bytes());
+        text.extend_from_slice(object.as_ref().map_or("null", Object::text).as_bytes());
+    }
+    text.push(b'}');
 }
 
 #[cfg(test)]

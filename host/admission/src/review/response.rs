@@ -1,0 +1,505 @@
+//! The `response` of an AdmissionReview.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    Decision, Denial, Failure, FailureKind, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal,
+    Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, cut, is_name_part,
+};
+
+/// How much of an invalid key is logged, in bytes.
+const KEY_SHOWN: usize = 128;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResponseEnvelope<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    response: ReviewResponse<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewResponse<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<RefusalStatus<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: BTreeMap<String, &'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// Kubernetes' `Status` of a refused request.
+#[derive(Debug, Serialize)]
+pub struct RefusalStatus<'a> {
+    status: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Map<String, Value>>,
+    /// The status of the HTTP response.
+    pub code: u16,
+}
+
+impl<'a> RefusalStatus<'a> {
+    /// Creates one without details.
+    pub fn new(code: u16, reason: &'a str, message: String) -> Self {
+        Self {
+            status: "Failure",
+            message,
+            reason,
+            details: None,
+            code,
+        }
+    }
+
+    /// The status of a refusal, with the details of a denial.
+    pub fn of(refusal: &'a Refusal) -> Self {
+        let mut status = Self::new(refusal.code(), refusal.reason(), refusal.to_string());
+        if let Refusal::Denied { denial, .. } = refusal {
+            status.details = Some(&denial.details).filter(|details| !details.is_empty());
+        }
+        status
+    }
+}
+
+/// The AdmissionReview that answers one of this version and uid. Without an outcome the request is allowed
+/// as it is.
+///
+/// A patch is present only if the object changed, and never with a refusal: kube-apiserver takes any
+/// patch for a change and calls other webhooks again. Warnings are kept within its limits. The audit
+/// annotations of stages are named `{stage}.{key}`, and a failure ignored by its policy is noted as
+/// `failed-open.{stage}`; names that kube-apiserver would drop are not sent.
+pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>) -> Bytes {
+    let mut response = ReviewResponse {
+        uid: uid.as_str(),
+        allowed: true,
+        status: None,
+        patch: None,
+        patch_type: None,
+        audit_annotations: BTreeMap::new(),
+        warnings: Vec::new(),
+    };
+    if let Some(outcome) = outcome {
+        match &outcome.decision {
+            Decision::Allowed => {
+                if outcome.is_changed() {
+                    response.patch = Some(BASE64_STANDARD.encode(outcome.patch.to_string()));
+                    response.patch_type = Some("JSONPatch");
+                }
+            }
+            Decision::Refused(refusal) => {
+                response.allowed = false;
+                response.status = Some(RefusalStatus::of(refusal));
+            }
+        }
+        response.audit_annotations = audit_annotations(outcome);
+        response.warnings = bounded_warnings(&outcome.warnings);
+    }
+    let envelope = ResponseEnvelope {
+        kind: "AdmissionReview",
+        api_version: version.api_version(),
+        response,
+    };
+    // Serializing strings, numbers and maps of strings does not fail.
+    serde_json::to_vec(&envelope).map(Bytes::from).unwrap_or_default()
+}
+
+fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
+    let mut annotations = BTreeMap::new();
+    for note in &outcome.audit_annotations {
+        let long = format!("{}.{}", note.stage, note.key);
+        // A stage's name may be as long as a whole key.
+        let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
+        match key {
+            Some(key) => {
+                annotations.entry(key).or_insert(note.value.as_str());
+            }
+            None => tracing::debug!(
+                stage = %note.stage,
+                key = note.key,
+                "an audit annotation is not sent: its key is not a valid qualified name"
+            ),
+        }
+    }
+    for row in &outcome.trace {
+        if let Some(kind) = failed_open(row) {
+            // Native stages may have any name.
+            let legal = |c: char| {
+                if c.is_ascii_alphanumeric() || c == '.' {
+                    c
+                } else {
+                    '-'
+                }
+            };
+            let key: String = "failed-open."
+                .chars()
+                .chain(row.stage.chars().map(legal))
+                .take(NAME_PART_LENGTH)
+                .collect();
+            let key = key.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            annotations.entry(key.to_owned()).or_insert(kind);
+        }
+    }
+    annotations
+}
+
+fn failed_open(row: &TraceRow) -> Option<&'static str> {
+    match (&row.result, row.mode) {
+        (
+            StageResult::Failed {
+                failure,
+                policy: FailurePolicy::Ignore,
+            },
+            Mode::Enforce,
+        ) => Some(failure.kind.as_str()),
+        _ => None,
+    }
+}
+
+/// Reads the AdmissionReview with which a webhook answers one of this version and uid; a validating webhook may not
+/// change the object.
+///
+/// The checks are those of kube-apiserver, in its order, and just as lenient: a missing `allowed` is a
+/// denial, unknown members are ignored, and `null` is the same as absent.
+///
+/// # Errors
+///
+/// If it has no valid verdict.
+pub fn read_response(
+    reply: &[u8],
+    version: ReviewVersion,
+    validating: bool,
+    uid: &Uid,
+) -> Result<Response, Failure> {
+    const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+    let reply = reply.strip_prefix(BYTE_ORDER_MARK).unwrap_or(reply);
+    if reply.trim_ascii().is_empty() {
+        return Err(invalid("the body is empty"));
+    }
+    let review: Value =
+        serde_json::from_slice(reply).map_err(|error| invalid(format!("not JSON: {error}")))?;
+    let review = ReplyFields {
+        map: review
+            .as_object()
+            .ok_or_else(|| invalid("the body is not a JSON object"))?,
+        path: "",
+    };
+    let response = review
+        .object("response")?
+        .ok_or_else(|| invalid("`response` is absent"))?;
+    let response = ReplyFields {
+        map: response,
+        path: "response.",
+    };
+    check_type(&review, version)?;
+    let mut patch = base64(&response)?;
+    let patch_type = response.text("patchType")?;
+    if version == ReviewVersion::V1 {
+        let got = response.text("uid")?.unwrap_or_default();
+        if got != uid.as_str() {
+            return Err(invalid(format!(
+                "`response.uid` must be {:?}, found {got:?}",
+                uid.as_str()
+            )));
+        }
+        if validating && patch.is_some() {
+            return Err(invalid(
+                "there is `response.patch`, which a validating webhook may not return",
+            ));
+        }
+        if validating && patch_type.is_some() {
+            return Err(invalid(
+                "there is `response.patchType`, which a validating webhook may not return",
+            ));
+        }
+        match (&patch, patch_type) {
+            (None, Some(_)) => return Err(invalid("there is `response.patchType` but no `response.patch`")),
+            (Some(_), None) => return Err(invalid("there is `response.patch` but no `response.patchType`")),
+            (Some(_), Some("")) => {
+                return Err(invalid("`response.patchType` is empty; it must be JSONPatch"));
+            }
+            _ => {}
+        }
+    }
+    let warnings = response.texts("warnings")?;
+    let audit_annotations = annotations(&response)?;
+    let verdict = if response.bool("allowed")?.unwrap_or(false) {
+        match patch.take() {
+            None => Verdict::Allow,
+            // v1 was refused above.
+            Some(_) if validating => Verdict::Allow,
+            Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
+                let got = patch_type.unwrap_or_default();
+                return Err(invalid(format!(
+                    "`response.patchType` must be \"JSONPatch\", found {got:?}"
+                )));
+            }
+            Some(patch) => Verdict::Patch(
+                Patch::parse(patch)
+                    .map_err(|error| Failure::new(error.kind(), format!("`response.patch` is {error}")))?,
+            ),
+        }
+    } else {
+        Verdict::Deny(denial(&response)?)
+    };
+    let mut response = Response::new(verdict);
+    response.warnings = warnings;
+    response.audit_annotations = audit_annotations;
+    Ok(response)
+}
+
+fn invalid(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::InvalidResponse, message)
+}
+
+fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Failure> {
+    let api_version = review.text("apiVersion")?.unwrap_or_default();
+    let kind = review.text("kind")?.unwrap_or_default();
+    let expected = version.api_version();
+    let right = match version {
+        ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
+        // Absent fields are accepted; kube-apiserver does not know other types, or does not convert them.
+        ReviewVersion::V1Beta1 => {
+            ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
+        }
+    };
+    if right {
+        Ok(())
+    } else {
+        Err(invalid(format!(
+            "expected apiVersion {expected:?}, kind \"AdmissionReview\", found {api_version:?}, {kind:?}"
+        )))
+    }
+}
+
+/// `response.patch`, decoded from base64. An empty one is treated as absent.
+fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    // Go's decoder, which kube-apiserver uses, ignores line ends.
+    let text = text.replace(['\r', '\n'], "");
+    match BASE64_STANDARD.decode(text) {
+        Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
+        Err(error) => Err(invalid(format!("`response.patch` is not base64: {error}"))),
+    }
+}
+
+/// The denial in `response.status`, with the wording and the codes of kube-apiserver.
+fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
+    const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
+    let Some(status) = response.object("status")? else {
+        return Ok(Denial::new(400, "", NO_EXPLANATION));
+    };
+    let status = ReplyFields {
+        map: status,
+        path: "response.status.",
+    };
+    let reason = status.text("reason")?.unwrap_or_default();
+    let message = match (status.text("message")?.unwrap_or_default(), reason) {
+        ("", "") => NO_EXPLANATION,
+        ("", reason) => reason,
+        (message, _) => message,
+    };
+    // A denial with a success code is a bad request in kube-apiserver; a code above 599 is not valid in HTTP.
+    let code = status.integer("code")?.unwrap_or_default().max(400);
+    let mut denial = Denial::new(u16::try_from(code).unwrap_or(u16::MAX), reason, message);
+    denial.details = status.object("details")?.cloned().unwrap_or_default();
+    Ok(denial)
+}
+
+/// `response.auditAnnotations`, without invalid keys, which kube-apiserver drops too.
+fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Failure> {
+    let Some(annotations) = response.object("auditAnnotations")? else {
+        return Ok(Vec::new());
+    };
+    let fields = ReplyFields {
+        map: annotations,
+        path: "response.auditAnnotations.",
+    };
+    let mut kept = Vec::new();
+    let mut dropped = Vec::new();
+    for key in annotations.keys() {
+        let value = fields.text(key)?.unwrap_or_default();
+        if is_name_part(key) {
+            kept.push((key.clone(), value.to_owned()));
+        } else {
+            dropped.push(key);
+        }
+    }
+    if let Some(key) = dropped.first() {
+        // One line, however many there are.
+        let mut key = (*key).clone();
+        cut(&mut key, KEY_SHOWN);
+        tracing::warn!(
+            dropped = dropped.len(),
+            key,
+            "audit annotations of a webhook are dropped: their keys are not qualified names"
+        );
+    }
+    Ok(kept)
+}
+
+/// Typed access to the members of an object. `null` is treated as absent.
+struct ReplyFields<'a> {
+    map: &'a Map<String, Value>,
+    /// The path of the object, for messages: empty, or ending with a dot.
+    path: &'static str,
+}
+
+impl<'a> ReplyFields<'a> {
+    fn get<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        match self.map.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => read(value)
+                .map(Some)
+                .ok_or_else(|| invalid(format!("`{}{name}` must be {expected}", self.path))),
+        }
+    }
+
+    fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, Failure> {
+        self.get(name, "an object", Value::as_object)
+    }
+
+    fn text(&self, name: &str) -> Result<Option<&'a str>, Failure> {
+        self.get(name, "a string", Value::as_str)
+    }
+
+    fn bool(&self, name: &str) -> Result<Option<bool>, Failure> {
+        self.get(name, "true or false", Value::as_bool)
+    }
+
+    fn integer(&self, name: &str) -> Result<Option<i64>, Failure> {
+        self.get(name, "an integer", Value::as_i64)
+    }
+
+    /// A list of strings, without empty ones.
+    fn texts(&self, name: &str) -> Result<Vec<String>, Failure> {
+        let read = |value: &'a Value| {
+            let items = value.as_array()?.iter();
+            let texts = items.map(|item| item.as_str().map(str::to_owned));
+            texts.collect::<Option<Vec<_>>>()
+        };
+        let mut texts = self.get(name, "a list of strings", read)?.unwrap_or_default();
+        texts.retain(|text| !text.is_empty());
+        Ok(texts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{AuditAnnotation, Phase};
+
+    fn outcome(decision: Decision) -> Outcome {
+        Outcome::new(Uid::from("u".to_owned()), decision)
+    }
+
+    fn response(outcome: &Outcome) -> Value {
+        let text = write_response(ReviewVersion::V1, &Uid::from("u".to_owned()), Some(outcome));
+        let mut review: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(review["kind"], "AdmissionReview");
+        assert_eq!(review["apiVersion"], "admission.k8s.io/v1");
+        review["response"].take()
+    }
+
+    #[test]
+    fn verdicts() {
+        let mut changed = outcome(Decision::Allowed);
+        changed.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
+        let refused = |refusal| outcome(Decision::Refused(refusal));
+        let (chain, stage) = ("c".into(), "s".into());
+        let mut denial = Denial::new(422, "Invalid", "no");
+        denial.details = json!({"causes": [{"field": "spec"}]})
+            .as_object()
+            .unwrap()
+            .clone();
+        let failure = Failure::new(FailureKind::Timeout, "too slow");
+        for (outcome, expected) in [
+            (outcome(Decision::Allowed), json!({"uid": "u", "allowed": true})),
+            (
+                changed,
+                json!({"uid": "u", "allowed": true, "patchType": "JSONPatch",
+                       "patch": BASE64_STANDARD.encode(r#"[{"op":"add","path":"/a","value":1}]"#)}),
+            ),
+            (
+                refused(Refusal::Denied {
+                    chain: std::sync::Arc::clone(&chain),
+                    stage: std::sync::Arc::clone(&stage),
+                    denial,
+                }),
+                json!({"uid": "u", "allowed": false, "status": {
+                    "status": "Failure", "message": "stage s of chain c denied the request: no",
+                    "reason": "Invalid", "details": {"causes": [{"field": "spec"}]}, "code": 422}}),
+            ),
+            (
+                refused(Refusal::Failed {
+                    chain: std::sync::Arc::clone(&chain),
+                    stage: std::sync::Arc::clone(&stage),
+                    failure,
+                }),
+                json!({"uid": "u", "allowed": false, "status": {
+                    "status": "Failure", "message": "stage s of chain c failed (timeout): too slow",
+                    "reason": "InternalError", "code": 500}}),
+            ),
+            (
+                refused(Refusal::DryRunUnsupported { chain, stage }),
+                json!({"uid": "u", "allowed": false, "status": {
+                    "status": "Failure", "message": "stage s of chain c does not support dry run",
+                    "reason": "BadRequest", "code": 400}}),
+            ),
+        ] {
+            assert_eq!(response(&outcome), expected);
+        }
+    }
+
+    #[test]
+    fn annotations_have_keys_that_are_kept() {
+        let mut outcome = outcome(Decision::Allowed);
+        let long = "a".repeat(60);
+        for (stage, key) in [
+            ("s", "k"),
+            ("s", "a/b"),
+            ("s", "bad*key"),
+            (long.as_str(), "key"),
+            ("s", ""),
+        ] {
+            outcome.audit_annotations.push(AuditAnnotation {
+                stage: stage.into(),
+                key: key.to_owned(),
+                value: "v".to_owned(),
+            });
+        }
+        let result = StageResult::Failed {
+            failure: Failure::new(FailureKind::Trap, "x"),
+            policy: FailurePolicy::Ignore,
+        };
+        let stage = format!("{}..", "b".repeat(60));
+        outcome
+            .trace
+            .push(TraceRow::new("c", Phase::Mutating, stage, result));
+        let expected = json!({"s.k": "v", "key": "v", format!("failed-open.{}", "b".repeat(51)): "trap"});
+        assert_eq!(response(&outcome)["auditAnnotations"], expected);
+    }
+}
