@@ -82,7 +82,7 @@ pub use rules::reach::{Reach, Unreached};
 pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
 pub use verdict::failure::{Failure, FailureKind};
 pub use verdict::outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
-pub use verdict::{Denial, Response, Verdict, bounded_warnings, cut};
+pub use verdict::{Denial, Response, Verdict, bounded_warnings, shorten, shortened};
 pub use word::{UnknownWord, Word};
 pub use work::deadline::Deadline;
 pub use work::long::{Expectation, LongCall, leave, leave_for, may_leave, run_long, thread_time};

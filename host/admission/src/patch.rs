@@ -16,6 +16,7 @@ use crate::{
     Deadline, FailureKind, Object,
     object::head::{is_whole, unique_keys},
     object::tree::{Budget, Node, Problem},
+    shortened,
     work::offload::{drop_apart, pause},
 };
 
@@ -545,11 +546,9 @@ impl Operation {
     }
 }
 
+/// A text of a patch for a message.
 fn beginning(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
-        None => text.into(),
-    }
+    shortened(text, 80)
 }
 
 /// An operation in its JSON form. Unknown members are ignored.

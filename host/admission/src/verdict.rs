@@ -1,7 +1,7 @@
 pub(crate) mod failure;
 pub(crate) mod outcome;
 
-use std::{collections::HashSet, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde_json::{Map, Value};
 
@@ -71,7 +71,7 @@ impl Response {
         let given = self.audit_annotations.len();
         let (mut left, mut kept) = (Self::MAX_ANNOTATIONS, 0);
         self.audit_annotations.retain_mut(|(key, value)| {
-            cut(value, Self::MAX_ANNOTATION);
+            shorten(value, Self::MAX_ANNOTATION);
             match left.checked_sub(key.len() + value.len() + Self::ANNOTATION_COST) {
                 Some(rest) if kept < Self::MOST_ANNOTATIONS => {
                     left = rest;
@@ -180,8 +180,8 @@ impl Denial {
     pub const MAX_DETAILS: usize = 16 << 10;
 
     fn bound(&mut self) {
-        cut(&mut self.message, Self::MAX_MESSAGE);
-        cut(&mut self.reason, Self::MAX_REASON);
+        shorten(&mut self.message, Self::MAX_MESSAGE);
+        shorten(&mut self.reason, Self::MAX_REASON);
         // A parsed value can be serialized.
         let fits = serde_json::to_vec(&self.details).is_ok_and(|text| text.len() <= Self::MAX_DETAILS);
         if !fits {
@@ -205,11 +205,22 @@ impl fmt::Display for Denial {
     }
 }
 
-/// Truncates a text to this many bytes.
-pub fn cut(text: &mut String, bytes: usize) {
-    if text.len() > bytes {
-        text.truncate(text.floor_char_boundary(bytes));
-        text.push_str("...");
+/// The text, with at most this many bytes: a longer one is cut, and ends with `...`.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return text.into();
+    }
+    let mut text = text.to_owned();
+    shorten(&mut text, most);
+    text.into()
+}
+
+/// Makes the text [`shortened`].
+pub fn shorten(text: &mut String, most: usize) {
+    const END: &str = "...";
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most.saturating_sub(END.len())));
+        text.push_str(END);
     }
 }
 
@@ -254,6 +265,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_shortened_text_has_at_most_the_given_length() {
+        for (length, expected) in [(0, 0), (512, 1024), (513, 1023), (5000, 1023)] {
+            assert_eq!(shortened(&"ä".repeat(length), 1024).len(), expected, "{length}");
+        }
+    }
+
+    #[test]
     fn what_goes_with_a_verdict_is_bounded() {
         let mut denial = Denial::new(403, "r".repeat(5_000), "é".repeat(400_000));
         denial
@@ -272,8 +290,9 @@ mod tests {
         let Verdict::Deny(denial) = &response.verdict else {
             panic!("{response:?}")
         };
-        assert_eq!(denial.message.len(), Denial::MAX_MESSAGE + 3);
-        assert_eq!(denial.reason.len(), Denial::MAX_REASON + 3);
+        // A character of two bytes does not fit.
+        assert_eq!(denial.message.len(), Denial::MAX_MESSAGE - 1);
+        assert_eq!(denial.reason.len(), Denial::MAX_REASON);
         assert!(denial.details.is_empty());
         assert_eq!(response.warnings, ["w".repeat(256)]);
         let annotations = response
@@ -282,11 +301,7 @@ mod tests {
             .map(|(key, value)| (&**key, value.len()));
         assert_eq!(
             annotations.collect::<Vec<_>>(),
-            [
-                ("a", Response::MAX_ANNOTATION + 3),
-                ("b", 4),
-                (Response::DROPPED, 37)
-            ]
+            [("a", Response::MAX_ANNOTATION), ("b", 4), (Response::DROPPED, 37)]
         );
     }
 

@@ -1,5 +1,6 @@
 //! Events: what `kubectl describe` shows of an object.
 
+use admittance_admission::shortened;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event as Published, EventType, Recorder, Reporter};
 use tokio::time::{Duration, Instant};
@@ -92,7 +93,7 @@ impl Events {
                 false => EventType::Normal,
             },
             reason: event.reason.to_owned(),
-            note: Some(shortened(event.note)),
+            note: Some(shortened(&event.note, LONGEST_NOTE).into_owned()),
             action: event.action.to_owned(),
             secondary: event.related.map(reference),
         };
@@ -120,26 +121,5 @@ fn reference(object: EventObject) -> ObjectReference {
         name: some(object.name),
         uid: some(object.uid),
         ..ObjectReference::default()
-    }
-}
-
-fn shortened(mut note: String) -> String {
-    const END: &str = "…";
-    if note.len() > LONGEST_NOTE {
-        note.truncate(note.floor_char_boundary(LONGEST_NOTE - END.len()));
-        note += END;
-    }
-    note
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notes_have_the_length_that_is_accepted() {
-        for (length, expected) in [(0, 0), (512, 1024), (513, 1023), (5000, 1023)] {
-            assert_eq!(shortened("ä".repeat(length)).len(), expected, "{length}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use admittance_net::Backoff;
 use futures_util::StreamExt;
 use kube::{
     Api, Client, Resource,
@@ -54,8 +54,7 @@ impl<V> View<V> {
 /// How long to wait between attempts.
 pub(crate) struct Pace {
     answers: watch::Receiver<bool>,
-    /// None after a success: the next failure waits for `FIRST_WAIT`.
-    waits: Option<ExponentialBackoff>,
+    waits: Backoff,
     /// Whether the watch expired and has not worked since.
     has_expired: bool,
 }
@@ -64,33 +63,22 @@ impl Pace {
     pub(crate) fn new(connection: &Connection) -> Self {
         Self {
             answers: connection.answers(),
-            waits: None,
+            waits: Backoff::new(FIRST_WAIT, SLOWEST),
             has_expired: false,
         }
     }
 
     /// The watch works: the next failure is a new one.
     fn reset(&mut self) {
-        (self.waits, self.has_expired) = (None, false);
-    }
-
-    /// A refusal is not different: an API server that starts refuses what it allows, and does not find what it has.
-    fn next(&mut self) -> Duration {
-        let waits = self.waits.get_or_insert_with(|| {
-            ExponentialBuilder::default()
-                .with_min_delay(FIRST_WAIT)
-                .with_max_delay(SLOWEST)
-                .with_jitter()
-                .without_max_times()
-                .build()
-        });
-        waits.next().unwrap_or(SLOWEST)
+        self.waits.reset();
+        self.has_expired = false;
     }
 
     /// Waits before the next attempt, longer after each failure, but not after the API server answers again: replicas
-    /// learn at the same time what was changed meanwhile.
+    /// learn at the same time what was changed meanwhile. Refusals are failures too: a starting API server rejects
+    /// requests that it later allows.
     pub(crate) async fn wait(&mut self) {
-        let pause = sleep(self.next());
+        let pause = sleep(self.waits.after_failure());
         let answers = async {
             // The sender lives as long as the connection.
             while self.answers.changed().await.is_ok() && !*self.answers.borrow() {}
@@ -100,7 +88,7 @@ impl Pace {
             () = answers => true,
         };
         if does_answer {
-            self.waits = None;
+            self.waits.reset();
         }
         self.answers.mark_unchanged();
     }
@@ -252,12 +240,12 @@ mod tests {
     fn a_success_resets_the_waits() {
         let mut pace = Pace {
             answers: watch::channel(true).1,
-            waits: None,
+            waits: Backoff::new(FIRST_WAIT, SLOWEST),
             has_expired: false,
         };
-        let waits: Vec<_> = (0..12).map(|_| pace.next()).collect();
+        let waits: Vec<_> = (0..12).map(|_| pace.waits.after_failure()).collect();
         assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= SLOWEST, "{waits:?}");
         pace.reset();
-        assert!(pace.next() < FIRST_WAIT * 3);
+        assert!(pace.waits.after_failure() < FIRST_WAIT * 3);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{Deadline, Failure, cut, may_leave};
+use admittance_admission::{Deadline, Failure, may_leave, shorten, shortened};
 
 use crate::{
     expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
@@ -59,7 +59,7 @@ impl Fault {
     /// With a text that may contain what a client sent.
     pub(crate) fn error(text: impl Into<String>) -> Self {
         let mut text = text.into();
-        cut(&mut text, Failure::MAX_MESSAGE);
+        shorten(&mut text, Failure::MAX_MESSAGE);
         Self::Error(text)
     }
 
@@ -529,7 +529,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
 pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
         // Nothing is charged for it, and errors in loops are made again and again.
-        Value::String(text) => beginning(text).to_owned(),
+        Value::String(text) => shortened(text, LONGEST_SHOWN).into_owned(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
         Value::Double(value) => value.to_string(),
@@ -538,10 +538,8 @@ pub(crate) fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-fn beginning(text: &str) -> &str {
-    const LONGEST: usize = 1024;
-    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default()
-}
+/// The length of a value in a message, in bytes.
+const LONGEST_SHOWN: usize = 1024;
 
 /// The value that an entry of a list or a map adds: none for an optional one that holds none.
 fn unwrap_optional(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Fault> {

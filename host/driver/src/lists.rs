@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::Request;
+use admittance_admission::{Request, shortened};
 use admittance_bcs::{
     Behind,
     zookeeper::{Ensembles, NoEnsemble},
@@ -245,7 +245,7 @@ impl Lists {
         if !head.status.is_success() {
             return Err(ReadError::Status {
                 status: head.status,
-                text: text.chars().take(EXCERPT).collect(),
+                text: shortened(&text, EXCERPT).into_owned(),
             });
         }
         Ok((head.headers, text))

@@ -6,7 +6,7 @@ use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionF
 use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use admittance_net::Backoff;
 use futures_util::{StreamExt, future::select_all, stream};
 use serde_json::Value;
 use tokio::time::{Instant, interval_at, sleep};
@@ -164,7 +164,7 @@ impl Leader {
     async fn write_statuses(&self, chains: &ChainStore, host: &Host) {
         let mut changes = host.changes();
         let mut problems = HashMap::new();
-        let mut retries = None;
+        let mut retries = backoff();
         let mut is_time_for_counts = false;
         let mut counts = interval_at(Instant::now() + COUNTS, COUNTS);
         loop {
@@ -181,10 +181,10 @@ impl Leader {
             }
             let retry = match is_done {
                 true => {
-                    retries = None;
+                    retries.reset();
                     None
                 }
-                false => retries.get_or_insert_with(backoff).next(),
+                false => Some(retries.after_failure()),
             };
             let changed = chains.0.iter().zip(seen);
             let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
@@ -332,11 +332,6 @@ pub(crate) async fn after(retry: Option<Duration>) {
     }
 }
 
-pub(crate) fn backoff() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(FIRST_RETRY)
-        .with_max_delay(LAST_RETRY)
-        .with_jitter()
-        .without_max_times()
-        .build()
+pub(crate) fn backoff() -> Backoff {
+    Backoff::new(FIRST_RETRY, LAST_RETRY)
 }

@@ -4,6 +4,7 @@ use admittance::{
     ChainStatus, ExceptionStatus, HookStatus, Moment, RolloutProgress, RolloutState, Served, StageStatus,
     Standing, Status, admission::Mode,
 };
+use admittance_admission::shortened;
 use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -139,7 +140,9 @@ pub(crate) fn new_status(
             let mistakes = mistakes.iter().take(MOST_MISTAKES);
             fields.insert(
                 "mistakes".to_owned(),
-                mistakes.map(|mistake| bounded(mistake)).collect(),
+                mistakes
+                    .map(|mistake| shortened(mistake, LONGEST_MESSAGE))
+                    .collect(),
             );
         }
     }
@@ -408,7 +411,7 @@ impl Conditions {
                 "type": name,
                 "status": holds,
                 "reason": condition.reason,
-                "message": bounded(&condition.message),
+                "message": shortened(&condition.message, LONGEST_MESSAGE),
                 "observedGeneration": generation,
                 LAST_TRANSITION: since.unwrap_or_else(|| now.to_string().into()),
             })
@@ -430,14 +433,6 @@ fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
         .get(REVISION)
         .filter(|_| before.get("observedGeneration") == Some(generation));
     kept.cloned().unwrap_or_else(|| host.revision.into())
-}
-
-/// The text, not longer than a message may be.
-fn bounded(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_MESSAGE) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }
 
 /// The status without what tells when it was written.

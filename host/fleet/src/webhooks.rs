@@ -22,7 +22,7 @@ use self::{
 };
 use crate::{
     RegisteredChain, Registration, Webhook, certificates,
-    leader::{LAST_RETRY, PAUSE, backoff},
+    leader::{PAUSE, backoff},
     metrics,
     registration::{check_of_definitions, documents},
 };
@@ -235,7 +235,7 @@ impl Webhooks {
             Trust::Own(_) => None,
         };
         let mut kept = Kept::default();
-        let mut retries = None;
+        let mut retries = backoff();
         loop {
             changes.mark_unchanged();
             if let Some(bundle) = &mut bundle {
@@ -247,10 +247,10 @@ impl Webhooks {
                 Ok(pause) => *pause,
                 // Another program wrote at the same time.
                 Err(ResourceError::Conflict(_)) => Duration::ZERO,
-                Err(_) => retries.get_or_insert_with(backoff).next().unwrap_or(LAST_RETRY),
+                Err(_) => retries.after_failure(),
             };
             if written.is_ok() {
-                retries = None;
+                retries.reset();
             }
             inner.report(written.err());
             let changed = inner.resources().zip(seen);

@@ -9,6 +9,7 @@
 )]
 
 pub mod apart;
+mod backoff;
 pub mod bearer;
 pub mod body;
 pub mod budget;
@@ -23,5 +24,6 @@ pub mod trace;
 pub mod upstream;
 pub mod workers;
 
+pub use backoff::Backoff;
 pub use metric::{Metric, MetricKind};
 pub use telemetry::{METRICS, begin_at_zero, count_upstream_error, status_class};

@@ -5,7 +5,7 @@ pub mod agreement;
 
 use std::{cmp::Reverse, fmt, time::Duration};
 
-use admittance_admission::{Digest, Moment};
+use admittance_admission::{Digest, Moment, shortened};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::{
@@ -258,7 +258,9 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
         prepared: prepared.newest,
         earlier: prepared.earlier,
         since: Moment::now(),
-        problem: prepared.problem.map(|problem| bounded(&problem, LONGEST_PROBLEM)),
+        problem: prepared
+            .problem
+            .map(|problem| shortened(&problem, LONGEST_PROBLEM).into_owned()),
         rollouts: reported(host.rollouts(), name),
     };
     if let Some(before) = before.as_ref().filter(|before| before.is_like(&report)) {
@@ -276,7 +278,7 @@ fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgre
         rollout.reason = rollout
             .reason
             .take()
-            .map(|reason| bounded(&reason, LONGEST_REASON));
+            .map(|reason| shortened(&reason, LONGEST_REASON).into_owned());
     }
     rollouts
 }
@@ -287,10 +289,6 @@ fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
     alive
         .flat_map(|replica| replica.report.rollouts.clone())
         .collect()
-}
-
-fn bounded(text: &str, characters: usize) -> String {
-    text.chars().take(characters).collect()
 }
 
 #[cfg(test)]

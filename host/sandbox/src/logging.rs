@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use admittance_admission::{HttpError, LogLevel, LogLine};
+use admittance_admission::{HttpError, LogLevel, LogLine, shortened};
 use parking_lot::{Mutex, MutexGuard};
 use tracing::Level;
 
@@ -129,9 +129,7 @@ impl CallLog {
         }
         lines.requests_left -= 1;
         let (plugin, uid) = (&*lines.plugin, lines.uid.as_str());
-        let request = request
-            .get(..request.floor_char_boundary(LINE))
-            .unwrap_or_default();
+        let request = &*shortened(request, LINE);
         match status {
             Ok(status) => {
                 keep(Level::INFO, "http", format!("{request}: {status}"));

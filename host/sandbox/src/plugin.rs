@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use admittance_admission::{
-    Deadline, Expectation, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload, run_long,
+    Deadline, Expectation, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload,
+    run_long, shortened,
 };
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -273,10 +274,7 @@ impl Plugin {
     }
 
     fn own_error(&self, message: String) -> Failure {
-        let message = match message.char_indices().nth(OWN_ERROR) {
-            Some((end, _)) => format!("{}...", message.get(..end).unwrap_or_default()),
-            None => message,
-        };
+        let message = shortened(&message, OWN_ERROR);
         Failure::new(
             FailureKind::Error,
             format!("the plugin returned an error: {message}"),

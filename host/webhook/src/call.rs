@@ -1,6 +1,6 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
-use admittance_admission::{Failure, FailureKind, TraceContext};
+use admittance_admission::{Failure, FailureKind, TraceContext, shorten};
 use admittance_net::{
     causes::{chain, find},
     informational::TooManyInformational,
@@ -21,7 +21,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EXCERPT_BYTES: usize = 8 * 1024;
 
 /// How much of it goes into the message.
-const EXCERPT_CHARACTERS: usize = 300;
+const EXCERPT: usize = 300;
 
 /// Posts JSON to one server. Lives as long as its webhook.
 pub(crate) struct Caller {
@@ -241,10 +241,7 @@ fn printable(bytes: &[u8]) -> String {
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     let mut line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = line.char_indices().nth(EXCERPT_CHARACTERS) {
-        line.truncate(end);
-        line.push_str("...");
-    }
+    shorten(&mut line, EXCERPT);
     line
 }
 
@@ -260,8 +257,8 @@ mod tests {
             (b" \r\n ", String::new()),
             (b"two\r\nlines\t\x1b[31m", "two lines [31m".to_owned()),
             (b"a\xffb", "a\u{fffd}b".to_owned()),
-            ("é".repeat(300).as_bytes(), "é".repeat(300)),
-            ("é".repeat(301).as_bytes(), "é".repeat(300) + "..."),
+            ("é".repeat(150).as_bytes(), "é".repeat(150)),
+            ("é".repeat(151).as_bytes(), "é".repeat(148) + "..."),
         ] {
             assert_eq!(printable(bytes), expected);
         }

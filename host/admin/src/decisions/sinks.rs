@@ -14,8 +14,7 @@ use admittance::{
 };
 use admittance_cluster::{Cluster, Events};
 use admittance_definitions::Share;
-use admittance_net::{metric_table, tls::TlsError};
-use backon::{BackoffBuilder, ExponentialBuilder};
+use admittance_net::{Backoff, metric_table, tls::TlsError};
 use futures_util::StreamExt;
 use metrics::{Counter, counter};
 use tokio::{
@@ -294,13 +293,7 @@ async fn write(
 
 /// Writes decisions, and tries again as long as a later attempt may succeed.
 async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) -> Result<(), SinkError> {
-    const LONGEST: Duration = Duration::from_secs(30);
-    let delays = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(500))
-        .with_max_delay(LONGEST)
-        .with_jitter()
-        .without_max_times();
-    let mut delays = delays.build();
+    let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
     let mut since = None;
     loop {
         let Err(error) = sink.write(batch).await else {
@@ -320,7 +313,7 @@ async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) 
                 "decisions cannot be written, and are kept as long as there is room: {error}"
             );
         }
-        tokio::time::sleep(delays.next().unwrap_or(LONGEST)).await;
+        tokio::time::sleep(backoff.after_failure()).await;
     }
 }
 

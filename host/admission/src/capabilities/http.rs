@@ -135,7 +135,7 @@ impl HttpGrant {
             fix = format!("remove {name}, which names another method or path than the request's own");
         }
         let mut request = format!("{method} {path}");
-        crate::verdict::cut(&mut request, LONGEST_REQUEST);
+        crate::verdict::shorten(&mut request, LONGEST_REQUEST);
         Err(format!(
             "the plugin sends a request to `{origin}` without permission ({request}); {fix}"
         ))

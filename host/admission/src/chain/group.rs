@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::{Deadline, Denial, Effect, Failure, FailureKind, Hook, Request, Response, Verdict, verdict::cut};
+use crate::{
+    Deadline, Denial, Effect, Failure, FailureKind, Hook, Request, Response, Verdict, verdict::shorten,
+};
 
 /// An expression over the verdicts of a group's members. It is true for the requests that the group allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +128,7 @@ impl Group {
                 Some(Answer::Denied(denial)) => denial.to_string(),
                 Some(Answer::Failed(failure)) => failure.to_string(),
             };
-            cut(&mut message, most);
+            shorten(&mut message, most);
             denial.add_cause(Some(&format!("{}.{name}", self.field)), message);
         }
         denial

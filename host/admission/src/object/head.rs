@@ -12,6 +12,7 @@ use crate::{
     Labels,
     object::spelling::{KEYS, METADATA_KEYS, same_key},
     object::tree::Key,
+    shortened,
 };
 
 /// Top-level fields of an object that selectors and front doors need. A field that is absent or of another
@@ -345,7 +346,7 @@ visit_anything!(
             let mut more = HashSet::new();
             while let Some((Key(key), UniqueKeys)) = map.next_entry::<Key<'de>, UniqueKeys>()? {
                 if few.contains(&key) || more.contains(&key) {
-                    let key: String = key.chars().take(80).collect();
+                    let key = shortened(&key, 80);
                     return Err(A::Error::custom(format!(
                         "duplicate key `{key}` in an object; remove one of them"
                     )));

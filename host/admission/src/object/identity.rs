@@ -2,7 +2,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 
-use crate::{Object, Patch, Pointer};
+use crate::{Object, Patch, Pointer, shortened};
 
 /// The fields that identify an object. A verdict may not change them. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,12 +76,6 @@ fn is_empty(value: Option<&Value>) -> bool {
 fn show(value: Option<&Value>) -> Cow<'static, str> {
     match value {
         None => "absent".into(),
-        Some(value) => {
-            let text = value.to_string();
-            match text.char_indices().nth(80) {
-                Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
-                None => text.into(),
-            }
-        }
+        Some(value) => shortened(&value.to_string(), 80).into_owned().into(),
     }
 }

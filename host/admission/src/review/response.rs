@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     Decision, Denial, Failure, FailureKind, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal,
-    Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, cut, is_name_part,
+    Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, is_name_part, shortened,
 };
 
-/// How much of an invalid key is logged, in bytes.
+/// The logged length of an invalid key, in bytes.
 const KEY_SHOWN: usize = 128;
 
 #[derive(Serialize)]
@@ -172,7 +172,7 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 /// Reads the AdmissionReview with which a webhook answers one of this version and uid; a validating webhook may not
 /// change the object.
 ///
-/// The checks are those of kube-apiserver, in its order, and just as lenient: a missing `allowed` is a
+/// The checks are made as in kube-apiserver, in its order, and just as lenient: a missing `allowed` is a
 /// denial, unknown members are ignored, and `null` is the same as absent.
 ///
 /// # Errors
@@ -342,8 +342,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
     }
     if let Some(key) = dropped.first() {
         // One line, however many there are.
-        let mut key = (*key).clone();
-        cut(&mut key, KEY_SHOWN);
+        let key = &*shortened(key, KEY_SHOWN);
         tracing::warn!(
             dropped = dropped.len(),
             key,

@@ -2,7 +2,7 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
-use crate::{PatchError, verdict::cut};
+use crate::{PatchError, verdict::shorten};
 
 /// A stage could not give a verdict: the kind of failure, and a message.
 ///
@@ -25,7 +25,7 @@ impl Failure {
     /// Creates a failure of this kind, with a message, which is truncated to [`Failure::MAX_MESSAGE`].
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
-        cut(&mut message, Self::MAX_MESSAGE);
+        shorten(&mut message, Self::MAX_MESSAGE);
         Self { kind, message }
     }
 

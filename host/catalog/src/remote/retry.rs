@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use admittance_net::Backoff;
 
 use super::Network;
 use crate::{Error, FetchProgress, OnProgress};
@@ -26,14 +26,11 @@ impl Network {
 
     /// The pauses between the attempts at one thing.
     pub(super) fn pauses(&self) -> Pauses {
-        let builder = ExponentialBuilder::new()
-            .with_min_delay(self.config.first_pause)
-            .with_max_delay(LONGEST_PAUSE)
-            .with_max_times(self.config.attempts.saturating_sub(1))
-            .with_jitter();
+        let retries = self.config.attempts.saturating_sub(1);
         Pauses {
-            left: builder.build(),
-            builder,
+            backoff: Backoff::new(self.config.first_pause, LONGEST_PAUSE),
+            left: retries,
+            retries,
         }
     }
 }
@@ -41,14 +38,17 @@ impl Network {
 /// The pauses between attempts. Lives for one operation.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    left: ExponentialBackoff,
-    builder: ExponentialBuilder,
+    backoff: Backoff,
+    /// The retries that are left, of all.
+    left: usize,
+    retries: usize,
 }
 
 impl Pauses {
     /// An attempt made progress: the count of attempts starts over.
     pub(super) fn reset(&mut self) {
-        self.left = self.builder.build();
+        self.backoff.reset();
+        self.left = self.retries;
     }
 
     /// Waits before the next attempt.
@@ -64,10 +64,11 @@ impl Pauses {
         if wanted > LONGEST_PAUSE {
             return Err(error);
         }
-        let Some(pause) = self.left.next() else {
+        let Some(left) = self.left.checked_sub(1) else {
             return Err(error);
         };
-        let after = pause.min(LONGEST_PAUSE).max(wanted);
+        self.left = left;
+        let after = self.backoff.after_failure().min(LONGEST_PAUSE).max(wanted);
         tracing::debug!(%error, ?after, "a request failed and is retried");
         progress(FetchProgress::Retrying { after, error });
         tokio::time::sleep(after).await;

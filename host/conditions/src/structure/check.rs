@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use admittance_admission::shortened;
 use serde_json::Value as Json;
 
 use super::{At, ListMerge, Node, Scalar, Structure};
@@ -324,8 +325,8 @@ impl Scalar {
 fn go(value: &Json) -> String {
     match value {
         Json::Null => "&{NULL_VALUE}".to_owned(),
-        Json::String(text) => format!("&{{{}}}", beginning(text)),
-        other => format!("&{{{}}}", beginning(&other.to_string())),
+        Json::String(text) => format!("&{{{}}}", shortened(text, LONGEST_SHOWN)),
+        other => format!("&{{{}}}", shortened(&other.to_string(), LONGEST_SHOWN)),
     }
 }
 
@@ -335,7 +336,7 @@ fn go_syntax(value: &Json) -> String {
         Json::Null => "0".to_owned(),
         Json::Array(_) => "[]interface {}{...}".to_owned(),
         Json::Object(_) => "map[string]interface {}{...}".to_owned(),
-        other => beginning(&other.to_string()).to_owned(),
+        other => shortened(&other.to_string(), LONGEST_SHOWN).into_owned(),
     }
 }
 
@@ -351,8 +352,5 @@ fn go_type_of(value: &Json) -> &'static str {
     }
 }
 
-/// The beginning of a text that a client may have sent.
-fn beginning(text: &str) -> &str {
-    const LONGEST: usize = 256;
-    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default()
-}
+/// The length of a client's value in a message, in bytes.
+const LONGEST_SHOWN: usize = 256;

@@ -4,6 +4,7 @@
 //! `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`; OpenReports took that over (the directory
 //! `policy-report` in the history of github.com/openreports/reports-api).
 
+use admittance_admission::shortened;
 use serde_json::{Value, json};
 
 use super::finding::{Finding, Verdict};
@@ -141,16 +142,10 @@ fn result(finding: &Finding) -> Value {
         "policy": policy,
         "rule": rule,
         "result": word(judgement.verdict),
-        "message": shortened(&judgement.message),
+        "message": shortened(&judgement.message, MESSAGE),
         "resources": [resource],
         "properties": {"operation": finding.operation, "verdict": judgement.verdict},
     })
-}
-
-fn shortened(message: &str) -> &str {
-    message
-        .get(..message.floor_char_boundary(MESSAGE))
-        .unwrap_or(message)
 }
 
 /// The results of OpenReports.

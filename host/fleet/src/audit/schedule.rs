@@ -10,7 +10,7 @@ use std::{
 use admittance::{Host, Moment};
 use admittance_admission::{Mode, NamespaceSource, Object};
 use admittance_cluster::{AnswerError, Cluster};
-use backon::ExponentialBackoff;
+use admittance_net::Backoff;
 use parking_lot::Mutex;
 use tokio::{
     sync::mpsc,
@@ -82,7 +82,7 @@ struct Audited {
     /// Whether each namespace is left out, as far as it is known.
     excluded: HashMap<String, bool>,
     /// How long to wait before a resource is listed again that could not be listed.
-    retries: HashMap<u16, ExponentialBackoff>,
+    retries: HashMap<u16, Backoff>,
     /// The watches of resources.
     watches: JoinSet<()>,
     sender: mpsc::Sender<(u16, Change)>,
@@ -116,7 +116,7 @@ impl Audits {
             ledger: Ledger::default(),
             writer: None,
         };
-        let mut retries = None;
+        let mut retries = backoff();
         loop {
             let (begun, chains) = (Instant::now(), chains(host));
             inner.status.lock().running = true;
@@ -125,10 +125,10 @@ impl Audits {
             inner.status.lock().running = false;
             let next = match &audited {
                 Ok(_) => {
-                    retries = None;
+                    retries.reset();
                     begun + inner.config.every
                 }
-                Err(_) => Instant::now() + retries.get_or_insert_with(backoff).next().unwrap_or(LAST_RETRY),
+                Err(_) => Instant::now() + retries.after_failure(),
             };
             inner.report(AUDIT, audited.as_ref().err().cloned());
             let following = async {
@@ -173,10 +173,10 @@ async fn changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
 impl Audited {
     /// Has a resource listed again that could not be listed.
     fn list_later(&mut self, number: u16) {
-        let pause = self.retries.entry(number).or_insert_with(backoff).next();
+        let pause = self.retries.entry(number).or_insert_with(backoff).after_failure();
         let sender = self.sender.clone();
         self.watches.spawn(async move {
-            sleep(pause.unwrap_or(LAST_RETRY)).await;
+            sleep(pause).await;
             // Without a receiver, the leader has resigned.
             let _ = sender.send((number, Change::Expired)).await;
         });

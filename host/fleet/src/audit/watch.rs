@@ -70,13 +70,13 @@ pub(super) async fn follow(
     changes: Sender<(u16, Change)>,
 ) {
     let started = Instant::now();
-    let mut pauses = None;
+    let mut pauses = backoff();
     loop {
         let begun = Instant::now();
         let result = once(&reader, &resource, number, &mut version, &changes).await;
         let pause = match result {
             Ok(true) => {
-                pauses = None;
+                pauses.reset();
                 SHORTEST.saturating_sub(begun.elapsed())
             }
             Ok(false) => {
@@ -88,7 +88,7 @@ pub(super) async fn follow(
                 if changes.send((number, Change::Fails(error))).await.is_err() {
                     return;
                 }
-                pauses.get_or_insert_with(backoff).next().unwrap_or(SHORTEST)
+                pauses.after_failure()
             }
         };
         sleep(pause).await;

@@ -181,21 +181,22 @@ impl CertificateSecret {
         let service = Service::new(name, namespace);
         let secret = cluster.resource(&SECRET, namespace, &secret_name);
         let place = format!("{namespace}/{secret_name}");
-        let mut pauses = None;
+        let mut pauses = backoff();
+        let mut is_waiting = false;
         let contents = loop {
-            let found = first(&secret, registration, &secret_name, &service, terms).await;
-            let pauses = match found {
+            match first(&secret, registration, &secret_name, &service, terms).await {
                 Ok(contents) => break contents,
                 Err(ResourceError::Conflict(_)) => continue,
-                Err(error) => pauses.get_or_insert_with(|| {
+                Err(error) if !is_waiting => {
+                    is_waiting = true;
                     tracing::warn!(
                         secret = place,
                         "waiting for the certificate of this server: {error}"
                     );
-                    backoff()
-                }),
-            };
-            sleep(pauses.next().unwrap_or_default()).await;
+                }
+                Err(_) => {}
+            }
+            sleep(pauses.after_failure()).await;
         };
         let identity = SharedIdentity::new(format!("the Secret {place}"), contents.served);
         Ok(Self {
@@ -223,17 +224,17 @@ impl CertificateSecret {
 
     /// Serves the certificate as it is in the Secret. Never completes.
     pub(super) async fn follow(&self) {
-        let mut pauses = None;
+        let mut pauses = backoff();
         loop {
             let seen = self.secret.changes();
             let pause = match self.get().await {
                 Ok(found) => {
                     self.serve(found.as_ref()).await;
-                    pauses = None;
+                    pauses.reset();
                     None
                 }
                 // The watch says what is wrong.
-                Err(_) => pauses.get_or_insert_with(backoff).next(),
+                Err(_) => Some(pauses.after_failure()),
             };
             tokio::select! {
                 () = self.secret.changed_since(seen) => {}
