@@ -1,10 +1,10 @@
 //! Which decisions are listed.
 
-use admittance_admission::Decision;
+use admittance_admission::{Decision, TraceRow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DecisionRecord, DecisionVerdict, kept::Kept};
+use super::{DecisionVerdict, kept::Entry};
 use crate::Moment;
 
 /// Which decisions are listed: those to which all of these apply.
@@ -43,76 +43,23 @@ impl DecisionFilter {
     }
 
     /// Whether a decision in memory is one of them.
-    pub(super) fn includes(&self, kept: &Kept) -> bool {
-        let Some(packed) = kept.read() else { return false };
-        self.selects(
-            kept.unpacked.at,
-            packed.verdict,
-            packed.namespace,
-            packed.user,
-            |wanted| {
-                kept.rows(&packed).iter().any(|row| {
-                    wanted(Row {
-                        chain: &row.chain,
-                        stage: &row.stage,
-                        was_called: row.was_called(),
-                    })
-                })
-            },
-        ) && self.text.as_ref().is_none_or(|text| {
-            packed.contains(text)
-                || match kept.decision() {
-                    Decision::Allowed => false,
-                    Decision::Refused(refusal) => refusal.to_string().contains(text),
-                }
-        })
-    }
-
-    /// Whether a decision is one of them.
-    pub fn includes_record(&self, record: &DecisionRecord) -> bool {
-        self.selects(
-            record.at,
-            record.verdict,
-            record.namespace.as_deref(),
-            &record.user,
-            |wanted| {
-                record.stages.iter().any(|row| {
-                    wanted(Row {
-                        chain: &row.chain,
-                        stage: &row.stage,
-                        was_called: row.was_called(),
-                    })
-                })
-            },
-        ) && self.text.as_ref().is_none_or(|text| record.contains(text))
-    }
-
-    /// `any_row` tells whether there is such a row.
-    fn selects(
-        &self,
-        at: Moment,
-        verdict: DecisionVerdict,
-        namespace: Option<&str>,
-        user: &str,
-        any_row: impl FnOnce(&dyn Fn(Row<'_>) -> bool) -> bool,
-    ) -> bool {
+    pub(super) fn includes(&self, entry: &Entry) -> bool {
+        let Some(packed) = entry.read() else { return false };
         let is = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value);
-        self.since.is_none_or(|since| since <= at)
-            && (self.verdict.is_empty() || self.verdict.contains(&verdict))
-            && is(&self.namespace, namespace.unwrap_or_default())
-            && is(&self.user, user)
-            && ((self.chain.is_none() && self.stage.is_none())
-                || any_row(&|row| {
-                    is(&self.chain, row.chain)
-                        && is(&self.stage, row.stage)
-                        && (self.stage.is_none() || row.was_called)
-                }))
+        let is_wanted = |row: &TraceRow| {
+            is(&self.chain, &row.chain)
+                && is(&self.stage, &row.stage)
+                && (self.stage.is_none() || row.was_called())
+        };
+        let has_text = |text: &String| {
+            packed.contains(text)
+                || matches!(entry.decision(), Decision::Refused(refusal) if refusal.to_string().contains(text))
+        };
+        self.since.is_none_or(|since| since <= entry.unpacked.at)
+            && (self.verdict.is_empty() || self.verdict.contains(&packed.verdict))
+            && is(&self.namespace, packed.namespace.unwrap_or_default())
+            && is(&self.user, packed.user)
+            && ((self.chain.is_none() && self.stage.is_none()) || entry.rows(&packed).iter().any(is_wanted))
+            && self.text.as_ref().is_none_or(has_text)
     }
-}
-
-/// What a filter reads of a stage's row.
-struct Row<'a> {
-    chain: &'a str,
-    stage: &'a str,
-    was_called: bool,
 }

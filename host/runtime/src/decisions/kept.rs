@@ -13,9 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::{DecisionVerdict, Taken, Texts, record::operation};
 use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secret};
 
-/// A decision of the log.
+/// A decision that was read from the log.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Entry {
+    pub(super) id: u64,
+    /// The memory that it takes in the log.
+    pub(super) size: usize,
     /// A [`Packed`], serialized.
     pub(super) packed: Box<[u8]>,
     pub(super) unpacked: Unpacked,
@@ -295,7 +298,7 @@ impl Unpacked {
     }
 }
 
-impl Kept {
+impl Entry {
     /// `None` never happens: it was written by [`Unpacked::of`].
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
@@ -508,7 +511,9 @@ mod tests {
                     revision: 7,
                 };
                 let (mut origin, mut bytes) = (Origin::default(), Vec::new());
-                let kept = Kept {
+                let kept = Entry {
+                    id: 1,
+                    size: 0,
                     unpacked: Unpacked::of(&observed, 1 << 20, &mut origin, &mut bytes),
                     packed: bytes.into(),
                 };

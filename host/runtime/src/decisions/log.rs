@@ -16,9 +16,7 @@ use tokio::sync::Notify;
 
 use super::{
     ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord, DecisionVerdict,
-    DecisionsConfig, Taken, rates,
-    ring::{Entry, Memory},
-    write,
+    DecisionsConfig, Taken, kept::Entry, rates, ring::Memory, write,
 };
 use crate::{Moment, Redaction, decisions::observer::Observed};
 
@@ -108,10 +106,10 @@ impl DecisionLog {
         let mut bytes = 0;
         let mut next = None;
         for entry in self.newest_first(before).take_while(|entry| entry.id >= oldest) {
-            if !filter.includes(&entry.kept) {
+            if !filter.includes(&entry) {
                 continue;
             }
-            bytes += entry.kept.size_without_objects();
+            bytes += entry.size_without_objects();
             if decisions.len() == limit || (bytes > Self::PAGE_BYTES && !decisions.is_empty()) {
                 next = decisions.last().map(|record: &DecisionRecord| record.id);
                 break;
@@ -126,7 +124,7 @@ impl DecisionLog {
     /// several paths, each of which is a decision of its own; and clients choose uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
-        let matching = entries.filter(|entry| entry.kept.read().is_some_and(|packed| packed.uid == uid));
+        let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
         let (mut found, mut bytes, mut older) = (Vec::new(), 0, 0);
         for entry in matching {
             bytes += entry.size;
@@ -170,7 +168,7 @@ impl DecisionLog {
             let ring = self.0.memory.ring();
             ring.gone > 0 && ring.oldest().is_some_and(|id| id >= since)
         };
-        rates::of(recent.map(|entry| entry.kept), within, now, is_full)
+        rates::of(recent, within, now, is_full)
     }
 
     /// The id of the oldest decision.
@@ -182,7 +180,7 @@ impl DecisionLog {
         Some(LoggedDecision {
             id: entry.id,
             bytes: entry.size,
-            ..self.decision(entry.kept.unpack()?)
+            ..self.decision(entry.unpack()?)
         })
     }
 
@@ -242,9 +240,7 @@ impl Follower {
             if missed > 0 {
                 batch.push(Followed::Missed(missed));
             }
-            let included = entries
-                .into_iter()
-                .filter(|entry| self.filter.includes(&entry.kept));
+            let included = entries.into_iter().filter(|entry| self.filter.includes(entry));
             let logged = included.filter_map(|entry| self.log.logged(entry));
             batch.extend(logged.map(Followed::Decision));
             if !batch.is_empty() {

@@ -8,7 +8,7 @@ use std::{
 
 use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, TraceRow};
 
-use super::{ChainRates, kept::Kept};
+use super::{ChainRates, kept::Entry};
 
 #[derive(Default)]
 struct Counts {
@@ -22,25 +22,25 @@ struct Counts {
 
 /// The rates of decisions, the newest first. `is_cut`: earlier ones within the time are not among them.
 pub(super) fn of(
-    decisions: impl Iterator<Item = Kept>,
+    decisions: impl Iterator<Item = Entry>,
     within: Duration,
     now: SystemTime,
     is_cut: bool,
 ) -> Vec<ChainRates> {
     let mut chains: BTreeMap<(Phase, Arc<str>), Counts> = BTreeMap::new();
     let mut seconds = within.as_secs_f64();
-    for kept in decisions {
+    for entry in decisions {
         if is_cut {
             seconds = now
-                .duration_since(kept.unpacked.at.0)
+                .duration_since(entry.unpacked.at.0)
                 .unwrap_or_default()
                 .as_secs_f64();
         }
-        let rows = kept.read().map(|packed| kept.rows(&packed)).unwrap_or_default();
+        let rows = entry.read().map(|packed| entry.rows(&packed)).unwrap_or_default();
         for rows in rows.chunk_by(|one, other| (one.phase, &one.chain) == (other.phase, &other.chain)) {
             let Some(first) = rows.first() else { continue };
             let counts = chains.entry((first.phase, first.chain.clone())).or_default();
-            counts.add(rows, kept.decision());
+            counts.add(rows, entry.decision());
         }
     }
     let rates = chains.into_iter().map(|((phase, chain), mut counts)| ChainRates {

@@ -201,15 +201,6 @@ impl StageRecord {
 }
 
 impl DecisionRecord {
-    /// Whether a text is in what [`DecisionFilter::text`](super::DecisionFilter::text) names.
-    pub(super) fn contains(&self, text: &str) -> bool {
-        let optional = [&self.namespace, &self.message].into_iter().flatten();
-        let texts = [&self.uid, &self.kind, &self.name, &self.user]
-            .into_iter()
-            .chain(optional);
-        texts.into_iter().any(|part| part.contains(text))
-    }
-
     /// Removes the values that patches write, which are parts of objects. Their paths stay.
     pub fn without_values(&mut self) {
         let patches = self.stages.iter_mut().map(|stage| &mut stage.patch);

@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::kept::{Kept, Origin, Unpacked};
+use super::kept::{Entry, Origin, Unpacked};
 use crate::decisions::observer::Observed;
 
 /// How many decisions a thread collects at most, and how many bytes.
@@ -64,14 +64,6 @@ struct Slot {
     length: usize,
     size: usize,
     unpacked: Unpacked,
-}
-
-/// A decision that was read from the ring.
-pub(super) struct Entry {
-    pub(super) id: u64,
-    /// The memory that it takes in the ring.
-    pub(super) size: usize,
-    pub(super) kept: Kept,
 }
 
 /// The index of this thread among all that have added a decision.
@@ -212,10 +204,8 @@ impl Ring {
             Entry {
                 id: slot.id,
                 size: slot.size,
-                kept: Kept {
-                    packed: bytes.copied().collect(),
-                    unpacked: slot.unpacked.clone(),
-                },
+                packed: bytes.copied().collect(),
+                unpacked: slot.unpacked.clone(),
             }
         });
         entries.collect()

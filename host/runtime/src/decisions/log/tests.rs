@@ -165,9 +165,6 @@ fn filters() {
         let list = log.list(&filter, None, 10);
         assert_eq!(uids(&list), expected, "{filter:?}");
         assert_eq!(list.next, None);
-        for decision in &list.decisions {
-            assert!(filter.includes_record(decision), "{filter:?}");
-        }
     }
 }
 
