@@ -216,7 +216,7 @@ fn wasmtime_is_built_with_few_features() {
 /// The dependencies that only a feature of the library brings.
 const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
     ("plugins", &["wasmtime", "cranelift-codegen"]),
-    ("registries", &["reqwest", "docker_credential", "http-auth"]),
+    ("registries", &["docker_credential", "http-auth"]),
     ("signatures", &["sigstore-verify", "p256"]),
 ];
 

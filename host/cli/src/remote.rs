@@ -17,7 +17,7 @@ mod rollout;
 mod status;
 
 use clap::Args;
-use reqwest::Method;
+use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{

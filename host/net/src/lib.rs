@@ -8,12 +8,12 @@
     reason = "internal to the program: names say what a docstring would repeat"
 )]
 
-pub mod apart;
 mod backoff;
 pub mod bearer;
 pub mod body;
 pub mod budget;
 pub mod causes;
+pub mod client;
 pub mod informational;
 pub mod limits;
 pub mod listener;

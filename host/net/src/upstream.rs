@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, debug_span, field::Empty};
 
+pub(crate) use self::connection::over;
 use self::{
     connection::Pool,
     headers::{prepare_request, prepare_response},

@@ -65,8 +65,6 @@ pub enum SinkError {
     StandardOutput(std::io::Error),
     #[error("decisions.http: {0}")]
     Tls(#[from] TlsError),
-    #[error("decisions.http: the HTTP client cannot be built: {0}")]
-    Client(String),
     #[error("decisions.http: {0}")]
     Token(String),
     #[error("decisions.http: {url} cannot be reached: {problem}")]

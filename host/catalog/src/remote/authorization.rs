@@ -1,10 +1,11 @@
+use admittance_net::client::{ClientRequest, ClientResponse};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use docker_credential::DockerCredential;
-use http_auth::ChallengeRef;
-use reqwest::{
-    Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
+use http::{
+    HeaderValue, Method, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE},
 };
+use http_auth::ChallengeRef;
 use url::Url;
 
 use super::{Access, Repository, failure};
@@ -17,11 +18,11 @@ impl Repository<'_> {
     /// The `Authorization` header that answers a registry's challenge.
     pub(super) async fn authorize(
         &self,
-        response: &Response,
+        response: &ClientResponse,
         place: &str,
     ) -> Result<Option<HeaderValue>, Error> {
         let texts: Vec<&str> = response
-            .headers()
+            .headers
             .get_all(WWW_AUTHENTICATE)
             .iter()
             .filter_map(|value| value.to_str().ok())
@@ -39,15 +40,14 @@ impl Repository<'_> {
         let credential = self.network.credential(self.artifact).await?;
         if let Some(challenge) = of_scheme("bearer") {
             let challenge = self
-                .challenge(challenge, response.url())
+                .challenge(challenge, &response.url)
                 .map_err(|problem| Error::bad_answer(place, problem))?;
             let token = self.token(challenge, credential, place).await?;
             return header(&format!("Bearer {token}"), place).map(Some);
         }
         match (of_scheme("basic"), credential) {
             (Some(_), Some(DockerCredential::UsernamePassword(user, password))) => {
-                let pair = STANDARD.encode(format!("{user}:{password}"));
-                header(&format!("Basic {pair}"), place).map(Some)
+                basic(&user, &password, place).map(Some)
             }
             _ => Ok(None),
         }
@@ -96,7 +96,6 @@ impl Repository<'_> {
             token: Option<String>,
             access_token: Option<String>,
         }
-        let client = &self.network.client;
         let mut url = challenge.realm;
         let request = match credential {
             Some(DockerCredential::IdentityToken(token)) => {
@@ -107,25 +106,26 @@ impl Repository<'_> {
                     .append_pair("scope", &challenge.scope)
                     .append_pair("refresh_token", &token)
                     .finish();
-                client
-                    .post(url)
-                    .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+                ClientRequest::new(Method::POST, url)
+                    .header(CONTENT_TYPE, form_type)
                     .body(form)
             }
             credential => {
                 url.query_pairs_mut()
                     .append_pair("service", &challenge.service)
                     .append_pair("scope", &challenge.scope);
+                let request = ClientRequest::new(Method::GET, url);
                 match credential {
                     Some(DockerCredential::UsernamePassword(user, password)) => {
-                        client.get(url).basic_auth(user, Some(password))
+                        request.header(AUTHORIZATION, basic(&user, &password, place)?)
                     }
-                    _ => client.get(url),
+                    _ => request,
                 }
             }
         };
         let response = self.network.send(request, place).await?;
-        if response.status() == StatusCode::BAD_REQUEST {
+        if response.status == StatusCode::BAD_REQUEST {
             return Err(self.refusal(response, place).await);
         }
         let response = self.allowed(response, place).await?;
@@ -137,7 +137,7 @@ impl Repository<'_> {
     }
 
     /// Turns a registry's refusal into an error.
-    pub(super) async fn refusal(&self, response: Response, place: &str) -> Error {
+    pub(super) async fn refusal(&self, response: ClientResponse, place: &str) -> Error {
         let registry = self.artifact.registry();
         let login = format!("log in with `docker login {registry}`");
         let (with, advice) = match self.network.credential(self.artifact).await {
@@ -168,6 +168,11 @@ struct Challenge {
     realm: Url,
     service: String,
     scope: String,
+}
+
+fn basic(user: &str, password: &str, place: &str) -> Result<HeaderValue, Error> {
+    let pair = STANDARD.encode(format!("{user}:{password}"));
+    header(&format!("Basic {pair}"), place)
 }
 
 fn header(text: &str, place: &str) -> Result<HeaderValue, Error> {

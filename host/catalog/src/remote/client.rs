@@ -1,12 +1,12 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance_net::{
-    apart,
+    client::{ClientOptions, ClientRequest, ClientResponse, HttpClient, ProxyChoice},
     tls::{self, Trust},
 };
 use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
-use reqwest::{NoProxy, Proxy, RequestBuilder, Response, StatusCode, header::HeaderValue, redirect::Policy};
 use url::Url;
 
 use super::{failure, redirect::Redirects, registry::Access};
@@ -16,7 +16,7 @@ use crate::{Error, NetworkConfig, OnProgress};
 /// catalog.
 #[derive(Debug)]
 pub(super) struct Network {
-    pub(super) client: reqwest::Client,
+    pub(super) client: HttpClient,
     pub(super) config: NetworkConfig,
     /// `Authorization` headers, by registry, repository and access. Requested again when a registry no longer
     /// accepts one.
@@ -29,26 +29,19 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Network {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
-        let unusable = |problem: String| Error::Client { problem };
         // A system without CA certificates is not an error here, because files need none: only connections
         // fail.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
-        let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .user_agent(concat!("admittance/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(config.read_timeout);
-        if let Some(proxy) = &config.proxy {
-            let proxy = Proxy::all(proxy.clone()).map_err(|error| {
-                unusable(format!(
-                    "the proxy {proxy} is not usable: {error}; write `http://host:port`"
-                ))
-            })?;
-            builder = builder.proxy(proxy.no_proxy(NoProxy::from_env()));
-        }
+        let options = ClientOptions {
+            connect_timeout: CONNECT_TIMEOUT,
+            silence: config.read_timeout,
+            proxy: config
+                .proxy
+                .clone()
+                .map_or(ProxyChoice::Environment, ProxyChoice::All),
+        };
         Ok(Self {
-            client: builder.build().map_err(|error| unusable(error.to_string()))?,
+            client: HttpClient::new(tls, options),
             config,
             authorizations: Mutex::default(),
             schemes: Mutex::default(),
@@ -64,8 +57,9 @@ impl Network {
     ) -> Result<Option<Bytes>, Error> {
         let place = url.as_str();
         self.retrying(progress, || async {
-            let response = self.send(self.client.get(url.clone()), place).await?;
-            if is_absent(response.status()) {
+            let request = ClientRequest::new(Method::GET, url.clone());
+            let response = self.send(request, place).await?;
+            if is_absent(response.status) {
                 return Ok(None);
             }
             let response = failure::success(response, place).await?;
@@ -75,14 +69,18 @@ impl Network {
     }
 
     /// Sends a request, and follows redirects. Any other status is returned as a response.
-    pub(super) async fn send(&self, request: RequestBuilder, place: &str) -> Result<Response, Error> {
-        let failed = |error| failure::of_transport(&error, place, &self.config);
-        let mut request = request.build().map_err(failed)?;
+    pub(super) async fn send(
+        &self,
+        mut request: ClientRequest,
+        place: &str,
+    ) -> Result<ClientResponse, Error> {
         let mut redirects = Redirects::default();
         loop {
-            let repeated = request.try_clone();
-            let response = apart::run(self.client.execute(request)).await.map_err(failed)?;
-            let next = redirects.follow(repeated, &response);
+            let sent = self.client.send(request.clone()).await;
+            let response = sent.map_err(|error| {
+                failure::of_transport(&error, request.url.host_str(), place, &self.config)
+            })?;
+            let next = redirects.follow(request, &response);
             match next.map_err(|problem| Error::bad_answer(place, problem))? {
                 Some(next) => request = next,
                 None => return Ok(response),
@@ -91,7 +89,12 @@ impl Network {
     }
 
     /// Reads a body of at most `limit` bytes.
-    pub(super) async fn body(&self, mut response: Response, place: &str, limit: u64) -> Result<Bytes, Error> {
+    pub(super) async fn body(
+        &self,
+        mut response: ClientResponse,
+        place: &str,
+        limit: u64,
+    ) -> Result<Bytes, Error> {
         let mut body = BytesMut::new();
         while let Some(chunk) = self.chunk(&mut response, place).await? {
             if (body.len() + chunk.len()) as u64 > limit {
@@ -104,9 +107,13 @@ impl Network {
     }
 
     /// Reads the next part of a body.
-    pub(super) async fn chunk(&self, response: &mut Response, place: &str) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn chunk(
+        &self,
+        response: &mut ClientResponse,
+        place: &str,
+    ) -> Result<Option<Bytes>, Error> {
         let chunk = response.chunk().await;
-        chunk.map_err(|error| failure::of_transport(&error, place, &self.config))
+        chunk.map_err(|error| failure::of_transport(&error, response.url.host_str(), place, &self.config))
     }
 }
 

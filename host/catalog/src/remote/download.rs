@@ -1,7 +1,8 @@
+use admittance_net::client::ClientResponse;
 use bytes::Bytes;
-use reqwest::{
-    Response, StatusCode,
-    header::{CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, IF_RANGE, RANGE},
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_RANGE, ETAG, IF_NONE_MATCH, IF_RANGE, RANGE},
 };
 
 use super::{Fetch, failure, partial::Partial};
@@ -44,7 +45,7 @@ const WRITTEN_AT_ONCE: usize = 256 << 10;
 impl Fetch<'_> {
     /// Downloads a module and stores it, if the check accepts its content. `None`: the server still has the
     /// version that need not be downloaded again.
-    pub(super) async fn download<F: Future<Output = Result<Response, Error>>>(
+    pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
         request: impl Fn(HeaderMap) -> F,
@@ -112,7 +113,7 @@ impl Fetch<'_> {
         Ok(bytes)
     }
 
-    async fn attempts<F: Future<Output = Result<Response, Error>>>(
+    async fn attempts<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
         received: &mut Received,
@@ -146,16 +147,16 @@ impl Fetch<'_> {
     /// Receives the body of a response.
     async fn receive(
         &self,
-        mut response: Response,
+        mut response: ClientResponse,
         download: &Download<'_>,
         received: &mut Received,
     ) -> Result<Attempt, Error> {
         let (place, limit) = (download.place, self.inner.size_limit);
         let offset = received.bytes.len() as u64;
-        let validator = validator(response.headers());
-        match response.status() {
+        let validator = validator(&response.headers);
+        match response.status {
             StatusCode::NOT_MODIFIED if download.unless.is_some() => return Ok(Attempt::NotModified),
-            StatusCode::PARTIAL_CONTENT if resumes_at(response.headers(), offset) => {}
+            StatusCode::PARTIAL_CONTENT if resumes_at(&response.headers, offset) => {}
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
                 received.restart(None).await;
                 return Err(Error::Unreachable {

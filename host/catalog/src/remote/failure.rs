@@ -1,12 +1,12 @@
 use std::time::{Duration, SystemTime};
 
 use admittance_net::{
-    causes::{causes, find, root_cause},
+    causes::{find, root_cause},
+    client::{ClientError, ClientResponse, ProxyRefusal},
     tls::TlsAdvice,
 };
-use reqwest::{Response, StatusCode, header};
+use http::{StatusCode, header};
 use rustls::InvalidMessage;
-use url::Url;
 
 use super::client::{CONNECT_TIMEOUT, is_absent};
 use crate::{Error, NetworkConfig};
@@ -33,8 +33,8 @@ const MESSAGE_LIMIT: usize = 16 << 10;
 
 /// The response, unless its status is an error. A registry's refusal is handled before, because its error names
 /// the credentials.
-pub(super) async fn success(response: Response, place: &str) -> Result<Response, Error> {
-    let status = response.status();
+pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
+    let status = response.status;
     if status.is_success() {
         return Ok(response);
     }
@@ -60,7 +60,7 @@ pub(super) async fn success(response: Response, place: &str) -> Result<Response,
 }
 
 /// The server's error message: that of a registry, or the name of the status.
-pub(super) async fn message(mut response: Response) -> String {
+pub(super) async fn message(mut response: ClientResponse) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope {
         errors: Vec<Entry>,
@@ -72,9 +72,9 @@ pub(super) async fn message(mut response: Response) -> String {
         message: String,
     }
     let name = response
-        .status()
+        .status
         .canonical_reason()
-        .map_or_else(|| response.status().to_string(), str::to_owned);
+        .map_or_else(|| response.status.to_string(), str::to_owned);
     let mut body = Vec::new();
     while body.len() < MESSAGE_LIMIT {
         match response.chunk().await {
@@ -98,47 +98,45 @@ fn printable(text: &str) -> String {
 }
 
 /// `Retry-After`: seconds, or a date.
-fn again_after(response: &Response) -> Option<Duration> {
-    let text = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+fn again_after(response: &ClientResponse) -> Option<Duration> {
+    let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().map(Duration::from_secs).ok().or_else(|| {
         let date = httpdate::parse_http_date(text).ok()?;
         Some(date.duration_since(SystemTime::now()).unwrap_or_default())
     })
 }
 
-/// The error of a failed request or body.
-pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &NetworkConfig) -> Error {
+/// The error of a failed request to a host, or of its response.
+pub(super) fn of_transport(
+    error: &ClientError,
+    host: Option<&str>,
+    place: &str,
+    config: &NetworkConfig,
+) -> Error {
     let place = place.to_owned();
     if let Some(found) = find::<rustls::Error>(error) {
-        let host = error.url().and_then(Url::host_str).unwrap_or_default();
         return Error::Tls {
             place,
-            problem: tls_problem(found, host, config),
+            problem: tls_problem(found, host.unwrap_or_default(), config),
         };
     }
-    if error.is_timeout() {
-        let waited = if error.is_connect() {
-            CONNECT_TIMEOUT
-        } else {
-            config.read_timeout
-        };
-        return Error::TooSlow { place, waited };
-    }
-    // The type of the error of a tunnel through a proxy is private to its crate.
-    if let Some(problem) = causes(error).find_map(|cause| {
-        cause
-            .to_string()
-            .strip_prefix("tunnel error: ")
-            .map(|problem| match causes(cause).skip(1).last() {
-                Some(cause) => format!("{problem}: {cause}"),
-                None => problem.to_owned(),
-            })
-    }) {
+    if let Some(ProxyRefusal(problem)) = find(error) {
+        let problem = problem.clone();
         return Error::Proxy { place, problem };
     }
-    Error::Unreachable {
-        place,
-        problem: root_cause(error),
+    match error {
+        ClientError::ConnectTimeout => Error::TooSlow {
+            place,
+            waited: CONNECT_TIMEOUT,
+        },
+        ClientError::Silent => Error::TooSlow {
+            place,
+            waited: config.read_timeout,
+        },
+        error => Error::Unreachable {
+            place,
+            problem: root_cause(error),
+        },
     }
 }
 
@@ -161,7 +159,7 @@ fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> Str
 }
 
 /// Whether the server does not speak TLS.
-pub(super) fn is_without_tls(error: &reqwest::Error) -> bool {
+pub(super) fn is_without_tls(error: &ClientError) -> bool {
     match find::<rustls::Error>(error) {
         Some(error) => matches!(
             error,

@@ -1,3 +1,5 @@
+use admittance_net::client::ClientRequest;
+use http::Method;
 use url::Url;
 
 use super::{
@@ -34,7 +36,11 @@ impl Fetch<'_> {
         };
         let downloaded = self.download(
             &download,
-            |headers| network.send(network.client.get(url.clone()).headers(headers), &place),
+            |headers| {
+                let mut request = ClientRequest::new(Method::GET, url.clone());
+                request.headers = headers;
+                network.send(request, &place)
+            },
             |bytes, digest| check_magic(&place, bytes).and_then(|()| check_pin(&place, self.pinned, digest)),
         );
         match (downloaded.await?, &recorded) {

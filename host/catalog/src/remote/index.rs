@@ -2,24 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use http::HeaderValue;
 use serde::Deserialize;
 
-use crate::{
-    Digest, Error, OciReference,
-    manifest::{DOCKER_INDEX_TYPE, INDEX_TYPE, not_an_artifact},
-    signature::SIGNATURE_STATEMENT,
-};
+use crate::{Digest, Error, OciReference, manifest::not_an_artifact, signature::SIGNATURE_STATEMENT};
 
 /// The media type of a manifest in the OCI image specification, used for pushes.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// The media types that are accepted.
-pub(super) const MANIFEST_TYPES: [&str; 4] = [
-    MANIFEST_TYPE,
-    INDEX_TYPE,
-    "application/vnd.docker.distribution.manifest.v2+json",
-    DOCKER_INDEX_TYPE,
-];
+pub(super) const MANIFEST_TYPES: HeaderValue = HeaderValue::from_static(
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
+     application/vnd.docker.distribution.manifest.v2+json, \
+     application/vnd.docker.distribution.manifest.list.v2+json, */*",
+);
 
 /// The standard type of the configuration of an artifact with a module.
 pub(super) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
@@ -125,6 +121,7 @@ fn wasm_entry(entries: &[Entry]) -> Result<Digest, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::INDEX_TYPE;
 
     #[test]
     fn the_entry_of_an_index_that_is_a_module() {

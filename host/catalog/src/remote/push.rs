@@ -7,10 +7,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use admittance_net::client::{ClientRequest, ClientResponse, RequestBody};
 use bytes::Bytes;
-use futures_util::stream;
-use reqwest::{
-    Body, Method, Response, StatusCode,
+use http::{
+    HeaderValue, Method, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION},
 };
 use serde::Serialize;
@@ -27,9 +27,6 @@ use crate::{
     Catalog, Digest, Error, FetchProgress, OciReference, OnProgress,
     manifest::{Descriptor, WASM_TYPE},
 };
-
-/// How many bytes are sent between two progress reports.
-const PIECE: usize = 64 << 10;
 
 /// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,32 +171,24 @@ impl Repository<'_> {
         let place = &self.place(&Version::Digest(digest));
         self.retrying(|| async move {
             let url = self.url(&format!("blobs/{digest}"), place).await?;
-            let found = self
-                .send(Method::HEAD, &url, place, |request| {
-                    request.header(CONTENT_LENGTH, 0)
-                })
-                .await?;
-            if found.status().is_success() {
+            let request = ClientRequest::new(Method::HEAD, url).header(CONTENT_LENGTH, 0);
+            let found = self.send(request, place).await?;
+            if found.status.is_success() {
                 return Ok(());
             }
-            if !is_absent(found.status()) {
+            if !is_absent(found.status) {
                 self.allowed(found, place).await?;
             }
             let url = self.url("blobs/uploads/", place).await?;
-            let begun = self
-                .request(Method::POST, &url, place, |request| {
-                    request.header(CONTENT_LENGTH, 0)
-                })
-                .await?;
+            let request = ClientRequest::new(Method::POST, url).header(CONTENT_LENGTH, 0);
+            let begun = self.request(request, place).await?;
             let mut url = upload_url(&begun, place)?;
             url.query_pairs_mut().append_pair("digest", &digest.to_string());
-            self.request(Method::PUT, &url, place, |request| {
-                request
-                    .header(CONTENT_TYPE, "application/octet-stream")
-                    .header(CONTENT_LENGTH, bytes.len())
-                    .body(counted(bytes, sent.clone()))
-            })
-            .await?;
+            let request = ClientRequest::new(Method::PUT, url)
+                .header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
+                .header(CONTENT_LENGTH, bytes.len())
+                .body(RequestBody::counted(bytes.clone(), sent.clone()));
+            self.request(request, place).await?;
             Ok(())
         })
         .await
@@ -210,12 +199,11 @@ impl Repository<'_> {
         let place = &self.place(&Version::Tag(tag.to_owned()));
         self.retrying(|| async move {
             let url = self.url(&format!("manifests/{tag}"), place).await?;
-            let response = self
-                .request(Method::PUT, &url, place, |request| {
-                    request.header(CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone())
-                })
-                .await?;
-            match content_digest(response.headers()) {
+            let request = ClientRequest::new(Method::PUT, url)
+                .header(CONTENT_TYPE, HeaderValue::from_static(MANIFEST_TYPE))
+                .body(bytes.clone());
+            let response = self.request(request, place).await?;
+            match content_digest(&response.headers) {
                 Some(actual) if actual != digest => Err(Error::ContentMismatch {
                     place: format!("{place} (the manifest {digest})"),
                     actual,
@@ -227,30 +215,19 @@ impl Repository<'_> {
     }
 }
 
-/// A body that counts the bytes that were sent.
-fn counted(bytes: &Bytes, sent: Arc<AtomicU64>) -> Body {
-    let total = bytes.len();
-    let pieces = stream::unfold(bytes.clone(), move |mut rest| {
-        sent.store((total - rest.len()) as u64, Ordering::Relaxed);
-        let piece = rest.split_to(PIECE.min(rest.len()));
-        std::future::ready((!piece.is_empty()).then_some((Ok::<_, std::convert::Infallible>(piece), rest)))
-    });
-    Body::wrap_stream(pieces)
-}
-
 /// The URL that the registry assigns to an upload.
-fn upload_url(response: &Response, place: &str) -> Result<Url, Error> {
+fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
     let wrong = |problem: &str| Error::bad_answer(place, problem);
-    if response.status() != StatusCode::ACCEPTED && response.status() != StatusCode::CREATED {
+    if response.status != StatusCode::ACCEPTED && response.status != StatusCode::CREATED {
         return Err(wrong("the registry does not start an upload"));
     }
     let url = response
-        .headers()
+        .headers
         .get(LOCATION)
         .and_then(|location| location.to_str().ok())
-        .and_then(|location| response.url().join(location).ok())
+        .and_then(|location| response.url.join(location).ok())
         .ok_or_else(|| wrong("the registry does not say where the upload goes"))?;
-    if response.url().scheme() == "https" && url.scheme() != "https" {
+    if response.url.scheme() == "https" && url.scheme() != "https" {
         return Err(wrong("the registry asks for an upload without TLS"));
     }
     Ok(url)

@@ -1,8 +1,9 @@
 //! Redirects. They are not left to the client, which keeps no cookies: servers in front of registries set one, and
 //! redirect to the same address to see whether it comes back.
 
-use reqwest::{
-    Method, Request, Response, StatusCode,
+use admittance_net::client::{ClientRequest, ClientResponse, RequestBody};
+use http::{
+    Method, StatusCode,
     header::{
         AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderName, HeaderValue,
         LOCATION, SET_COOKIE, TRANSFER_ENCODING,
@@ -31,26 +32,25 @@ struct Cookie {
 }
 
 impl Redirects {
-    /// The request to send next, if the response to this request, or to a repetition of it, redirects. `None` stands for a
-    /// request that cannot be repeated.
+    /// The request to send next, if the response to this request redirects. An upload is not repeated.
     ///
     /// # Errors
     ///
     /// When there are too many, or one leads from https to http.
     pub(super) fn follow(
         &mut self,
-        request: Option<Request>,
-        response: &Response,
-    ) -> Result<Option<Request>, &'static str> {
-        let becomes_get = match response.status() {
+        mut next: ClientRequest,
+        response: &ClientResponse,
+    ) -> Result<Option<ClientRequest>, &'static str> {
+        let becomes_get = match response.status {
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => true,
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => false,
             _ => return Ok(None),
         };
-        let (Some(mut next), Some(target)) = (request, target(response)) else {
+        let Some(target) = target(response).filter(|_| !next.body.is_counted()) else {
             return Ok(None);
         };
-        let from = response.url();
+        let from = &response.url;
         if from.scheme() == "https" && target.scheme() != "https" {
             return Err("the server redirects to an address without TLS");
         }
@@ -59,26 +59,26 @@ impl Redirects {
             return Err("too many redirects");
         }
         self.keep_cookies(response);
-        let headers = next.headers_mut();
+        let headers = &mut next.headers;
         headers.remove(COOKIE);
         if from.origin() != target.origin() {
             headers.remove(AUTHORIZATION);
         }
         headers.extend(self.cookies_for(&target).map(|cookies| (COOKIE, cookies)));
-        if becomes_get && !matches!(*next.method(), Method::GET | Method::HEAD) {
+        if becomes_get && !matches!(next.method, Method::GET | Method::HEAD) {
             for header in OF_BODY {
-                next.headers_mut().remove(header);
+                next.headers.remove(header);
             }
-            *next.method_mut() = Method::GET;
-            *next.body_mut() = None;
+            next.method = Method::GET;
+            next.body = RequestBody::default();
         }
-        *next.url_mut() = target;
+        next.url = target;
         Ok(Some(next))
     }
 
-    fn keep_cookies(&mut self, response: &Response) {
-        let origin = response.url().origin();
-        for header in response.headers().get_all(SET_COOKIE) {
+    fn keep_cookies(&mut self, response: &ClientResponse) {
+        let origin = response.url.origin();
+        for header in response.headers.get_all(SET_COOKIE) {
             let pair = header.to_str().ok().and_then(|text| text.split(';').next());
             let Some((name, value)) = pair.and_then(|pair| pair.split_once('=')) else {
                 continue;
@@ -104,9 +104,9 @@ impl Redirects {
 }
 
 /// The URL to which a response redirects, without a user and a password.
-fn target(response: &Response) -> Option<Url> {
-    let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    let mut target = response.url().join(location).ok()?;
+fn target(response: &ClientResponse) -> Option<Url> {
+    let location = response.headers.get(LOCATION)?.to_str().ok()?;
+    let mut target = response.url.join(location).ok()?;
     let is_http = matches!(target.scheme(), "http" | "https");
     let _ = target.set_username("");
     let _ = target.set_password(None);

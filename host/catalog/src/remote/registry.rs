@@ -1,10 +1,10 @@
 use std::{fmt, net::IpAddr};
 
-use admittance_net::apart;
+use admittance_net::client::{ClientRequest, ClientResponse};
 use bytes::Bytes;
-use reqwest::{
-    Method, RequestBuilder, Response, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, AUTHORIZATION},
 };
 use url::Url;
 
@@ -81,13 +81,9 @@ impl Repository<'_> {
         let place = &self.place(version);
         self.retrying(|| async move {
             let url = self.url(&format!("manifests/{version}"), place).await?;
-            let accept = MANIFEST_TYPES.join(", ");
-            let response = self
-                .request(Method::HEAD, &url, place, |request| {
-                    request.header(ACCEPT, &accept)
-                })
-                .await?;
-            Ok(content_digest(response.headers()))
+            let request = ClientRequest::new(Method::HEAD, url).header(ACCEPT, MANIFEST_TYPES);
+            let response = self.request(request, place).await?;
+            Ok(content_digest(&response.headers))
         })
         .await
     }
@@ -100,14 +96,12 @@ impl Repository<'_> {
     }
 
     /// The response with a blob, or with the part of it that these headers request.
-    pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<Response, Error> {
+    pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
         let place = self.place(&Version::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &place).await?;
-        let response = self
-            .send(Method::GET, &url, &place, |request| {
-                request.headers(headers.clone())
-            })
-            .await?;
+        let mut request = ClientRequest::new(Method::GET, url);
+        request.headers = headers;
+        let response = self.send(request, &place).await?;
         self.unless_refused(response, &place).await
     }
 
@@ -127,13 +121,11 @@ impl Repository<'_> {
 
     /// Gets a path of the repository, up to a size limit.
     async fn get(&self, path: &str, place: &str, limit: u64) -> Result<Option<Bytes>, Error> {
-        let accept = &format!("{}, */*", MANIFEST_TYPES.join(", "));
         self.retrying(|| async move {
             let url = self.url(path, place).await?;
-            let response = self
-                .send(Method::GET, &url, place, |request| request.header(ACCEPT, accept))
-                .await?;
-            if is_absent(response.status()) {
+            let request = ClientRequest::new(Method::GET, url).header(ACCEPT, MANIFEST_TYPES);
+            let response = self.send(request, place).await?;
+            if is_absent(response.status) {
                 return Ok(None);
             }
             let response = self.allowed(response, place).await?;
@@ -150,32 +142,20 @@ impl Repository<'_> {
     }
 
     /// Sends a request, with authorization as needed. A refusal or an error status is an error.
-    pub(super) async fn request(
-        &self,
-        method: Method,
-        url: &Url,
-        place: &str,
-        finish: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Response, Error> {
-        let response = self.send(method, url, place, finish).await?;
+    pub(super) async fn request(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
+        let response = self.send(request, place).await?;
         self.allowed(response, place).await
     }
 
     /// Sends a request, with authorization as needed. Any status is returned as a response.
-    pub(super) async fn send(
-        &self,
-        method: Method,
-        url: &Url,
-        place: &str,
-        finish: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Response, Error> {
+    pub(super) async fn send(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
         let base = self.base_url(place).await?;
         let (registry, repository) = (self.artifact.registry(), self.artifact.repository());
         let key = (registry.to_owned(), repository.to_owned(), self.access);
         let send = async |authorization: Option<HeaderValue>| {
-            let mut request = finish(self.network.client.request(method.clone(), url.clone()));
+            let mut request = request.clone();
             // An upload may go to another server, which must not get the registry's credentials.
-            if let Some(authorization) = authorization.filter(|_| url.origin() == base.origin()) {
+            if let Some(authorization) = authorization.filter(|_| request.url.origin() == base.origin()) {
                 request = request.header(AUTHORIZATION, authorization);
             }
             self.network.send(request, place).await
@@ -183,7 +163,7 @@ impl Repository<'_> {
         let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
         // After a redirect another server may ask for credentials; it must not get the registry's.
-        if response.status() != StatusCode::UNAUTHORIZED || response.url().origin() != base.origin() {
+        if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }
         match self.authorize(&response, place).await? {
@@ -199,13 +179,17 @@ impl Repository<'_> {
     }
 
     /// The response, unless it is a refusal or an error.
-    pub(super) async fn allowed(&self, response: Response, place: &str) -> Result<Response, Error> {
+    pub(super) async fn allowed(
+        &self,
+        response: ClientResponse,
+        place: &str,
+    ) -> Result<ClientResponse, Error> {
         let response = self.unless_refused(response, place).await?;
         failure::success(response, place).await
     }
 
-    async fn unless_refused(&self, response: Response, place: &str) -> Result<Response, Error> {
-        match response.status() {
+    async fn unless_refused(&self, response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
+        match response.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refusal(response, place).await),
             _ => Ok(response),
         }
@@ -255,11 +239,20 @@ impl Network {
         if let Some(scheme) = self.schemes.lock().get(registry).copied() {
             return Ok(scheme);
         }
-        let probe = self.client.get(format!("https://{registry}/v2/"));
-        let scheme = match apart::run(probe.send()).await {
+        let url = format!("https://{registry}/v2/");
+        let url = Url::parse(&url).map_err(|error| Error::bad_answer(place, error.to_string()))?;
+        let host = url.host_str().map(str::to_owned);
+        let scheme = match self.client.send(ClientRequest::new(Method::GET, url)).await {
             Ok(_) => "https",
             Err(error) if failure::is_without_tls(&error) => "http",
-            Err(error) => return Err(failure::of_transport(&error, place, &self.config)),
+            Err(error) => {
+                return Err(failure::of_transport(
+                    &error,
+                    host.as_deref(),
+                    place,
+                    &self.config,
+                ));
+            }
         };
         self.schemes.lock().insert(registry.to_owned(), scheme);
         Ok(scheme)

@@ -9,7 +9,7 @@ use admittance_admin::api::accounts::{
     ClusterEntry, ClusterList, NewCluster, NewToken, NewUser, PermissionEntry, Removed, UserEntry, UserList,
 };
 use clap::{Args, Subcommand};
-use reqwest::Method;
+use http::Method;
 
 use self::text::{clusters, imported, issued, permissions, reencrypted, register_tokens, tokens, users};
 use super::{Query, client::Message};

@@ -6,7 +6,7 @@ use admittance::{Applied, AppliedEffect, Revision};
 use admittance_admin::api::{PromoteRequest, RollbackRequest};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId};
 use clap::Args;
-use reqwest::Method;
+use http::Method;
 
 use super::{JSON, Query, client::Message, definitions::path_of, history::differences, status::made_by};
 use crate::{

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, Response, header};
+use admittance_net::client::{
+    ClientError, ClientOptions, ClientRequest, ClientResponse, HttpClient, ProxyChoice,
+};
+use http::{HeaderValue, Method, header};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -13,7 +16,7 @@ use super::{
 /// A client of one driver. Lives as long as the command.
 #[derive(Debug)]
 pub(super) struct Client {
-    http: reqwest::Client,
+    http: HttpClient,
     server: Server,
     token: Option<Token>,
 }
@@ -35,18 +38,16 @@ pub(super) struct Message<'a> {
 impl Client {
     pub(super) fn new(connection: &Connection) -> Result<Self, RemoteError> {
         let server = connection.server().clone();
-        let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(connection.tls()?)
-            .user_agent(concat!("admittance/", env!("CARGO_PKG_VERSION")))
-            // The API does not redirect, and a token must not be sent to another server.
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT);
-        if server.is_loopback() {
-            builder = builder.no_proxy();
-        }
-        let http = builder
-            .build()
-            .map_err(|error| RemoteError::Client(error.to_string()))?;
+        let options = ClientOptions {
+            connect_timeout: CONNECT_TIMEOUT,
+            // A change may take long, and events may be rare.
+            silence: Duration::MAX,
+            proxy: match server.is_loopback() {
+                true => ProxyChoice::None,
+                false => ProxyChoice::Environment,
+            },
+        };
+        let http = HttpClient::new(connection.tls()?, options);
         Ok(Self {
             http,
             token: connection.token()?,
@@ -82,26 +83,33 @@ impl Client {
         })
     }
 
-    /// The head of a successful reply, whose body follows.
+    /// The head of a successful reply, whose body follows. A redirect is an error: the API does not redirect, and a token
+    /// must not be sent to another server.
     pub(super) async fn open(
         &self,
         method: Method,
         path: &[&str],
         message: Message<'_>,
-    ) -> Result<Response, RemoteError> {
+    ) -> Result<ClientResponse, RemoteError> {
         let mut url = self.server.url(["v1"].iter().chain(path).copied());
         if !message.parameters.is_empty() {
             url.query_pairs_mut().extend_pairs(message.parameters);
         }
-        let mut request = self.http.request(method, url);
+        let mut request = ClientRequest::new(method, url);
         if let Some(Token(value)) = &self.token {
             request = request.header(header::AUTHORIZATION, value.clone());
         }
         if let Some((content_type, body)) = message.body {
-            request = request.header(header::CONTENT_TYPE, content_type).body(body);
+            request = request
+                .header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
+                .body(body);
         }
-        let response = request.send().await.map_err(|error| self.transport(&error))?;
-        let status = response.status();
+        let response = self
+            .http
+            .send(request)
+            .await
+            .map_err(|error| self.transport(&error))?;
+        let status = response.status;
         if status.is_success() {
             return Ok(response);
         }
@@ -109,7 +117,7 @@ impl Client {
         Err(RemoteError::of_reply(&self.server.to_string(), status, &body))
     }
 
-    pub(super) fn transport(&self, error: &reqwest::Error) -> RemoteError {
-        RemoteError::of_transport(error, &self.server.to_string(), self.server.is_tls())
+    pub(super) fn transport(&self, error: &ClientError) -> RemoteError {
+        RemoteError::of_transport(error, &self.server)
     }
 }

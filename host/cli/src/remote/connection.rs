@@ -4,7 +4,7 @@ use std::{env, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 use admittance_net::tls::{self, Identity, TlsError, Trust};
 use clap::Args;
-use reqwest::header::HeaderValue;
+use http::HeaderValue;
 use url::{Host, Url};
 
 use super::error::RemoteError;
@@ -78,6 +78,10 @@ impl Server {
             path.clear().extend(segments);
         }
         url
+    }
+
+    pub(super) fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
     }
 
     pub(crate) fn is_tls(&self) -> bool {

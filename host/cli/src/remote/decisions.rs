@@ -6,7 +6,7 @@ use admittance::{DecisionList, DecisionRecord, DecisionVerdict, admission::Mode}
 use admittance_definitions::document::to_yaml;
 use anstyle::Style;
 use clap::{Args, builder::PossibleValuesParser};
-use reqwest::Method;
+use http::Method;
 use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
 

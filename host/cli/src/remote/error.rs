@@ -5,11 +5,12 @@ use std::{borrow::Cow, fmt};
 use admittance_admin::api::ErrorReply;
 use admittance_net::{
     causes::{find, root_cause},
+    client::ClientError,
     tls::{TlsAdvice, TlsError},
 };
-use reqwest::StatusCode;
-use url::Url;
+use http::StatusCode;
 
+use super::connection::Server;
 use crate::output::harmless;
 
 const ADVICE: TlsAdvice<'static> = TlsAdvice {
@@ -54,33 +55,26 @@ pub(crate) enum RemoteError {
     TokenInTheClear(String),
     #[error("{0}")]
     File(String),
-    #[error("the HTTP client cannot be built: {0}")]
-    Client(String),
 }
 
 impl RemoteError {
     /// The error for a request without a reply.
-    pub(super) fn of_transport(error: &reqwest::Error, server: &str, is_tls: bool) -> Self {
-        let server = server.to_owned();
+    pub(super) fn of_transport(error: &ClientError, to: &Server) -> Self {
+        let server = to.to_string();
         if let Some(found) = find(error) {
-            let host = error.url().and_then(Url::host_str).unwrap_or_default();
-            let problem = harmless(&ADVICE.explain(found, host));
+            let problem = harmless(&ADVICE.explain(found, to.host()));
             return Self::Tls { server, problem };
         }
         let problem = harmless(&root_cause(error));
-        if error.is_timeout() && !error.is_connect() {
-            return Self::Timeout { server };
-        }
-        if error.is_connect() {
-            return Self::Unreachable { server, problem };
-        }
-        if !is_tls && problem.contains("invalid HTTP") {
-            return Self::Tls {
+        match error {
+            ClientError::Silent => Self::Timeout { server },
+            ClientError::Connect(_) | ClientError::ConnectTimeout => Self::Unreachable { server, problem },
+            _ if !to.is_tls() && problem.contains("invalid HTTP") => Self::Tls {
                 server,
                 problem: format!("{problem}; it may require TLS: write https:// in place of http://"),
-            };
+            },
+            _ => Self::Broken { server, problem },
         }
-        Self::Broken { server, problem }
     }
 
     /// The error that a reply reports.

@@ -8,7 +8,7 @@ use admittance::{
 };
 use admittance_admin::api::{DecisionDetails, DecisionReplay, DecisionReplays, ReplayRequest};
 use clap::Args;
-use reqwest::Method;
+use http::Method;
 use serde_json::Value;
 
 use super::{JSON, Query, client::Message, decisions::style};

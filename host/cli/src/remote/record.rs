@@ -11,9 +11,10 @@ use std::{
 
 use admittance::{Redaction, definitions::Share};
 use admittance_definitions::document::to_yaml;
+use admittance_net::client::ClientResponse;
 use clap::Args;
+use http::Method;
 use indicatif::ProgressBar;
-use reqwest::{Method, Response};
 use serde_json::{Map, json};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -197,7 +198,7 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
 
 /// Copies the reply until it ends or standard output is closed; returns whether a signal interrupted it.
 async fn copy(
-    mut response: Response,
+    mut response: ClientResponse,
     client: &Client,
     lines: &mut CompleteLines,
     bar: &ProgressBar,

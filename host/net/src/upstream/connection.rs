@@ -42,7 +42,10 @@ pub type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<Wir
 pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
 
 /// The bytes of a connection, however it was made.
-pub struct Wire(Box<dyn Bytes>);
+pub struct Wire {
+    stream: Box<dyn Bytes>,
+    is_to_proxy: bool,
+}
 
 trait Bytes: Read + Write + Send + Unpin {}
 
@@ -50,7 +53,22 @@ impl<T: Read + Write + Send + Unpin> Bytes for T {}
 
 impl Wire {
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self(Box::new(TokioIo::new(stream)))
+        Self::of(TokioIo::new(stream))
+    }
+
+    pub(crate) fn of(stream: impl Read + Write + Send + Unpin + 'static) -> Self {
+        Self {
+            stream: Box::new(stream),
+            is_to_proxy: false,
+        }
+    }
+
+    /// Requests name the server too: the connection ends at a proxy.
+    pub(crate) fn to_proxy(self) -> Self {
+        Self {
+            is_to_proxy: true,
+            ..self
+        }
     }
 }
 
@@ -62,7 +80,7 @@ impl std::fmt::Debug for Wire {
 
 impl Connection for Wire {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().proxy(self.is_to_proxy)
     }
 }
 
@@ -72,25 +90,25 @@ impl Read for Wire {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl Write for Wire {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -98,7 +116,7 @@ impl Write for Wire {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, bytes)
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
     }
 }
 
@@ -107,7 +125,7 @@ fn tcp() -> Dial {
     let tcp = tcp_connector();
     let dial = service_fn(move |server: Uri| {
         let connecting = tcp.clone().oneshot(server);
-        async move { Ok::<_, BoxError>(Wire(Box::new(connecting.await?))) }
+        async move { Ok::<_, BoxError>(Wire::of(connecting.await?)) }
     });
     BoxCloneSyncService::new(dial)
 }
@@ -140,7 +158,7 @@ pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
     over(tcp(), tls, connect_timeout)
 }
 
-fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Connector {
+pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Connector {
     // The current configuration at each connection. Sessions are resumed as long as it stays the same.
     let names: Arc<dyn ResolveServerName + Send + Sync> = {
         let tls = tls.clone();

@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use admittance_net::{
-    apart,
     causes::root_cause,
+    client::{ClientOptions, ClientRequest, HttpClient, ProxyChoice},
     tls::{self, Trust},
 };
 use admittance_watch::file;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, redirect::Policy};
+use http::{
+    HeaderValue, Method,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
 use url::Host;
 
 use super::SinkError;
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of a whole request with its response.
+/// The timeout of a request and the head of its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest file with a token, in bytes.
 const TOKEN: u64 = 16 << 10;
@@ -25,50 +27,46 @@ const TOKEN: u64 = 16 << 10;
 #[derive(Debug)]
 pub(super) struct HttpSink {
     config: HttpConfig,
-    client: Client,
+    client: HttpClient,
 }
 
 impl HttpSink {
     pub(super) fn new(config: HttpConfig) -> Result<Self, SinkError> {
-        let mut builder = Client::builder()
-            .tls_backend_preconfigured(tls::client(Trust::SystemAnd(config.ca.as_deref()), None)?)
-            .user_agent(concat!("admittance/", env!("CARGO_PKG_VERSION")))
-            // Neither decisions nor the token must go to another server.
-            .redirect(Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(TIMEOUT);
-        if is_local(&config) {
-            builder = builder.no_proxy();
-        }
-        let client = builder
-            .build()
-            .map_err(|error| SinkError::Client(root_cause(&error)))?;
-        Ok(Self { config, client })
+        let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None)?;
+        let options = ClientOptions {
+            connect_timeout: CONNECT_TIMEOUT,
+            silence: TIMEOUT,
+            proxy: match is_local(&config) {
+                true => ProxyChoice::None,
+                false => ProxyChoice::Environment,
+            },
+        };
+        Ok(Self {
+            client: HttpClient::new(tls, options),
+            config,
+        })
     }
 
+    /// A redirect is an error: neither decisions nor the token must go to another server.
     pub(super) async fn write(&self, lines: Vec<u8>) -> Result<(), SinkError> {
         let HttpConfig { url, .. } = &self.config;
-        let mut request = self
-            .client
-            .post(url.clone())
-            .header(CONTENT_TYPE, "application/x-ndjson")
+        let mut request = ClientRequest::new(Method::POST, url.clone())
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))
             .body(lines);
         if let Some(token) = self.token().await? {
             request = request.header(AUTHORIZATION, token);
         }
-        let response = apart::run(request.send())
-            .await
-            .map_err(|error| SinkError::Unreachable {
-                url: url.to_string(),
-                problem: root_cause(&error),
-            })?;
-        let status = response.status();
-        if status.is_success() {
+        let response = self.client.send(request).await;
+        let response = response.map_err(|error| SinkError::Unreachable {
+            url: url.to_string(),
+            problem: root_cause(&error),
+        })?;
+        if response.status.is_success() {
             return Ok(());
         }
         Err(SinkError::Status {
             url: url.to_string(),
-            status: status.as_u16(),
+            status: response.status.as_u16(),
         })
     }
 

@@ -16,7 +16,10 @@ use admittance::{
 };
 use axum::{Router, http::StatusCode, routing::post};
 use serde_json::Value;
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use super::*;
 use crate::decisions::config::{HttpConfig, NdjsonPlace};
@@ -182,6 +185,20 @@ async fn a_server_that_refuses_decisions_gets_the_next_ones() {
     assert!(refused.to_string().contains("answered with 413"), "{refused}");
     retried(&mut sink, &batch, &Counter::noop()).await.unwrap();
     assert_eq!(uids(&kept.lock().unwrap()), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn informational_responses_without_end_are_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let sink = to_server(listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 4096]).await;
+        let hints = b"HTTP/1.1 103 Early Hints\r\n\r\n";
+        while stream.write_all(hints).await.is_ok() {}
+    });
+    let error = sink.write(b"{}\n".to_vec()).await.unwrap_err();
+    assert!(error.to_string().contains("informational responses"), "{error}");
 }
 
 #[tokio::test]

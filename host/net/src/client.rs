@@ -1,0 +1,339 @@
+//! A client for servers anywhere: modules, sinks of decisions, and the admin API.
+//!
+//! [`HttpClient`] speaks HTTP/1.1, uses proxies and follows no redirects. It remembers connections and nothing else.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
+    header::{ACCEPT, PROXY_AUTHORIZATION, USER_AGENT},
+    uri::Scheme,
+};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::{
+    client::{
+        legacy::{self, Client, connect::proxy::Tunnel},
+        proxy::matcher::Matcher,
+    },
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls::ClientConfig;
+use tokio::time::timeout;
+use tower::{BoxError, ServiceExt, service_fn, timeout::error::Elapsed, util::BoxCloneSyncService};
+use url::Url;
+
+use crate::{
+    causes::{chain, find},
+    upstream::{Connector, Dial, Wire, over, tcp_connector},
+};
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
+
+/// The bytes of a request that are sent at once.
+const PIECE: usize = 64 << 10;
+
+/// The limits of a client, and its proxy.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The limit for DNS, connection, proxy and TLS handshake together.
+    pub connect_timeout: Duration,
+    /// A server may be silent this long, before its response and within it.
+    pub silence: Duration,
+    pub proxy: ProxyChoice,
+}
+
+/// The proxy through which requests are sent.
+#[derive(Clone, Debug)]
+pub enum ProxyChoice {
+    None,
+    /// The variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` decide.
+    Environment,
+    /// This proxy is used, except for servers that `NO_PROXY` names.
+    All(Url),
+}
+
+/// A pool of connections. Lives as long as its owner; cheap to clone.
+#[derive(Clone)]
+pub struct HttpClient {
+    client: Client<Connector, RequestBody>,
+    proxies: Arc<Matcher>,
+    silence: Duration,
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").finish_non_exhaustive()
+    }
+}
+
+/// A request that may be repeated.
+#[derive(Clone, Debug)]
+pub struct ClientRequest {
+    pub method: Method,
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: RequestBody,
+}
+
+impl ClientRequest {
+    /// Creates a request without a body.
+    pub fn new(method: Method, url: Url) -> Self {
+        Self {
+            method,
+            url,
+            headers: HeaderMap::new(),
+            body: RequestBody::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.insert(name, value.into());
+        self
+    }
+
+    #[must_use]
+    pub fn body(mut self, body: impl Into<RequestBody>) -> Self {
+        self.body = body.into();
+        self
+    }
+}
+
+/// Bytes that are sent piece by piece.
+#[derive(Clone, Debug, Default)]
+pub struct RequestBody {
+    rest: Bytes,
+    /// The size of all bytes, and the number of bytes that were sent.
+    counted: Option<(usize, Arc<AtomicU64>)>,
+}
+
+impl RequestBody {
+    /// Counts the bytes that are sent.
+    pub fn counted(bytes: Bytes, sent: Arc<AtomicU64>) -> Self {
+        Self {
+            counted: Some((bytes.len(), sent)),
+            rest: bytes,
+        }
+    }
+
+    pub fn is_counted(&self) -> bool {
+        self.counted.is_some()
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for RequestBody {
+    fn from(bytes: T) -> Self {
+        Self {
+            rest: bytes.into(),
+            counted: None,
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some((total, sent)) = &self.counted {
+            sent.store((total - self.rest.len()) as u64, Ordering::Relaxed);
+        }
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let piece = PIECE.min(self.rest.len());
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// A request got no response, or only a part of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("the URL cannot be requested: {0}")]
+    Url(#[from] http::uri::InvalidUri),
+    #[error("no connection in time")]
+    ConnectTimeout,
+    #[error("the server was silent for too long")]
+    Silent,
+    #[error("no connection")]
+    Connect(#[source] legacy::Error),
+    #[error("the connection failed")]
+    Broken(#[source] BoxError),
+}
+
+/// A proxy refused to connect to the server.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ProxyRefusal(pub String);
+
+impl From<legacy::Error> for ClientError {
+    fn from(error: legacy::Error) -> Self {
+        match error.is_connect() {
+            true if find::<Elapsed>(&error).is_some() => Self::ConnectTimeout,
+            true => Self::Connect(error),
+            false => Self::Broken(error.into()),
+        }
+    }
+}
+
+/// The head of a response, whose body follows.
+#[derive(Debug)]
+pub struct ClientResponse {
+    /// The URL of the request.
+    pub url: Url,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    body: Incoming,
+    silence: Duration,
+}
+
+impl ClientResponse {
+    /// The size of the body, if the server sent it.
+    pub fn content_length(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// The next part of the body.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            let frame = timeout(self.silence, self.body.frame());
+            match frame.await.map_err(|_| ClientError::Silent)? {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(ClientError::Broken(error.into())),
+                Some(Ok(frame)) => {
+                    // Trailers are skipped.
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The whole body, of a server that is trusted not to send too much.
+    pub async fn bytes(mut self) -> Result<Bytes, ClientError> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+}
+
+impl HttpClient {
+    pub fn new(tls: ClientConfig, options: ClientOptions) -> Self {
+        let proxies = Arc::new(match options.proxy {
+            ProxyChoice::None => Matcher::builder().build(),
+            ProxyChoice::Environment => Matcher::from_env(),
+            ProxyChoice::All(proxy) => {
+                let excluded = ["NO_PROXY", "no_proxy"]
+                    .into_iter()
+                    .find_map(|name| std::env::var(name).ok());
+                let builder = Matcher::builder().all(String::from(proxy));
+                builder.no(excluded.unwrap_or_default()).build()
+            }
+        });
+        let dial = dial(proxies.clone(), tls.clone());
+        Self {
+            client: Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .build(over(dial, tls.into(), options.connect_timeout)),
+            proxies,
+            silence: options.silence,
+        }
+    }
+
+    /// Sends a request, and returns any response.
+    pub async fn send(&self, request: ClientRequest) -> Result<ClientResponse, ClientError> {
+        let ClientRequest {
+            method,
+            url,
+            mut headers,
+            body,
+        } = request;
+        let uri: Uri = url.as_str().parse()?;
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        headers.entry(USER_AGENT).or_insert(AGENT);
+        if uri.scheme() == Some(&Scheme::HTTP)
+            && let Some(password) = self
+                .proxies
+                .intercept(&uri)
+                .and_then(|proxy| proxy.basic_auth().cloned())
+        {
+            headers.insert(PROXY_AUTHORIZATION, password);
+        }
+        let mut message = http::Request::new(body);
+        *message.method_mut() = method;
+        *message.uri_mut() = uri;
+        *message.headers_mut() = headers;
+        let answer = timeout(self.silence, self.client.request(message));
+        let (head, body) = answer.await.map_err(|_| ClientError::Silent)??.into_parts();
+        Ok(ClientResponse {
+            url,
+            status: head.status,
+            headers: head.headers,
+            body,
+            silence: self.silence,
+        })
+    }
+}
+
+/// Connects to servers directly, or through their proxies.
+fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
+    let tcp = tcp_connector();
+    let to_proxy = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp.clone());
+    BoxCloneSyncService::new(service_fn(move |server: Uri| {
+        let proxy = proxies.intercept(&server);
+        let (tcp, to_proxy) = (tcp.clone(), to_proxy.clone());
+        async move {
+            let Some(proxy) = proxy else {
+                return Ok::<_, BoxError>(Wire::of(tcp.oneshot(server).await?));
+            };
+            if server.scheme() != Some(&Scheme::HTTPS) {
+                let stream = to_proxy.oneshot(proxy.uri().clone()).await?;
+                return Ok(Wire::of(stream).to_proxy());
+            }
+            let mut tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
+            if let Some(password) = proxy.basic_auth() {
+                tunnel = tunnel.with_auth(password.clone());
+            }
+            let stream = tunnel.oneshot(server).await.map_err(|error| refusal(&error))?;
+            Ok(Wire::of(stream))
+        }
+    }))
+}
+
+/// hyper-util does not publish the type of this error.
+fn refusal(error: &(dyn Error + 'static)) -> ProxyRefusal {
+    let text = chain(error);
+    ProxyRefusal(text.strip_prefix("tunnel error: ").unwrap_or(&text).to_owned())
+}

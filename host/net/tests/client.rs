@@ -1,0 +1,96 @@
+//! The client for servers anywhere.
+
+use std::time::Duration;
+
+use admittance_net::{
+    causes::root_cause,
+    client::{ClientError, ClientOptions, ClientRequest, HttpClient, ProxyChoice},
+    tls::{self, Trust},
+};
+use http::{Method, StatusCode};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use url::Url;
+
+fn client(proxy: ProxyChoice) -> HttpClient {
+    let options = ClientOptions {
+        connect_timeout: Duration::from_secs(10),
+        silence: Duration::from_secs(30),
+        proxy,
+    };
+    HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
+}
+
+/// A server that answers one request with these bytes, again and again, and returns the request.
+async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut received = vec![0; 4096];
+        let length = stream.read(&mut received).await.unwrap();
+        received.truncate(length);
+        while stream.write_all(answer).await.is_ok() && answer.starts_with(b"HTTP/1.1 1") {}
+        String::from_utf8(received).unwrap()
+    });
+    (url.parse().unwrap(), serving)
+}
+
+#[tokio::test]
+async fn informational_responses_without_end_are_given_up() {
+    let (url, _serving) = server(b"HTTP/1.1 103 Early Hints\r\n\r\n").await;
+    let client = client(ProxyChoice::None);
+    let error = client
+        .send(ClientRequest::new(Method::GET, url))
+        .await
+        .unwrap_err();
+    assert!(
+        root_cause(&error).contains("informational responses"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_redirect_is_a_response() {
+    let (url, serving) =
+        server(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n").await;
+    let request = ClientRequest::new(Method::POST, url.clone()).body("text");
+    let response = client(ProxyChoice::None).send(request).await.unwrap();
+    assert_eq!((response.status, &response.url), (StatusCode::FOUND, &url));
+    let received = serving.await.unwrap();
+    assert!(received.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{received}");
+    assert!(received.contains("content-length: 4\r\n"), "{received}");
+}
+
+#[tokio::test]
+async fn a_request_without_tls_names_its_server_to_the_proxy() {
+    let (mut proxy, serving) = server(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+    proxy.set_username("user").unwrap();
+    proxy.set_password(Some("word")).unwrap();
+    let url: Url = "http://modules.example.com/a.wasm".parse().unwrap();
+    let client = client(ProxyChoice::All(proxy));
+    let response = client.send(ClientRequest::new(Method::GET, url)).await.unwrap();
+    assert_eq!(response.status, StatusCode::NO_CONTENT);
+    let received = serving.await.unwrap();
+    assert!(
+        received.starts_with("GET http://modules.example.com/a.wasm HTTP/1.1\r\n"),
+        "{received}"
+    );
+    // `user:word`, in base64.
+    assert!(
+        received.contains("proxy-authorization: Basic dXNlcjp3b3Jk\r\n"),
+        "{received}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_an_error_of_its_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let request = ClientRequest::new(Method::GET, url.parse().unwrap());
+    let error = client(ProxyChoice::None).send(request).await.unwrap_err();
+    assert!(matches!(error, ClientError::Connect(_)), "{error:?}");
+}
