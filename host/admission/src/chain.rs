@@ -12,10 +12,11 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Outline, Request, Rule, Scope, Stage, UnknownWord, words};
 
-/// An ordered list of stages, and the rules that say which requests it is for.
+/// An ordered list of stages, and the rules that say which requests it is for. A host keeps its stages with what it knows
+/// about each of them, as its own type `S`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Chain {
+pub struct Chain<S = Stage> {
     /// Names the chain in traces, metrics and refusals; unique among the chains of its phase.
     pub name: Arc<str>,
     /// When its stages are called, and whether they may change the object.
@@ -26,7 +27,7 @@ pub struct Chain {
     /// The chain applies to requests that match any of these; without rules, to none.
     pub rules: Vec<Rule>,
     /// Called in this order; concurrently in the phase [`Validating`](Phase::Validating).
-    pub stages: Vec<Stage>,
+    pub stages: Vec<S>,
 }
 
 impl Chain {
@@ -37,6 +38,19 @@ impl Chain {
             phase: Phase::Mutating,
             namespace: None,
             rules,
+            stages,
+        }
+    }
+}
+
+impl<S> Chain<S> {
+    /// The same chain with other stages.
+    pub fn with_stages<T>(self, stages: Vec<T>) -> Chain<T> {
+        Chain {
+            name: self.name,
+            phase: self.phase,
+            namespace: self.namespace,
+            rules: self.rules,
             stages,
         }
     }
@@ -112,7 +126,7 @@ impl FromStr for Selection {
 
 impl Selection {
     /// Whether the chain is selected.
-    pub fn selects(&self, chain: &Chain) -> bool {
+    pub fn selects<S>(&self, chain: &Chain<S>) -> bool {
         match self {
             Self::All => true,
             Self::Phase(phase, scope) => {

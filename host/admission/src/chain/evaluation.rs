@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -49,10 +49,18 @@ pub struct Evaluation {
     is_joined: bool,
 }
 
-/// A stage of the first round that asked for reinvocation.
-struct Visit<'a> {
-    chain: &'a Chain,
+/// A stage of a chain, as the request comes to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Visit<'a> {
+    /// The name of the chain.
+    pub(crate) chain: &'a Arc<str>,
+    pub(crate) phase: Phase,
     stage: &'a Stage,
+}
+
+/// A stage of the first round that asked for reinvocation.
+struct Revisit<'a> {
+    visit: Visit<'a>,
     /// The stage is called again if the object has another revision than this one, after its turn.
     revision: u64,
     /// For a stage in mode `Audit`: its index in the audits.
@@ -62,8 +70,7 @@ struct Visit<'a> {
 /// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's
 /// place. Lives as long as the evaluation.
 struct Audit<'a> {
-    chain: &'a Chain,
-    stage: &'a Stage,
+    visit: Visit<'a>,
     /// The request, and the row of the trace, for the first round and possibly the second.
     rounds: Vec<(Arc<Request>, usize)>,
     /// The object's revision at the stage's place.
@@ -105,37 +112,39 @@ impl Evaluation {
     ///
     /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
     /// they do not take time from the others, and the decision does not depend on them.
-    pub async fn run(&mut self, chains: &[&Chain], surroundings: Surroundings<'_>) {
+    pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], surroundings: Surroundings<'_>) {
         let mut audits = Vec::new();
-        self.mutate(chains, surroundings, &mut audits).await;
-        self.validate(chains, surroundings, &mut audits).await;
+        self.mutate(visits(chains, Phase::Mutating), surroundings, &mut audits)
+            .await;
+        self.validate(visits(chains, Phase::Validating), surroundings, &mut audits)
+            .await;
         self.shorten_patch().await;
         self.audit(&audits, surroundings).await;
     }
 
     async fn mutate<'a>(
         &mut self,
-        chains: &[&'a Chain],
+        visits: Vec<Visit<'a>>,
         surroundings: Surroundings<'_>,
         audits: &mut Vec<Audit<'a>>,
     ) {
-        let mut visits = Vec::new();
+        let mut revisits = Vec::new();
         let mut spans = ChainSpan::default();
-        for (chain, stage) in stages(chains, Phase::Mutating) {
-            let audit = self.queue_audit(chain, stage, audits);
+        for visit in visits {
+            let spec = &visit.stage.spec;
+            let audit = self.queue_audit(visit, audits);
             let before = self.revision;
             let had_turn = audit.is_some() || {
                 let span = match self.refusal {
-                    None => spans.of(chain),
+                    None => spans.of(visit),
                     Some(_) => Span::none(),
                 };
-                self.step(chain, stage, 1, surroundings).instrument(span).await
+                self.step(visit, 1, surroundings).instrument(span).await
             };
-            if had_turn && stage.spec.reinvocation == Reinvocation::IfNeeded {
-                visits.push(Visit {
-                    chain,
-                    stage,
-                    revision: if stage.spec.reinvoked_by_itself {
+            if had_turn && spec.reinvocation == Reinvocation::IfNeeded {
+                revisits.push(Revisit {
+                    visit,
+                    revision: if spec.reinvoked_by_itself {
                         before
                     } else {
                         self.revision
@@ -144,17 +153,22 @@ impl Evaluation {
                 });
             }
         }
-        for visit in visits {
-            if self.refusal.is_some() || self.revision == visit.revision {
+        for Revisit {
+            visit,
+            revision,
+            audit,
+        } in revisits
+        {
+            if self.refusal.is_some() || self.revision == revision {
                 continue;
             }
-            match visit.audit {
+            match audit {
                 None => {
-                    let step = self.step(visit.chain, visit.stage, 2, surroundings);
-                    step.instrument(spans.of(visit.chain)).await;
+                    let step = self.step(visit, 2, surroundings);
+                    step.instrument(spans.of(visit)).await;
                 }
                 Some(audit) => {
-                    let row = self.reserve(visit.chain, visit.stage, 2);
+                    let row = self.reserve(visit, 2);
                     if let Some(audit) = audits.get_mut(audit) {
                         audit.rounds.push((Arc::new(self.request.clone()), row));
                     }
@@ -165,15 +179,15 @@ impl Evaluation {
 
     async fn validate<'a>(
         &mut self,
-        chains: &[&'a Chain],
+        visits: Vec<Visit<'a>>,
         surroundings: Surroundings<'_>,
         audits: &mut Vec<Audit<'a>>,
     ) {
         let is_refused = self.refusal.is_some();
         let mut enforced = Vec::new();
-        for (chain, stage) in stages(chains, Phase::Validating) {
-            if is_refused || self.queue_audit(chain, stage, audits).is_none() {
-                enforced.push((chain, stage, self.reserve(chain, stage, 1)));
+        for visit in visits {
+            if is_refused || self.queue_audit(visit, audits).is_none() {
+                enforced.push((visit, self.reserve(visit, 1)));
             }
         }
         if is_refused {
@@ -185,34 +199,28 @@ impl Evaluation {
             let mut spans = ChainSpan::default();
             let turns = enforced
                 .iter()
-                .map(|(chain, stage, _)| timed(turn, chain.phase, stage).instrument(spans.of(chain)));
+                .map(|(visit, _)| timed(turn, *visit).instrument(spans.of(*visit)));
             join_all(turns).await
         };
-        for ((chain, stage, row), (step, timing)) in enforced.into_iter().zip(taken) {
-            let done = self.settle(chain, stage, step, timing);
+        for ((visit, row), (step, timing)) in enforced.into_iter().zip(taken) {
+            let done = self.settle(visit, step, timing);
             self.fill(row, done);
         }
     }
 
     /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the
     /// audits.
-    fn queue_audit<'a>(
-        &mut self,
-        chain: &'a Chain,
-        stage: &'a Stage,
-        audits: &mut Vec<Audit<'a>>,
-    ) -> Option<usize> {
-        if stage.spec.mode != Mode::Audit || self.refusal.is_some() {
+    fn queue_audit<'a>(&mut self, visit: Visit<'a>, audits: &mut Vec<Audit<'a>>) -> Option<usize> {
+        if visit.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;
         }
         // Stages with no change in between share the request.
         let last = audits.last().filter(|audit| audit.revision == self.revision);
         let seen = last.and_then(|audit| audit.rounds.first());
         let request = seen.map_or_else(|| Arc::new(self.request.clone()), |(request, _)| request.clone());
-        let row = self.reserve(chain, stage, 1);
+        let row = self.reserve(visit, 1);
         audits.push(Audit {
-            chain,
-            stage,
+            visit,
             rounds: vec![(request, row)],
             revision: self.revision,
         });
@@ -230,7 +238,7 @@ impl Evaluation {
                 surroundings,
                 generated,
             };
-            audit.run(turn).instrument(spans.of(audit.chain))
+            audit.run(turn).instrument(spans.of(audit.visit))
         });
         let mut superfluous = Vec::new();
         for (row, done) in join_all(runs).await.into_iter().flatten() {
@@ -287,23 +295,17 @@ impl Evaluation {
     }
 
     /// Runs one mutating stage, and applies its effect. Returns whether the hook was called.
-    async fn step(
-        &mut self,
-        chain: &Chain,
-        stage: &Stage,
-        round: u8,
-        surroundings: Surroundings<'_>,
-    ) -> bool {
+    async fn step(&mut self, visit: Visit<'_>, round: u8, surroundings: Surroundings<'_>) -> bool {
         if self.refusal.is_some() {
-            self.reserve(chain, stage, round);
+            self.reserve(visit, round);
             return false;
         }
-        let row = self.reserve(chain, stage, round);
+        let row = self.reserve(visit, round);
         let generated = Generated::default();
         let turn = self.turn(surroundings, &generated);
-        let (step, timing) = timed(turn, chain.phase, stage).await;
+        let (step, timing) = timed(turn, visit).await;
         let was_called = matches!(step, Step::Answered(_));
-        let done = self.settle(chain, stage, step, timing);
+        let done = self.settle(visit, step, timing);
         self.fill(row, done);
         was_called
     }
@@ -319,12 +321,12 @@ impl Evaluation {
     }
 
     /// Adds a row of the trace for a stage that is not reached yet. Returns its index.
-    fn reserve(&mut self, chain: &Chain, stage: &Stage, round: u8) -> usize {
+    fn reserve(&mut self, visit: Visit<'_>, round: u8) -> usize {
         self.trace.push(TraceRow {
-            chain: chain.name.clone(),
-            phase: chain.phase,
-            stage: stage.spec.name.clone(),
-            mode: stage.spec.mode,
+            chain: visit.chain.clone(),
+            phase: visit.phase,
+            stage: visit.stage.spec.name.clone(),
+            mode: visit.stage.spec.mode,
             round,
             result: StageResult::NotReached,
             exception: None,
@@ -348,13 +350,13 @@ impl Evaluation {
     }
 
     /// Applies the turn of a stage in mode `Enforce` to the request.
-    fn settle(&mut self, chain: &Chain, stage: &Stage, step: Step, timing: Timing) -> Done {
+    fn settle(&mut self, visit: Visit<'_>, step: Step, timing: Timing) -> Done {
         let mut exception = None;
         let result = match step {
             Step::DeadlinePassed => {
                 self.refuse(Refusal::DeadlinePassed {
-                    chain: chain.name.clone(),
-                    stage: stage.spec.name.clone(),
+                    chain: visit.chain.clone(),
+                    stage: visit.stage.spec.name.clone(),
                 });
                 StageResult::NotReached
             }
@@ -365,14 +367,14 @@ impl Evaluation {
                 exception = matching;
                 if reason == SkipReason::DryRun {
                     self.refuse(Refusal::DryRunUnsupported {
-                        chain: chain.name.clone(),
-                        stage: stage.spec.name.clone(),
+                        chain: visit.chain.clone(),
+                        stage: visit.stage.spec.name.clone(),
                     });
                 }
                 StageResult::Skipped(reason)
             }
-            Step::Unselected(failure) => self.enforce(chain, stage, Err(failure)),
-            Step::Answered(effect) => self.enforce(chain, stage, effect),
+            Step::Unselected(failure) => self.enforce(visit, Err(failure)),
+            Step::Answered(effect) => self.enforce(visit, effect),
         };
         Done {
             result,
@@ -382,17 +384,19 @@ impl Evaluation {
     }
 
     /// The first refusal is the one that is reported, with the denials of others if the stages name themselves.
-    fn deny(&mut self, chain: &Chain, stage: &Stage, denial: &Denial) {
+    fn deny(&mut self, visit: Visit<'_>, denial: &Denial) {
         match &mut self.refusal {
-            Some(Refusal::Denied { denial: first, .. }) if self.is_joined && stage.spec.names_itself => {
+            Some(Refusal::Denied { denial: first, .. })
+                if self.is_joined && visit.stage.spec.names_itself =>
+            {
                 first.join(denial);
             }
             Some(_) => {}
             None => {
-                self.is_joined = stage.spec.names_itself;
+                self.is_joined = visit.stage.spec.names_itself;
                 self.refuse(Refusal::Denied {
-                    chain: chain.name.clone(),
-                    stage: stage.spec.name.clone(),
+                    chain: visit.chain.clone(),
+                    stage: visit.stage.spec.name.clone(),
                     denial: denial.clone(),
                 });
             }
@@ -404,25 +408,20 @@ impl Evaluation {
         self.refusal.get_or_insert(refusal);
     }
 
-    fn enforce(
-        &mut self,
-        chain: &Chain,
-        stage: &Stage,
-        effect: Result<(Effect, Notes), Failure>,
-    ) -> StageResult {
+    fn enforce(&mut self, visit: Visit<'_>, effect: Result<(Effect, Notes), Failure>) -> StageResult {
         let (effect, notes) = match effect {
             Ok(effect) => effect,
             Err(failure) => {
-                if stage.spec.failure_policy == FailurePolicy::Fail {
+                if visit.stage.spec.failure_policy == FailurePolicy::Fail {
                     self.refuse(Refusal::Failed {
-                        chain: chain.name.clone(),
-                        stage: stage.spec.name.clone(),
+                        chain: visit.chain.clone(),
+                        stage: visit.stage.spec.name.clone(),
                         failure: failure.clone(),
                     });
                 }
                 return StageResult::Failed {
                     failure,
-                    policy: stage.spec.failure_policy,
+                    policy: visit.stage.spec.failure_policy,
                 };
             }
         };
@@ -433,14 +432,14 @@ impl Evaluation {
                     .audit_annotations
                     .into_iter()
                     .map(|(key, value)| AuditAnnotation {
-                        stage: stage.spec.name.clone(),
+                        stage: visit.stage.spec.name.clone(),
                         key,
                         value,
                     }),
             );
         match &effect {
             Effect::None => {}
-            Effect::Deny(denial) => self.deny(chain, stage, denial),
+            Effect::Deny(denial) => self.deny(visit, denial),
             Effect::Change(object, patch) => {
                 self.request.object = Some(object.clone());
                 self.patch.append(patch);
@@ -452,14 +451,18 @@ impl Evaluation {
 }
 
 /// The stages of the chains of a phase, in order.
-fn stages<'a>(chains: &[&'a Chain], phase: Phase) -> Vec<(&'a Chain, &'a Stage)> {
-    let mut stages = Vec::new();
+fn visits<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<Visit<'a>> {
+    let mut visits = Vec::new();
     for chain in chains {
         if chain.phase == phase {
-            stages.extend(chain.stages.iter().map(|stage| (*chain, stage)));
+            visits.extend(chain.stages.iter().map(|stage| Visit {
+                chain: &chain.name,
+                phase,
+                stage: stage.borrow(),
+            }));
         }
     }
-    stages
+    visits
 }
 
 /// When a stage's turn was, and what was noted during it.
@@ -472,9 +475,9 @@ struct Timing {
 }
 
 /// A stage's turn, and when it was.
-async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Timing) {
+async fn timed(turn: Turn<'_>, visit: Visit<'_>) -> (Step, Timing) {
     let started = Instant::now();
-    let (step, log, by_candidate) = noted(stage.spec.mode, turn.take(phase, stage)).await;
+    let (step, log, by_candidate) = noted(visit.stage.spec.mode, turn.take(visit.phase, visit.stage)).await;
     let timing = Timing {
         start: started - turn.began,
         duration: started.elapsed(),
@@ -495,7 +498,7 @@ impl Audit<'_> {
                 rows.push((*row, None));
                 continue;
             }
-            let (step, timing) = timed(turn(request), self.chain.phase, self.stage).await;
+            let (step, timing) = timed(turn(request), self.visit).await;
             was_called = matches!(step, Step::Answered(_));
             let failed = |failure| StageResult::Failed {
                 failure,

@@ -1,8 +1,13 @@
 //! Spans of chains and stages, for embedders that export traces.
 
+use std::sync::Arc;
+
 use tracing::{Span, debug_span, field::Empty};
 
-use crate::{Chain, Effect, Failure, Stage, chain::turn::Notes};
+use crate::{
+    Effect, Failure, Stage,
+    chain::{evaluation::Visit, turn::Notes},
+};
 
 /// The target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless a subscriber
 /// enables them.
@@ -10,22 +15,22 @@ pub const SPANS: &str = "admittance::otel";
 
 /// The span of the chain whose stages are called. Lives as long as a part of an evaluation.
 #[derive(Default)]
-pub(crate) struct ChainSpan<'a>(Option<(&'a Chain, Span)>);
+pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
 
 impl<'a> ChainSpan<'a> {
     /// The span of this chain. That of the previous one ends when its last stage does.
-    pub(crate) fn of(&mut self, chain: &'a Chain) -> Span {
+    pub(crate) fn of(&mut self, visit: Visit<'a>) -> Span {
         match &self.0 {
-            Some((current, span)) if std::ptr::eq(*current, chain) => span.clone(),
+            Some((current, span)) if std::ptr::eq(*current, visit.chain) => span.clone(),
             _ => {
                 let span = debug_span!(
                     target: SPANS,
                     "chain",
-                    otel.name = %format_args!("chain {}", chain.name),
-                    admittance.chain = &*chain.name,
-                    admittance.phase = chain.phase.as_str(),
+                    otel.name = %format_args!("chain {}", visit.chain),
+                    admittance.chain = &**visit.chain,
+                    admittance.phase = visit.phase.as_str(),
                 );
-                self.0 = Some((chain, span.clone()));
+                self.0 = Some((visit.chain, span.clone()));
                 span
             }
         }

@@ -20,7 +20,7 @@ type Positions = HashMap<Operation, Vec<usize>>;
 
 impl ChainIndex {
     /// An index of these chains by their positions.
-    pub fn new<'a>(chains: impl IntoIterator<Item = &'a Chain>) -> Self {
+    pub fn new<'a, S: 'a>(chains: impl IntoIterator<Item = &'a Chain<S>>) -> Self {
         let mut index = Self::default();
         for (position, chain) in chains.into_iter().enumerate() {
             let named = index.by_name.entry(chain.name.clone()).or_default();

@@ -15,7 +15,7 @@ pub struct Mismatch {
     wanted: String,
 }
 
-impl Chain {
+impl<S> Chain<S> {
     /// Why the chain does not apply to this request; `None` if it does.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         if let Some(namespace) = self
