@@ -33,7 +33,7 @@ pub(crate) struct MismatchedChain {
 
 impl MismatchedChain {
     /// `None` if the chain matches.
-    pub(crate) fn new(chain: &Chain, request: &Request) -> Option<Self> {
+    pub(crate) fn new<S>(chain: &Chain<S>, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
             why: chain.mismatch(request)?.to_string(),

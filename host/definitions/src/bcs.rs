@@ -13,10 +13,10 @@ use admittance_admission::{FailurePolicy, Matcher, Mode, Operation, Phase, Proto
 
 pub use self::object::{BcsObject, NoBcsObject};
 use crate::{
-    Location, client,
+    Location, WebhookDefinition, client,
     document::{Fields, Mistakes, Node, quoted},
     kubernetes::KEPT_METADATA,
-    model::{ChainDefinition, StageDefinition, WebhookDefinition, any_rule},
+    model::{ChainDefinition, StageDefinition, any_rule},
     native::{read_stage_name, read_timeout},
     plugin, selectors,
 };

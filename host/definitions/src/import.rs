@@ -12,8 +12,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::{
-    ChainDefinition, DefinitionFile, DefinitionId, HookDefinition, Location, PluginDefinition,
-    StageDefinition,
+    ChainDefinition, DefinitionFile, DefinitionId, Location, StageDefinition,
     chains::Chains,
     document::{self, Document, Mistake, Mistakes},
     form::{self, Form},
@@ -287,7 +286,7 @@ impl Outcome {
             return outcome(ImportResult::Kept, foreign);
         }
         // The file may be written to another directory.
-        for plugin in chain.stages.iter_mut().flat_map(plugins) {
+        for plugin in chain.stages.iter_mut().flat_map(StageDefinition::plugins_mut) {
             if let ModuleReference::File(path) = &mut plugin.source
                 && let Ok(absolute) = std::path::absolute(&*path)
             {
@@ -313,13 +312,18 @@ impl Outcome {
         if name != chain.name {
             notes.push(format!("the chain is called {name}"));
         }
-        let names_policy = |stage: &StageDefinition| matches!(&stage.hook, HookDefinition::Cel(cel) if cel.binding.names.is_some());
-        if chain.stages.iter().any(names_policy) {
-            notes.push("messages and audit annotations do not name the policy and the binding".to_owned());
-            let is_reinvoked = |stage: &StageDefinition| stage.spec.reinvocation == Reinvocation::IfNeeded;
-            if chain.stages.iter().any(is_reinvoked) {
-                notes.push("a stage is not called again after its own change".to_owned());
+        for stage in &chain.stages {
+            for note in stage.hook.differences_of_native() {
+                if !notes.iter().any(|known| known == note) {
+                    notes.push(note.to_owned());
+                }
             }
+        }
+        let is_reinvoked = |stage: &StageDefinition| {
+            stage.spec.reinvoked_by_itself && stage.spec.reinvocation == Reinvocation::IfNeeded
+        };
+        if chain.stages.iter().any(is_reinvoked) {
+            notes.push("a stage is not called again after its own change".to_owned());
         }
         let result = match notes.is_empty() {
             true => ImportResult::Exact,
@@ -344,18 +348,6 @@ fn preceding(chain: &ChainDefinition) -> impl Iterator<Item = Arc<str>> {
 /// A name that a native chain may have.
 fn native_name(name: &str) -> String {
     name.replace('/', ".").to_ascii_lowercase()
-}
-
-fn plugins(stage: &mut StageDefinition) -> impl Iterator<Item = &mut PluginDefinition> {
-    let plugin = match &mut stage.hook {
-        HookDefinition::Plugin(plugin) => Some(plugin),
-        HookDefinition::Webhook(_)
-        | HookDefinition::Cel(_)
-        | HookDefinition::Group(_)
-        | HookDefinition::Mutators(_) => None,
-    };
-    let candidate = stage.candidate.as_mut().map(|candidate| &mut candidate.plugin);
-    plugin.into_iter().chain(candidate)
 }
 
 #[cfg(test)]

@@ -11,13 +11,11 @@ use admittance_admission::{
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    Mistake, conditions,
+    GroupDefinition, HookDefinition, MemberDefinition, Mistake, PluginDefinition, conditions,
     document::{Fields, Mistakes, Node, readers},
     group,
     kubernetes::{KEPT_METADATA, read_kind, rules},
-    model::{
-        ChainDefinition, GroupDefinition, HookDefinition, MemberDefinition, PluginDefinition, StageDefinition,
-    },
+    model::{ChainDefinition, StageDefinition},
     names, plugin,
     selectors::{self, Syntax},
 };
@@ -148,14 +146,14 @@ fn read_spec(
     }
     let called = if policy.is_group {
         let group = read_group(&mut fields, warnings, mistakes);
-        group.map(|group| (Phase::Validating, HookDefinition::Group(group)))
+        group.map(|group| (Phase::Validating, HookDefinition::from(group)))
     } else {
         let phase = match fields.get("mutating", false, Node::boolean, mistakes) {
             true => Phase::Mutating,
             false => Phase::Validating,
         };
         let plugin = read_plugin(&mut fields, mistakes);
-        plugin.map(|plugin| (phase, HookDefinition::Plugin(plugin)))
+        plugin.map(|plugin| (phase, HookDefinition::from(plugin)))
     };
     let match_policy = fields.get("matchPolicy", MatchPolicy::Equivalent, Node::word, mistakes);
     let read_rules =

@@ -23,18 +23,16 @@
 //! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
 
 mod bcs;
-mod cel;
 #[cfg(test)]
 mod certificates;
 mod chains;
 mod change;
-mod client;
 mod conditions;
 pub mod document;
 mod exception;
 mod form;
 mod gatekeeper;
-mod group;
+mod hook;
 mod identity;
 mod import;
 mod kubernetes;
@@ -42,9 +40,7 @@ mod kubewarden;
 mod model;
 mod names;
 mod native;
-mod plugin;
 mod redact;
-mod rego;
 mod rollout;
 mod rules;
 mod selectors;
@@ -63,13 +59,20 @@ pub use chains::{Definitions, load, load_text};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use exception::ExceptionDefinition;
+pub use hook::{
+    ConnectWebhook, HookContext, HookDefinition, HookError, HookKind, HookStatus, HookValue, PreparedHook,
+    cel::CelDefinition,
+    group::{GroupDefinition, MemberDefinition},
+    mutators::MutatorsDefinition,
+    plugin::{
+        CandidateDefinition, PluginDefinition, PluginRole, module_location, read_allow, setting_location,
+    },
+    webhook::WebhookDefinition,
+};
+use hook::{cel, client, group, plugin, rego};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use import::{Import, ImportResult, Imported, import};
-pub use model::{
-    CandidateDefinition, CelDefinition, ChainDefinition, GroupDefinition, HookDefinition, MemberDefinition,
-    PluginDefinition, PluginRole, StageDefinition, WebhookDefinition,
-};
-pub use plugin::{module_location, read_allow, setting_location};
+pub use model::{ChainDefinition, StageDefinition};
 pub use redact::without_granted_values;
 pub use rollout::{RolloutDefinition, RolloutKey, RolloutLimit};
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};

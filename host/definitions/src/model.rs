@@ -1,18 +1,9 @@
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc};
 
-use admittance_admission::{
-    Authorizer, ClusterReader, Denial, Digest, Grants, Group, Hook, Matcher, ModuleReference, Mutator,
-    Operation, Phase, Protocol, Rule, StageSpec, WebhookTarget,
-};
-use admittance_conditions::{Binding, GroupExpression, Policy, PolicyHook};
-use rustls_pki_types::CertificateDer;
+use admittance_admission::{Grants, Matcher, ModuleReference, Operation, Phase, Rule, StageSpec};
 use serde_json::Value as Json;
 
-use crate::{Location, Mistake, RolloutDefinition, Share};
+use crate::{CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginRole};
 
 /// A chain as a document defines it, whatever the form of the document.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +63,7 @@ impl ChainDefinition {
         };
         let stage = StageDefinition {
             location: location.clone(),
-            ..StageDefinition::new(name.as_str(), HookDefinition::Plugin(plugin))
+            ..StageDefinition::new(name.as_str(), plugin)
         };
         Self {
             source: location,
@@ -92,7 +83,7 @@ impl ChainDefinition {
 pub struct StageDefinition {
     /// Everything but what is called. Its timeout is 1 ms to 30 s.
     pub spec: StageSpec,
-    /// The plugin, webhook, expressions or group.
+    /// What it calls.
     pub hook: HookDefinition,
     /// A plugin to compare with `hook`, which must be a plugin.
     pub candidate: Option<CandidateDefinition>,
@@ -102,218 +93,28 @@ pub struct StageDefinition {
 
 impl StageDefinition {
     /// A stage that a program defines, with the defaults of [`StageSpec::new`].
-    pub fn new(name: impl Into<Arc<str>>, hook: HookDefinition) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, hook: impl Into<HookDefinition>) -> Self {
         let spec = StageSpec::new(name);
         Self {
             location: Location::of_file(format!("stage {}", spec.name)),
             spec,
-            hook,
+            hook: hook.into(),
             candidate: None,
         }
     }
 
-    /// Every plugin of it.
+    /// Every plugin of it: those of its hook, then the candidate.
     pub fn plugins(&self) -> impl Iterator<Item = (PluginRole<'_>, &PluginDefinition)> {
-        let (plugin, members) = match &self.hook {
-            HookDefinition::Plugin(plugin) => (Some((PluginRole::Plugin, plugin)), &[][..]),
-            HookDefinition::Group(group) => (None, group.members.as_slice()),
-            HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Mutators(_) => {
-                (None, &[][..])
-            }
-        };
-        let members = members
-            .iter()
-            .map(|member| (PluginRole::Member(member), &member.plugin));
         let candidate = self.candidate.iter();
         let candidate = candidate.map(|candidate| (PluginRole::Candidate, &candidate.plugin));
-        plugin.into_iter().chain(members).chain(candidate)
+        self.hook.plugins().into_iter().chain(candidate)
     }
 
-    pub(crate) fn plugins_mut(&mut self) -> impl Iterator<Item = &mut PluginDefinition> {
-        let (plugin, members) = match &mut self.hook {
-            HookDefinition::Plugin(plugin) => (Some(plugin), &mut [][..]),
-            HookDefinition::Group(group) => (None, group.members.as_mut_slice()),
-            HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Mutators(_) => {
-                (None, &mut [][..])
-            }
-        };
-        let members = members.iter_mut().map(|member| &mut member.plugin);
+    /// The same plugins, to change them.
+    pub fn plugins_mut(&mut self) -> impl Iterator<Item = &mut PluginDefinition> {
         let candidate = self.candidate.iter_mut();
         let candidate = candidate.map(|candidate| &mut candidate.plugin);
-        plugin.into_iter().chain(members).chain(candidate)
-    }
-}
-
-/// What a plugin is to its stage.
-#[derive(Clone, Copy, Debug)]
-pub enum PluginRole<'a> {
-    /// The plugin that the stage calls.
-    Plugin,
-    /// The one that is compared with it.
-    Candidate,
-    /// One of a group.
-    Member(&'a MemberDefinition),
-}
-
-/// What a stage calls.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HookDefinition {
-    /// A component that runs here.
-    Plugin(PluginDefinition),
-    /// A server elsewhere.
-    Webhook(WebhookDefinition),
-    /// Expressions that are evaluated here.
-    Cel(CelDefinition),
-    /// An expression over plugins.
-    Group(GroupDefinition),
-    /// Mutators of Gatekeeper, in their order.
-    Mutators(Arc<[Mutator]>),
-}
-
-/// Plugins that give one verdict together.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct GroupDefinition {
-    /// The plugins, each with a name of its own.
-    pub members: Vec<MemberDefinition>,
-    /// Whether a request is allowed. It uses every member, but in a document of Kubewarden.
-    pub expression: GroupExpression,
-    /// The denial of the group, without causes.
-    pub denial: Denial,
-    /// The field of the members in the document, for the causes of a denial.
-    pub field: &'static str,
-}
-
-impl GroupDefinition {
-    /// The hook that evaluates the expression over these hooks, one for each member.
-    pub fn hook(&self, hooks: Vec<Arc<dyn Hook>>) -> Arc<dyn Hook> {
-        let names = self.members.iter().map(|member| member.name.clone());
-        let formula = self.expression.formula().clone();
-        let members = names.zip(hooks).collect();
-        Arc::new(Group::new(members, formula, self.denial.clone(), self.field))
-    }
-}
-
-/// A plugin of a group.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct MemberDefinition {
-    /// Its name in the expression: an identifier of CEL.
-    pub name: Arc<str>,
-    /// The plugin.
-    pub plugin: PluginDefinition,
-    /// How long one call of it may take, within the timeout of the stage; `None`: that timeout.
-    pub timeout: Option<Duration>,
-    /// Where it begins in its document.
-    pub location: Location,
-}
-
-/// Expressions in CEL.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct CelDefinition {
-    /// The compiled expressions.
-    pub policy: Arc<Policy>,
-    /// How they are applied.
-    pub binding: Binding,
-}
-
-impl CelDefinition {
-    /// The hook that evaluates them, with what they may ask.
-    pub fn hook(
-        &self,
-        authorizer: Arc<dyn Authorizer>,
-        cluster: Option<Arc<dyn ClusterReader>>,
-    ) -> Arc<dyn Hook> {
-        let policy = Arc::clone(&self.policy);
-        Arc::new(PolicyHook::new(policy, self.binding.clone(), authorizer, cluster))
-    }
-}
-
-/// A plugin, its settings and its grants.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct PluginDefinition {
-    /// Where its module is. A relative path of a document was taken from the directory of the document's
-    /// file.
-    pub source: ModuleReference,
-    /// The sha256 digest that the module must have.
-    pub digest: Option<Digest>,
-    /// A JSON object; default empty.
-    pub settings: Json,
-    /// Its grants; default: none.
-    pub allow: Grants,
-    /// Its memory limit in bytes, 1 MiB to 4 GiB; `None`: the sandbox's default.
-    pub memory: Option<usize>,
-    /// How often `source` is resolved again: 10 s to 7 days; none means never. Only where another module
-    /// can come of it: `source` is https or oci, and no digest pins it.
-    pub refresh: Option<Duration>,
-    /// Files that the settings were read from, besides the definition: a change of one is a change of the settings.
-    pub read_from: Vec<PathBuf>,
-}
-
-impl PluginDefinition {
-    /// A plugin without settings and grants.
-    pub fn new(source: ModuleReference) -> Self {
-        Self {
-            source,
-            digest: None,
-            settings: Json::Object(serde_json::Map::new()),
-            allow: Grants::default(),
-            memory: None,
-            refresh: None,
-            read_from: Vec::new(),
-        }
-    }
-}
-
-/// A plugin that is compared with a stage's plugin: it is called, but its verdict has no effect, except for the requests
-/// of its roll-out.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct CandidateDefinition {
-    /// The plugin. Settings, grants and memory limit are those of the stage's plugin where the document
-    /// says nothing else; digest and `refresh` are its own.
-    pub plugin: PluginDefinition,
-    /// The share of the stage's calls for which both are called. Default all.
-    pub share: Share,
-    /// The requests that it decides. Default none.
-    pub rollout: Option<RolloutDefinition>,
-}
-
-impl CandidateDefinition {
-    /// A candidate that is called whenever its stage is.
-    pub fn new(plugin: PluginDefinition) -> Self {
-        Self {
-            plugin,
-            share: Share::default(),
-            rollout: None,
-        }
-    }
-}
-
-/// A remote webhook.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WebhookDefinition {
-    /// The protocol of requests and replies.
-    pub protocol: Protocol,
-    /// Where it is.
-    pub target: WebhookTarget,
-    /// The CAs of which one must have signed the server's certificate: at least one, each readable.
-    /// Always there for a service with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs), and in a
-    /// native chain for any service; elsewhere none means the CAs of the operating system.
-    pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-}
-
-impl WebhookDefinition {
-    /// A webhook whose certificate is verified with the CAs of the operating system.
-    pub fn new(protocol: Protocol, target: WebhookTarget) -> Self {
-        Self {
-            protocol,
-            target,
-            ca_bundle: None,
-        }
+        self.hook.plugins_mut().into_iter().chain(candidate)
     }
 }
 

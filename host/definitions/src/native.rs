@@ -2,16 +2,14 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use admittance_admission::{
-    FailurePolicy, MatchPolicy, Mode, Phase, Protocol, Reinvocation, ReviewVersion, SideEffects, StageSpec,
-};
+use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, StageSpec};
 
 use crate::{
-    Location, cel, client, conditions,
+    HookDefinition, Location, conditions,
     document::{Fields, Mistakes, Node, quoted, readers},
-    group,
-    model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition},
-    names, plugin, rego, rules,
+    hook::NATIVE_FIELDS,
+    model::{ChainDefinition, StageDefinition},
+    names, plugin, rules,
     selectors::{self, Syntax},
 };
 
@@ -186,27 +184,27 @@ pub(crate) fn read_stage_name(
 }
 
 fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<HookDefinition> {
-    let mut hooks = fields.present(&["plugin", "webhook", "cel", "rego", "group"]);
-    let read = |(name, node): (&str, Node<'_>), mistakes: &mut Mistakes| match name {
-        "plugin" => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
-        "webhook" => read_webhook(&node, mistakes).map(HookDefinition::Webhook),
-        "cel" => cel::read(&node, phase, mistakes).map(HookDefinition::Cel),
-        "rego" => rego::read(&node, mistakes).map(HookDefinition::Plugin),
-        _ => group::read(&node, mistakes).map(HookDefinition::Group),
-    };
+    let names = NATIVE_FIELDS.map(|(name, _)| name);
+    let mut hooks: Vec<_> = NATIVE_FIELDS
+        .iter()
+        .filter_map(|(name, read)| Some((*name, read, fields.optional(name)?)))
+        .collect();
     match hooks.len() {
         0 => {
-            let fix = "write `plugin`, `webhook`, `cel`, `rego` or `group`";
+            let fix = format!("write {}", alternatives(&names));
             fields.node().wrong("the stage calls nothing", fix, mistakes);
             None
         }
-        1 => read(hooks.remove(0), mistakes),
+        1 => {
+            let (_, read, node) = hooks.remove(0);
+            read(&node, phase, mistakes)
+        }
         _ => {
-            let names: Vec<&str> = hooks.iter().map(|(name, _)| *name).collect();
+            let names: Vec<&str> = hooks.iter().map(|(name, ..)| *name).collect();
             let message = format!("the stage has a {}", names.join(" and a "));
             // Their content is checked nevertheless.
-            for hook in hooks {
-                read(hook, mistakes);
+            for (_, read, node) in hooks {
+                read(&node, phase, mistakes);
             }
             let fix = "keep one of them, or make two stages";
             fields.node().wrong(message, fix, mistakes);
@@ -215,72 +213,13 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> 
     }
 }
 
-fn read_webhook(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
-    let mut fields = node.object(mistakes)?;
-    let protocol = read_protocol(&mut fields, mistakes);
-    // Without a protocol, the address must be valid for both.
-    let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
-    let before = mistakes.len();
-    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
-    let bundle_is_wrong = mistakes.len() > before;
-    let target = match (fields.optional("url"), fields.optional("service")) {
-        (Some(url), None) => client::url(&url, &rules, mistakes),
-        (None, Some(service)) => {
-            if ca_bundle.is_none() && !bundle_is_wrong {
-                client::require_ca_bundle(&mut fields, mistakes);
-            }
-            service.object(mistakes).and_then(|mut service| {
-                let target = client::service(&mut service, &rules, mistakes);
-                service.finish(mistakes);
-                target
-            })
-        }
-        (None, None) => {
-            node.wrong("the webhook has no address", "write `url` or `service`", mistakes);
-            None
-        }
-        (Some(_), Some(_)) => {
-            node.wrong(
-                "the webhook has a URL and a service",
-                "keep one of them",
-                mistakes,
-            );
-            None
-        }
-    };
-    fields.finish(mistakes);
-    Some(WebhookDefinition {
-        protocol: protocol?,
-        target: target?,
-        ca_bundle,
-    })
-}
-
-/// The values of `protocol`, and whether they have versions.
-const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
-
-fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Protocol> {
-    let fix = "write AdmissionReview or BcsResource";
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("protocol", &HAS_VERSIONS, mistakes);
-    let has_versions = fields.get_required("protocol", fix, read, mistakes);
-    let versions = fields.optional("versions");
-    match (has_versions?, versions) {
-        (true, None) => Some(Protocol::AdmissionReview {
-            versions: vec![ReviewVersion::V1],
-        }),
-        (true, Some(node)) => Some(Protocol::AdmissionReview {
-            versions: node.different_words(
-                "list v1, v1beta1 or both",
-                "the version is listed twice",
-                mistakes,
-            )?,
-        }),
-        (false, versions) => {
-            if let Some(versions) = versions {
-                versions.wrong("only AdmissionReview has versions", "remove it", mistakes);
-            }
-            Some(Protocol::BcsResource)
-        }
+/// The fields of which one is written: `a`, `b` or `c`.
+fn alternatives(fields: &[&str]) -> String {
+    let quoted: Vec<_> = fields.iter().map(|field| format!("`{field}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 

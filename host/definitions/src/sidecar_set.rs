@@ -13,9 +13,10 @@ use serde_json::{Map, json};
 
 pub(crate) use self::canary::{Canary, prefer};
 use crate::{
+    PluginDefinition,
     document::{Fields, Mistake, Mistakes, Node, readers},
     kubernetes::read_name,
-    model::{ChainDefinition, HookDefinition, PluginDefinition, StageDefinition},
+    model::{ChainDefinition, StageDefinition},
     names,
     selectors::{self, Syntax},
 };
@@ -82,7 +83,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDef
     }
     let mut plugin = PluginDefinition::new(ModuleReference::stock("sidecar-injector"));
     plugin.settings = json!({ "sidecarSet": injected });
-    let mut stage = StageDefinition::new(name.as_str(), HookDefinition::Plugin(plugin));
+    let mut stage = StageDefinition::new(name.as_str(), plugin);
     stage.spec.namespace_selector = namespaces;
     stage.spec.object_selector = selector;
     // The default of OpenKruise's installation.

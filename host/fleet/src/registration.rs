@@ -8,6 +8,7 @@
 mod exclusions;
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
@@ -15,7 +16,7 @@ use std::{
 use admittance::{
     admission::{
         Chain, FailurePolicy, MatchPolicy, Matcher, Mode, Phase, Reach, Reinvocation, Rule, Scope,
-        SideEffects, StageSpec,
+        SideEffects, Stage, StageSpec,
     },
     definitions::ChainDefinition,
 };
@@ -91,14 +92,14 @@ impl<'a> From<&'a ChainDefinition> for RegisteredChain<'a> {
     }
 }
 
-impl<'a> From<&'a Chain> for RegisteredChain<'a> {
-    fn from(chain: &'a Chain) -> Self {
+impl<'a, S: Borrow<Stage>> From<&'a Chain<S>> for RegisteredChain<'a> {
+    fn from(chain: &'a Chain<S>) -> Self {
         Self {
             name: &chain.name,
             phase: chain.phase,
             namespace: chain.namespace.as_deref(),
             rules: &chain.rules,
-            stages: chain.stages.iter().map(|stage| &stage.spec).collect(),
+            stages: chain.stages.iter().map(|stage| &stage.borrow().spec).collect(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The status of a definition as a resource: what became of it.
 
 use admittance::{
-    ChainStatus, ExceptionStatus, HookStatus, Moment, RolloutProgress, RolloutState, Served, StageStatus,
-    Standing, Status, admission::Mode,
+    ChainStatus, ExceptionStatus, Moment, RolloutProgress, RolloutState, Served, StageStatus, Standing,
+    Status, admission::Mode,
 };
 use admittance_admission::shortened;
 use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
@@ -365,30 +365,18 @@ fn enforced(stages: &[StageStatus]) -> Condition {
     }
 }
 
-/// The stage and its hook, and those of a group.
-fn hooks(stage: &StageStatus) -> impl Iterator<Item = &HookStatus> {
-    let members = match &stage.hook {
-        HookStatus::Group { plugins, .. } => Some(plugins.values()),
-        _ => None,
-    };
-    std::iter::once(&stage.hook).chain(members.into_iter().flatten())
-}
-
+/// Why modules of a stage could not be fetched.
 fn unavailable(stage: &StageStatus) -> impl Iterator<Item = String> {
-    hooks(stage).filter_map(|hook| match hook {
-        HookStatus::Unavailable { source, reason } => {
-            Some(format!("stage {}: {source}: {reason}", stage.name))
-        }
-        _ => None,
+    stage.hook.parts().filter_map(|hook| {
+        let (source, reason) = (hook.text("source")?, hook.text("reason")?);
+        Some(format!("stage {}: {source}: {reason}", stage.name))
     })
 }
 
 fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
-    hooks(stage).filter_map(|hook| match hook {
-        HookStatus::Plugin(plugin) => {
-            Some(json!({"stage": stage.name, "source": plugin.source, "digest": plugin.digest}))
-        }
-        _ => None,
+    stage.hook.parts().filter_map(|hook| {
+        let (source, digest) = (hook.text("source")?, hook.text("digest")?);
+        Some(json!({"stage": stage.name, "source": source, "digest": digest}))
     })
 }
 

@@ -288,7 +288,7 @@ impl HostBuilder {
         let source = Source {
             stores: Arc::new(Stores::new(stores)),
             given: self.read,
-            chains: self.chains.into_iter().map(Arc::new).collect(),
+            chains: self.chains.into(),
             namespaces: self.namespaces,
             authorizer: self.authorizer,
             request_timeout: self.request_timeout,

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use admittance_definitions::{BadDefinition, Location, Mistakes, StoreError};
+use admittance_definitions::{BadDefinition, HookError, Location, Mistakes, StoreError};
 use tokio::task::JoinError;
 
 use crate::HistoryError;
@@ -112,9 +112,9 @@ pub enum StageErrorCause {
     /// Its module is not a valid plugin, or rejected its settings.
     #[error(transparent)]
     Plugin(#[from] admittance_sandbox::Error),
-    /// The configuration of its webhook is invalid.
+    /// What it calls cannot be made of its definition: the configuration of a webhook is invalid, say.
     #[error(transparent)]
-    Webhook(#[from] admittance_webhook::Error),
+    Hook(HookError),
     /// The runtime is shutting down.
     #[error("loading was interrupted: {0}")]
     Interrupted(#[source] JoinError),

@@ -473,7 +473,7 @@ fn table(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphore
     Table {
         revision,
         hash: built.hash,
-        index: Arc::new(ChainIndex::new(built.chains.iter().map(|known| &*known.chain))),
+        index: Arc::new(ChainIndex::new(built.chains.iter().map(|chain| &**chain))),
         chains: built.chains,
         plugins: built.plugins,
         exceptions: built.exceptions.into(),

@@ -60,6 +60,7 @@ pub use live::disabled::{DisableError, DisabledStage, Disabling, Switched};
 pub use live::namespaced::{NamespacedChains, NamespacedWebhooks};
 pub use live::plugins::{Loaded, Progress};
 pub use live::prepared::Prepared;
+pub use live::stage::LiveStage;
 pub use live::standing::Standing;
 pub use live::table::Table;
 pub use replicas::agreement;
@@ -73,12 +74,12 @@ pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, S
 pub use status::metrics::{DURATION_BUCKETS, METRICS, describe_metrics};
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
-    DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, HookStatus, PluginStatus, Problem,
-    RecentCalls, StageState, StageStatus, Status, StorageStatus, StoreStatus,
+    DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, PluginStatus, Problem, RecentCalls,
+    StageState, StageStatus, Status, StorageStatus, StoreStatus,
 };
 
 pub use admittance_admission::{Digest, ModuleReference, Moment, OciReference};
-pub use admittance_definitions::{Expected, OnBadDefinition, Served};
+pub use admittance_definitions::{Expected, HookStatus, OnBadDefinition, Served};
 pub use admittance_sandbox::SandboxConfig;
 
 /// Requests, chains, stages and hooks, verdicts and outcomes.
@@ -120,9 +121,10 @@ pub mod definitions {
     pub use admittance_definitions::{
         BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile,
         DefinitionId, DefinitionStore, Definitions, ExceptionDefinition, Expected, FileChange, FileStore,
-        GroupDefinition, HookDefinition, InvalidId, InvalidShare, Location, MemberDefinition, Mistake,
-        Mistakes, OnBadDefinition, PluginDefinition, PluginRole, Served, Share, StageDefinition, StageId,
-        StoreError, StoreKind, StoredDefinition, WebhookDefinition, load, load_text,
+        GroupDefinition, HookContext, HookDefinition, HookError, HookKind, HookStatus, InvalidId,
+        InvalidShare, Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition, OnBadDefinition,
+        PluginDefinition, PluginRole, PreparedHook, Served, Share, StageDefinition, StageId, StoreError,
+        StoreKind, StoredDefinition, WebhookDefinition, load, load_text,
     };
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod namespaced;
 pub(crate) mod plugins;
 pub(crate) mod prepared;
 pub(crate) mod source;
+pub(crate) mod stage;
 pub(crate) mod standing;
 pub(crate) mod table;
 

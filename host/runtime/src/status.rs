@@ -3,12 +3,13 @@
 pub(crate) mod metrics;
 pub(crate) mod statistics;
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use admittance_admission::{Digest, FailurePolicy, Mode, Phase, Unreached};
-use admittance_definitions::{BadDefinition, Served, StoreKind};
+use admittance_definitions::{BadDefinition, HookStatus, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::{DisabledStage, Moment, Origin, Redacted, RolloutStatus};
 
@@ -260,46 +261,6 @@ pub enum StageState {
     Failing,
 }
 
-/// What a stage calls.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum HookStatus {
-    /// A plugin.
-    Plugin(PluginStatus),
-    /// A remote webhook.
-    Webhook {
-        /// Its URL.
-        url: String,
-    },
-    /// Expressions in CEL.
-    Cel {
-        /// How many validations and mutations there are.
-        expressions: String,
-    },
-    /// An expression over plugins.
-    Group {
-        /// The expression.
-        expression: String,
-        /// Its plugins, by their names.
-        plugins: BTreeMap<String, HookStatus>,
-    },
-    /// Mutators of Gatekeeper.
-    Mutators {
-        /// Their kinds and names, in their order.
-        mutators: Vec<String>,
-    },
-    /// Native code of the embedding program.
-    Native,
-    /// A plugin whose module could not be fetched when the table was built: each call fails as `unreachable`.
-    Unavailable {
-        /// The source of its module.
-        source: String,
-        /// Why it could not be fetched.
-        reason: String,
-    },
-}
-
 /// A loaded plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -323,6 +284,16 @@ pub struct PluginStatus {
     pub cluster: Vec<String>,
     /// Whether its compiled form was in the store.
     pub from_store: bool,
+}
+
+impl From<&PluginStatus> for HookStatus {
+    fn from(plugin: &PluginStatus) -> Self {
+        let mut status = Self::new("plugin", plugin.name.clone());
+        if let Ok(Json::Object(facts)) = serde_json::to_value(plugin) {
+            status.facts = facts;
+        }
+        status
+    }
 }
 
 /// The statistics of a stage's calls since its hook went live.

@@ -35,7 +35,7 @@ use std::{path::PathBuf, time::Duration};
 use admittance::{
     Host, ModuleReference,
     admission::{GroupVersionKind, MatchConditions, Object, Operation, Outcome, Request, Rule, StageResult},
-    definitions::{self, HookDefinition},
+    definitions,
 };
 use admittance_tests::{Artifacts, repository};
 
@@ -284,7 +284,7 @@ async fn template(example: &str, constraint: &str) -> Host {
         for stage in &mut chain.stages {
             stage.spec.rules = Vec::new();
             stage.spec.match_conditions = MatchConditions::default();
-            if let HookDefinition::Plugin(plugin) = &mut stage.hook {
+            for plugin in stage.plugins_mut() {
                 plugin.source = ModuleReference::File(Artifacts::find().unwrap().component("rego").unwrap());
             }
         }

@@ -17,7 +17,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{
-    chains::{number, plugin_facts},
+    chains::{hook_facts, number},
     form::ChangeForm,
     history::comparison,
     layout::{Section, form_key, page, refusal},
@@ -44,7 +44,7 @@ pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[Cand
             section.candidate {
                 h2 { "Candidate of " (stage_of(&report.stage)) }
                 dl.facts {
-                    (plugin_facts(&report.candidate.plugin))
+                    (hook_facts(&(&report.candidate.plugin).into()))
                     dt { "Compared with" }
                     dd { (report.plugin.name) " " (report.plugin.version) ", " code { (report.plugin.digest) } }
                     dt { "Since" }

@@ -1,9 +1,9 @@
 //! Shows the live chains, and one chain with its stages, their candidates and its definition.
 
-use std::{borrow::Cow, fmt::Display};
+use std::borrow::Cow;
 
 use admittance::{
-    CallStatus, ChainStatus, HookStatus, PluginStatus, Problem, StageState, StageStatus, Status,
+    CallStatus, ChainStatus, HookStatus, Problem, StageState, StageStatus, Status,
     admission::{Mode, Phase},
     definitions::{ChainId, StoredDefinition},
 };
@@ -16,6 +16,7 @@ use axum::{
 };
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value as Json;
 
 use super::{
     candidates,
@@ -212,7 +213,7 @@ fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) ->
             (switch(session, chain, stage))
             div.panels {
                 dl.facts {
-                    (hook(&stage.hook))
+                    (hook_facts(&stage.hook))
                     dt { "Mode" }
                     dd { (stage.mode) }
                     dt { "Failure policy" }
@@ -263,47 +264,51 @@ fn state(state: StageState) -> Markup {
     }
 }
 
-fn hook(hook: &HookStatus) -> Markup {
-    let fact = |name: &str, value: &dyn Display| html! { dt { (name) } dd { (value) } };
-    match hook {
-        HookStatus::Plugin(plugin) => plugin_facts(plugin),
-        HookStatus::Webhook { url } => fact("Webhook", url),
-        HookStatus::Cel { expressions } => fact("CEL", expressions),
-        HookStatus::Group { expression, plugins } => html! {
-            dt { "Group" }
-            dd { code { (expression) } }
-            @for (name, member) in plugins {
-                dt { "Member " (name) }
-                dd { dl.facts { (self::hook(member)) } }
+/// The kind of a hook and its summary, everything else that is known about it, and the plugins of a group.
+pub(super) fn hook_facts(hook: &HookStatus) -> Markup {
+    html! {
+        dt { (title(&hook.kind)) }
+        dd { (hook.summary) }
+        @for (name, fact) in &hook.facts {
+            @if let Some(text) = fact_text(fact).filter(|text| *text != hook.summary) {
+                dt { (title(name)) }
+                dd { (text) }
             }
-        },
-        HookStatus::Unavailable { source, reason } => html! {
-            dt { "Plugin" }
-            dd { (badge(Tone::Bad, "not loaded")) " " code { (source) } div.muted { (reason) } }
-        },
-        _ => fact("Hook", &"native code of the program"),
+        }
+        @for (name, member) in &hook.plugins {
+            dt { "Member " (name) }
+            dd { dl.facts { (hook_facts(member)) } }
+        }
     }
 }
 
-/// Shows a plugin with the source, the digest and the signature of its module.
-pub(super) fn plugin_facts(plugin: &PluginStatus) -> Markup {
-    html! {
-        dt { "Plugin" }
-        dd { (plugin.name) " " (plugin.version) }
-        dt { "Module" }
-        dd { code { (plugin.source) } }
-        dt { "Digest" }
-        dd { code { (plugin.digest) } }
-        dt { "Signature" }
-        dd { (plugin.signature) }
-        @if !plugin.cluster.is_empty() {
-            dt { "May read" }
-            dd { (plugin.cluster.join(", ")) }
+/// A key of the API as a heading: `configuredPerCall` is "Configured per call", `url` is "URL".
+fn title(key: &str) -> String {
+    if key.len() <= 3 {
+        return key.to_ascii_uppercase();
+    }
+    let mut title = String::new();
+    for letter in key.chars() {
+        if title.is_empty() {
+            title.extend(letter.to_uppercase());
+        } else if letter.is_uppercase() {
+            title.push(' ');
+            title.extend(letter.to_lowercase());
+        } else {
+            title.push(letter);
         }
-        @if let Some(reason) = &plugin.configured_per_call {
-            dt { "Configured" }
-            dd { (badge(Tone::Warn, "in every call")) " " (reason) }
-        }
+    }
+    title
+}
+
+/// A fact in one line; `None` for what need not be shown.
+fn fact_text(fact: &Json) -> Option<String> {
+    match fact {
+        Json::Null | Json::Bool(false) => None,
+        Json::Bool(true) => Some("yes".to_owned()),
+        Json::String(text) => Some(text.clone()),
+        Json::Array(list) => Some(list.iter().filter_map(fact_text).collect::<Vec<_>>().join(", ")),
+        other => Some(other.to_string()),
     }
 }
 

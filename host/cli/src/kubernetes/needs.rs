@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use admittance::{
     ModuleReference, NamespacedChains, NamespacedWebhooks,
     admission::{ClusterKind, GroupVersionKind, GroupVersionResource, NamespaceSelector},
-    definitions::{ChainDefinition, HookDefinition},
+    definitions::ChainDefinition,
 };
 use serde_json::{Value as Json, json};
 
@@ -39,22 +39,8 @@ impl Needs {
                 needs.kinds.insert(namespace());
             }
             needs.authorizer |= stage.spec.uses_authorizer();
-            needs.calls_out |= matches!(stage.hook, HookDefinition::Webhook(_));
-            if let HookDefinition::Cel(cel) = &stage.hook {
-                needs.authorizer |= cel.policy.uses_authorizer();
-                let params = cel.binding.params.iter().map(|params| params.kind.clone());
-                needs.kinds.extend(params);
-                if cel.policy.uses_namespace() {
-                    needs.kinds.insert(namespace());
-                }
-            }
-            if let HookDefinition::Mutators(mutators) = &stage.hook
-                && mutators
-                    .iter()
-                    .any(|mutator| mutator.requests.namespace_selector.is_some())
-            {
-                needs.kinds.insert(namespace());
-            }
+            needs.calls_out |= stage.hook.server().is_some();
+            needs.read(&stage.hook.reads());
             for (_, plugin) in stage.plugins() {
                 needs.read(&plugin.allow.cluster);
                 let is_fetched = !matches!(plugin.source, ModuleReference::File(_));

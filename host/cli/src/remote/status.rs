@@ -6,7 +6,7 @@ mod fleet;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
 use admittance::{
-    ChainStatus, ExceptionStatus, FailureStatus, HookStatus, Moment, Origin, StageState, StageStatus, Status,
+    ChainStatus, ExceptionStatus, FailureStatus, Moment, Origin, StageState, StageStatus, Status,
     admission::Mode,
 };
 use admittance_admin::api::DriverStatus;
@@ -205,23 +205,11 @@ fn stages(chains: &[ChainStatus]) -> String {
 }
 
 fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
-    let names;
-    let (hook, version, digest) = match &stage.hook {
-        HookStatus::Plugin(plugin) => (
-            &*plugin.name,
-            &*plugin.version,
-            human::short_digest(&plugin.digest),
-        ),
-        HookStatus::Webhook { url } => (url.as_str(), "", ""),
-        HookStatus::Cel { expressions } => (expressions.as_str(), "", ""),
-        HookStatus::Group { expression, .. } => (expression.as_str(), "", ""),
-        HookStatus::Mutators { mutators } => {
-            names = mutators.join(" ");
-            (names.as_str(), "", "")
-        }
-        HookStatus::Native => ("native", "", ""),
-        HookStatus::Unavailable { source, .. } => (source.as_str(), "", "not fetched"),
-        _ => ("unknown", "", ""),
+    let hook = &stage.hook;
+    let digest = match (hook.text("digest"), hook.text("reason")) {
+        (Some(digest), _) => human::short_digest(digest),
+        (None, Some(_)) => "not fetched",
+        (None, None) => "",
     };
     let (state, style) = match stage.state {
         StageState::Idle => ("idle", DIM),
@@ -239,8 +227,8 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         Cell::text(&chain.name),
         Cell::text(chain.phase.as_str()),
         Cell::text(&stage.name),
-        Cell::text(hook),
-        Cell::text(version),
+        Cell::text(&hook.summary),
+        Cell::text(hook.text("version").unwrap_or_default()),
         Cell::text(digest),
         mode,
         Cell::text(state).styled(style),

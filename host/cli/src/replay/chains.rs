@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use admittance::{
     ModuleReference,
-    definitions::{ChainDefinition, HookDefinition, StageId},
+    definitions::{ChainDefinition, StageId},
 };
 
 use crate::arguments;
@@ -22,7 +22,7 @@ pub(crate) fn without_candidates(
     for chain in &mut chains {
         for stage in &mut chain.stages {
             stage.candidate = None;
-            if let (HookDefinition::Webhook(_), false) = (&stage.hook, may_call_webhooks) {
+            if !may_call_webhooks && stage.hook.server().is_some() {
                 return Err(format!(
                     "{}: stage {} of chain {} calls a webhook, which would be sent every request; \
                      give --call-webhooks to allow that, or remove the stage",
@@ -58,7 +58,8 @@ pub(super) fn replace(
             return Err(error.into());
         }
     };
-    let HookDefinition::Plugin(plugin) = &mut stage.hook else {
+    let mut plugins = stage.hook.plugins_mut();
+    let [plugin] = plugins.as_mut_slice() else {
         return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
     // The settings and grants stay; the digest was for the other module.

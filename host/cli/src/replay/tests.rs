@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use admittance::definitions::PluginDefinition;
 use clap::Parser;
 use serde_json::{Value, json};
 
@@ -186,7 +187,7 @@ spec:
     }
     let stage = &definitions[0].stages[0];
     assert_eq!(stage.candidate, None);
-    let admittance::definitions::HookDefinition::Plugin(plugin) = &stage.hook else {
+    let Some(plugin) = stage.hook.get::<PluginDefinition>() else {
         panic!("{stage:?}");
     };
     assert_eq!(plugin.source, module);

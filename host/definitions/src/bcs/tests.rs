@@ -2,7 +2,7 @@ use admittance_admission::{NamespaceSelector, ServiceNaming, WebhookTarget};
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::{HookDefinition, certificates, load_text};
+use crate::{PluginDefinition, certificates, load_text};
 
 /// The body that the API of BCS documents for creating a definition; its CA bundles are no base64. The other example of
 /// BCS differs from it, as the page about migrating says.
@@ -46,7 +46,7 @@ fn stage(
     spec.timeout = Duration::from_secs(10);
     StageDefinition {
         spec,
-        hook: HookDefinition::Webhook(WebhookDefinition {
+        hook: WebhookDefinition {
             protocol: Protocol::BcsResource,
             target: WebhookTarget::Service {
                 namespace: format!("{service}-webhook-namespace"),
@@ -56,7 +56,8 @@ fn stage(
                 naming: ServiceNaming::Bcs,
             },
             ca_bundle: client::read_bundle(&certificates::bundle()).ok(),
-        }),
+        }
+        .into(),
         candidate: None,
         location: Location {
             file: "f.json".into(),
@@ -238,21 +239,16 @@ fn hooks() {
         );
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
-        let place = match &stage.hook {
-            HookDefinition::Cel(_) | HookDefinition::Group(_) | HookDefinition::Mutators(_) => {
-                panic!("no form of BCS has expressions or mutators")
-            }
-            HookDefinition::Plugin(plugin) => plugin.source.to_string(),
-            HookDefinition::Webhook(webhook) => match &webhook.target {
-                WebhookTarget::Url(url) => url.to_string(),
-                WebhookTarget::Service {
-                    namespace,
-                    name,
-                    port,
-                    path,
-                    ..
-                } => format!("{name}.{namespace}:{port}{path}"),
-            },
+        let place = match stage.hook.server() {
+            None => stage.hook.get::<PluginDefinition>().unwrap().source.to_string(),
+            Some(WebhookTarget::Url(url)) => url.to_string(),
+            Some(WebhookTarget::Service {
+                namespace,
+                name,
+                port,
+                path,
+                ..
+            }) => format!("{name}.{namespace}:{port}{path}"),
         };
         let selector = stage.spec.namespace_selector.as_ref();
         assert!(!matches!(selector, Some(NamespaceSelector::Labels(_))));

@@ -3,6 +3,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::PluginDefinition;
 
 fn chain(name: &str) -> String {
     format!(
@@ -54,7 +55,7 @@ fn directories_and_files() {
     let all = load(&[directory.path().to_owned()]).unwrap();
     assert_eq!(names(&all), ["a", "b", "c", "m/x"]);
     assert_eq!(all[0].source.file, path("2.yaml").display().to_string());
-    let crate::HookDefinition::Plugin(plugin) = &all[0].stages[0].hook else {
+    let Some(plugin) = all[0].stages[0].hook.get::<PluginDefinition>() else {
         panic!("no plugin");
     };
     assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
@@ -202,7 +203,7 @@ fn lists_of_definitions() {
     let expected = [("Mutating", "a"), ("Mutating", "b"), ("Validating", "a")];
     assert_eq!(phases(&chains), expected);
     assert_eq!((chains[0].source.line, chains[0].source.column), (4, 3));
-    let crate::HookDefinition::Plugin(plugin) = &chains[1].stages[0].hook else {
+    let Some(plugin) = chains[1].stages[0].hook.get::<PluginDefinition>() else {
         panic!("no plugin");
     };
     let beside = crate::ModuleReference::File("chains/s.wasm".into());
@@ -280,7 +281,7 @@ fn a_plugin_alone() {
         admittance_admission::Grants::default(),
     );
     assert_eq!(chain.name, "image_policy");
-    let crate::HookDefinition::Plugin(plugin) = &chain.stages[0].hook else {
+    let Some(plugin) = chain.stages[0].hook.get::<PluginDefinition>() else {
         panic!("no plugin");
     };
     assert_eq!(

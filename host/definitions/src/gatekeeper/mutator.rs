@@ -18,10 +18,10 @@ use super::{
     template::read_operations,
 };
 use crate::{
-    Location, Mistake,
+    Location, Mistake, MutatorsDefinition,
     document::{Fields, Mistakes, Node, quoted, readers},
     kubernetes::read_name,
-    model::{ChainDefinition, HookDefinition, StageDefinition},
+    model::{ChainDefinition, StageDefinition},
     selectors,
 };
 
@@ -321,7 +321,7 @@ pub(crate) fn chain(
             rules.push(rule.clone());
         }
     }
-    let mut stage = StageDefinition::new(STAGE, HookDefinition::Mutators(Arc::from(mutators)));
+    let mut stage = StageDefinition::new(STAGE, MutatorsDefinition(Arc::from(mutators)));
     stage.spec.rules.clone_from(&rules);
     stage.spec.failure_policy = FailurePolicy::Fail;
     stage.spec.reinvocation = Reinvocation::Never;

@@ -22,9 +22,9 @@ use super::{
     sync::Sync,
 };
 use crate::{
-    Location, Mistake,
+    CelDefinition, Location, Mistake, PluginDefinition,
     document::{Mistakes, quoted},
-    model::{CelDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition},
+    model::{ChainDefinition, StageDefinition},
     selectors,
 };
 
@@ -189,11 +189,9 @@ impl TemplateDocument {
             let hook = match (&self.engine, &plugin) {
                 (Engine::Cel(policy, failure_policy), _) => {
                     spec.failure_policy = *failure_policy;
-                    cel(constrained, policy, *failure_policy)
+                    cel(constrained, policy, *failure_policy).into()
                 }
-                (Engine::Rego(_), plugin) => {
-                    HookDefinition::Plugin(of_constraint(plugin.as_ref()?, constrained))
-                }
+                (Engine::Rego(_), plugin) => of_constraint(plugin.as_ref()?, constrained).into(),
             };
             Some(StageDefinition {
                 spec,
@@ -237,7 +235,7 @@ impl TemplateDocument {
         }
         StageDefinition {
             location: self.source.clone(),
-            ..StageDefinition::new(self.name.as_str(), HookDefinition::Plugin(plugin))
+            ..StageDefinition::new(self.name.as_str(), plugin)
         }
     }
 
@@ -337,7 +335,7 @@ fn of_constraint(plugin: &PluginDefinition, constrained: &Constrained<'_>) -> Pl
     plugin
 }
 
-fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: FailurePolicy) -> HookDefinition {
+fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: FailurePolicy) -> CelDefinition {
     let actions = constrained.actions(true).unwrap_or_default();
     let constraint = constrained.constraint;
     let object = json!({
@@ -345,7 +343,7 @@ fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: Fail
         "metadata": {"name": constraint.name},
         "spec": {"parameters": constrained.parameters},
     });
-    HookDefinition::Cel(CelDefinition {
+    CelDefinition {
         policy: Arc::clone(policy),
         binding: Binding {
             actions: match actions.is_empty() {
@@ -359,5 +357,5 @@ fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: Fail
             }),
             ..Binding::default()
         },
-    })
+    }
 }

@@ -6,7 +6,7 @@ use admittance_admission::{
 use admittance_conditions::Action;
 use serde_json::json;
 
-use crate::{ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, load_text};
+use crate::{CelDefinition, ChainDefinition, PluginDefinition, StageDefinition, load_text};
 
 const REGO: &str = r#"
 apiVersion: templates.gatekeeper.sh/v1
@@ -48,10 +48,7 @@ fn one(text: &str) -> ChainDefinition {
 }
 
 fn plugin(stage: &StageDefinition) -> &PluginDefinition {
-    match &stage.hook {
-        HookDefinition::Plugin(plugin) => plugin,
-        other => panic!("it is not a plugin: {other:?}"),
-    }
+    stage.hook.get().unwrap()
 }
 
 fn warnings(chain: &ChainDefinition) -> Vec<String> {
@@ -234,7 +231,7 @@ spec:
         chain.rules[0].operations,
         Matcher::Only(vec![Operation::Create, Operation::Delete])
     );
-    let HookDefinition::Cel(cel) = &stage.hook else {
+    let Some(cel) = stage.hook.get::<CelDefinition>() else {
         panic!("{stage:?}")
     };
     assert_eq!(cel.binding.actions, [Action::Warn]);

@@ -1,9 +1,8 @@
 //! What a native chain lacks of the chain that it was written from.
 
 use admittance_admission::MatchPolicy;
-use admittance_conditions::Action;
 
-use crate::{ChainDefinition, HookDefinition, StageDefinition, native::write};
+use crate::{ChainDefinition, StageDefinition, native::write};
 
 /// What a chain has and no native one can have, a sentence each.
 pub(super) fn foreign(chain: &ChainDefinition) -> Vec<String> {
@@ -38,31 +37,8 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
 
 /// What a stage has and no native one can have.
 fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
-    let (actions, params, sees_namespace) = match &stage.hook {
-        HookDefinition::Cel(cel) => (
-            &*cel.binding.actions,
-            cel.binding.params.is_some(),
-            write::conditions(stage)
-                .iter()
-                .any(|(_, expression)| expression.contains("namespaceObject")),
-        ),
-        _ => (&[][..], false, false),
-    };
-    let other_actions = !actions.is_empty() && actions != [Action::Deny];
+    let of_hook = stage.hook.without_native_form();
     let found = [
-        (params, "parameters have no native form"),
-        (
-            matches!(stage.hook, HookDefinition::Group(_)),
-            "denials of a native group have the code 403, and causes that name `plugins`",
-        ),
-        (
-            other_actions,
-            "`validationActions` other than Deny have no native form",
-        ),
-        (
-            sees_namespace,
-            "a match condition of a native stage does not see `namespaceObject`",
-        ),
         (
             !stage.spec.exclude_rules.is_empty(),
             "`excludeResourceRules` has no native form",
@@ -73,9 +49,10 @@ fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
         ),
         (stage.spec.message.is_some(), "`message` has no native form"),
     ];
-    found
+    let of_spec = found
         .into_iter()
-        .filter_map(|(is_there, what)| is_there.then_some(what))
+        .filter_map(|(is_there, what)| is_there.then_some(what));
+    of_hook.into_iter().chain(of_spec)
 }
 
 fn lost_of_stage<'a>(
@@ -89,20 +66,6 @@ fn lost_of_stage<'a>(
     } else {
         &spec.rules
     };
-    let same_hook = match (&stage.hook, &native.hook) {
-        (HookDefinition::Cel(one), HookDefinition::Cel(other)) => {
-            let mut binding = one.binding.clone();
-            (binding.names, binding.actions) = (None, Vec::new());
-            binding.failure_policy = other.binding.failure_policy;
-            let (one, policy) = (&one.policy, &other.policy);
-            one.variables().eq(policy.variables())
-                && one.validations == policy.validations
-                && one.audit_annotations == policy.audit_annotations
-                && one.mutations == policy.mutations
-                && binding == other.binding
-        }
-        (one, other) => one == other,
-    };
     let mut rest = spec.clone();
     rest.rules.clone_from(&other.rules);
     rest.match_conditions = other.match_conditions.clone();
@@ -114,7 +77,10 @@ fn lost_of_stage<'a>(
             "its match conditions have no native form",
         ),
         (rest != *other, "one of its other settings has no native form"),
-        (!same_hook, "what it calls has no native form"),
+        (
+            !stage.hook.is_complete_in(&native.hook),
+            "what it calls has no native form",
+        ),
         (
             stage.candidate != native.candidate,
             "its candidate has no native form",

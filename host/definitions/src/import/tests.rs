@@ -3,7 +3,7 @@ use std::path::Path;
 use admittance_admission::{Mode, Reinvocation};
 
 use super::*;
-use crate::certificates;
+use crate::{CelDefinition, certificates};
 
 const TARGET: &str = "/chains/imported.yaml";
 
@@ -142,7 +142,7 @@ fn policies_of_kubernetes() {
         stage.spec.match_conditions.expressions(),
         [("not-small", "object.spec.replicas > 1")]
     );
-    let HookDefinition::Cel(cel) = &stage.hook else {
+    let Some(cel) = stage.hook.get::<CelDefinition>() else {
         panic!("{stage:?}")
     };
     assert!(cel.policy.variables().eq([("most", "5")]));
@@ -210,7 +210,7 @@ spec: { policyName: labels }
     assert_eq!(import.definitions[0].result, ImportResult::Differs, "{import:?}");
     let stage = &chains(&import.text)[0].stages[0];
     assert_eq!(stage.spec.reinvocation, Reinvocation::IfNeeded);
-    let HookDefinition::Cel(cel) = &stage.hook else {
+    let Some(cel) = stage.hook.get::<CelDefinition>() else {
         panic!("{stage:?}")
     };
     assert_eq!(cel.policy.mutations.len(), 2);

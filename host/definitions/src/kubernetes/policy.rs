@@ -15,9 +15,9 @@ use super::{
     typing::{self, Structures, Written},
 };
 use crate::{
-    Location, cel,
+    CelDefinition, Location, cel,
     document::{Fields, Mistake, Mistakes, Node, quoted, readers},
-    model::{CelDefinition, ChainDefinition, HookDefinition, StageDefinition},
+    model::{ChainDefinition, StageDefinition},
     names,
     selectors::{self, Syntax},
 };
@@ -346,7 +346,7 @@ impl PolicyDocument {
         spec.reinvocation = self.reinvocation;
         spec.reinvoked_by_itself = true;
         let params = self.params.clone().zip(binding.params.clone());
-        let hook = HookDefinition::Cel(CelDefinition {
+        let hook = CelDefinition {
             policy: Arc::clone(&self.policy),
             binding: Binding {
                 names: Some((self.name.clone(), binding.name.clone())),
@@ -361,10 +361,10 @@ impl PolicyDocument {
                 constraint: None,
                 structures: Arc::clone(structures),
             },
-        });
+        };
         StageDefinition {
             spec,
-            hook,
+            hook: hook.into(),
             candidate: None,
             location: binding.source.clone(),
         }

@@ -8,9 +8,7 @@ use admittance_admission::{
 use serde_json::json;
 
 use super::*;
-use crate::{
-    HookDefinition, Location, ModuleReference, PluginDefinition, WebhookDefinition, certificates, load_text,
-};
+use crate::{Location, ModuleReference, PluginDefinition, WebhookDefinition, certificates, load_text};
 
 mod validation;
 
@@ -203,7 +201,7 @@ webhooks:
         stages: vec![
             StageDefinition {
                 spec: sidecar,
-                hook: HookDefinition::Webhook(WebhookDefinition {
+                hook: WebhookDefinition {
                     protocol: Protocol::AdmissionReview {
                         versions: vec![ReviewVersion::V1, ReviewVersion::V1Beta1],
                     },
@@ -215,13 +213,14 @@ webhooks:
                         naming: ServiceNaming::Kubernetes,
                     },
                     ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
-                }),
+                }
+                .into(),
                 candidate: None,
                 location: location(19, 3),
             },
             StageDefinition {
                 spec: defaults,
-                hook: HookDefinition::Plugin(PluginDefinition {
+                hook: PluginDefinition {
                     source: ModuleReference::File("hooks/defaults.wasm".into()),
                     digest: None,
                     settings: json!({"level": 2}),
@@ -229,7 +228,8 @@ webhooks:
                     memory: None,
                     refresh: None,
                     read_from: Vec::new(),
-                }),
+                }
+                .into(),
                 candidate: None,
                 location: location(44, 3),
             },
@@ -268,8 +268,8 @@ fn what_is_not_written() {
         let chain = read(phase, version, change).unwrap();
         assert_eq!(chain.phase.as_str(), phase);
         let stage = chain.stages.first().unwrap();
-        let versions = match &stage.hook {
-            HookDefinition::Webhook(WebhookDefinition {
+        let versions = match stage.hook.get() {
+            Some(WebhookDefinition {
                 protocol: Protocol::AdmissionReview { versions },
                 ca_bundle: None,
                 ..
@@ -293,7 +293,7 @@ fn a_service_without_ca_bundle_is_known_by_the_cas_of_the_system() {
     for bundle in ["", ", caBundle: ''", ", caBundle: null"] {
         let change = format!("clientConfig: {{ service: {{ namespace: ns, name: m }}{bundle} }}");
         let stage = read("Mutating", "v1", &change).unwrap().stages.remove(0);
-        let HookDefinition::Webhook(webhook) = stage.hook else {
+        let Some(webhook) = stage.hook.get::<WebhookDefinition>() else {
             panic!("no webhook");
         };
         assert_eq!(webhook.ca_bundle, None, "{bundle}");
@@ -310,7 +310,7 @@ fn urls_are_read_as_they_are_called() {
     ] {
         let change = format!("clientConfig: {{ url: '{url}' }}");
         let stage = read("Mutating", "v1", &change).unwrap().stages.remove(0);
-        let HookDefinition::Webhook(webhook) = stage.hook else {
+        let Some(webhook) = stage.hook.get::<WebhookDefinition>() else {
             panic!("no webhook");
         };
         let expected = WebhookTarget::Url("https://h.example/a".parse().unwrap());

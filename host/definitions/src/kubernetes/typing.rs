@@ -8,7 +8,7 @@ use admittance_conditions::{Policy, PolicyCompiler, Role, Structure};
 
 use super::resource::{Resource, ResourceDocument};
 use crate::{
-    ChainDefinition, HookDefinition, Location,
+    CelDefinition, ChainDefinition, Location,
     document::{Fields, Mistake, Mistakes, Node},
 };
 
@@ -141,9 +141,8 @@ pub(crate) fn use_schemas(
     for chain in chains {
         for stage in &mut chain.stages {
             let of_stage = expressions.iter().find(|of| of.stage == stage.location);
-            let (HookDefinition::Cel(cel), Some(StageExpressions { written, .. })) =
-                (&mut stage.hook, of_stage)
-            else {
+            let cel = stage.hook.get_mut::<CelDefinition>();
+            let Some((cel, StageExpressions { written, .. })) = cel.zip(of_stage) else {
                 continue;
             };
             let rules = match stage.spec.rules.as_slice() {

@@ -8,9 +8,9 @@ use admittance_admission::{
 
 use super::rules;
 use crate::{
-    Location, client, conditions,
+    Location, WebhookDefinition, client, conditions,
     document::{Fields, Mistakes, Node},
-    model::{StageDefinition, WebhookDefinition},
+    model::StageDefinition,
     names,
     native::{self, read_stage_name},
     plugin,

@@ -5,7 +5,7 @@ use admittance_admission::{
 };
 use serde_json::json;
 
-use crate::{ChainDefinition, HookDefinition, PluginDefinition, load_text};
+use crate::{ChainDefinition, PluginDefinition, load_text};
 
 fn one(text: &str) -> ChainDefinition {
     let chains = load_text("policies.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
@@ -14,10 +14,7 @@ fn one(text: &str) -> ChainDefinition {
 }
 
 fn plugin(chain: &ChainDefinition) -> &PluginDefinition {
-    match &chain.stages[0].hook {
-        HookDefinition::Plugin(plugin) => plugin,
-        other => panic!("it is not a plugin: {other:?}"),
-    }
+    chain.stages[0].hook.get().unwrap()
 }
 
 const WHOLE: &str = r#"

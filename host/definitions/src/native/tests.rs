@@ -1,11 +1,12 @@
 use admittance_admission::{
     ClusterKind, Grants, HttpGrant, HttpOrigin, LabelOperator, LabelSelector, Matcher, NamespaceSelector,
-    Operation, Requirement, ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
+    Operation, Protocol, Requirement, ResourcePattern, ReviewVersion, Rule, Scope, ServiceNaming,
+    WebhookTarget,
 };
 use serde_json::json;
 
 use super::*;
-use crate::{ModuleReference, PluginDefinition, certificates, load_text};
+use crate::{ModuleReference, PluginDefinition, WebhookDefinition, certificates, load_text};
 
 mod mistakes;
 
@@ -118,7 +119,7 @@ spec:
         stages: vec![
             StageDefinition {
                 spec: sidecar,
-                hook: HookDefinition::Plugin(PluginDefinition {
+                hook: PluginDefinition {
                     source: ModuleReference::File("chains/sidecar_injector.wasm".into()),
                     digest: Some([0x0f; 32].into()),
                     settings: json!({"containers": [{"name": "log"}], "limit": 1.5}),
@@ -145,13 +146,14 @@ spec:
                     memory: Some(64 << 20),
                     refresh: None,
                     read_from: Vec::new(),
-                }),
+                }
+                .into(),
                 candidate: None,
                 location: location(14, 7),
             },
             StageDefinition {
                 spec: images,
-                hook: HookDefinition::Webhook(WebhookDefinition {
+                hook: WebhookDefinition {
                     protocol: Protocol::AdmissionReview {
                         versions: vec![ReviewVersion::V1],
                     },
@@ -163,7 +165,8 @@ spec:
                         naming: ServiceNaming::Kubernetes,
                     },
                     ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
-                }),
+                }
+                .into(),
                 candidate: None,
                 location: location(26, 7),
             },
@@ -302,7 +305,7 @@ fn plugins() {
     ];
     for (text, expected) in table {
         let stage = read_stage(&format!("{{ name: a, plugin: {text} }}")).unwrap();
-        let HookDefinition::Plugin(plugin) = stage.hook else {
+        let Some(plugin) = stage.hook.get::<PluginDefinition>() else {
             panic!("{text}");
         };
         let found = format!(
@@ -377,13 +380,12 @@ fn webhooks() {
             "{{ name: a, webhook: {{ {} }} }}",
             text.replace("BUNDLE", &bundle)
         );
-        let HookDefinition::Webhook(webhook) = read_stage(&stage).unwrap().hook else {
-            panic!("{text}");
-        };
+        let read = read_stage(&stage).unwrap();
+        let webhook: &WebhookDefinition = read.hook.get().unwrap();
         assert_eq!(webhook.protocol, protocol, "{text}");
         assert_eq!(webhook.target, target, "{text}");
         assert_eq!(
-            webhook.ca_bundle.map_or(0, |bundle| bundle.len()),
+            webhook.ca_bundle.as_ref().map_or(0, Vec::len),
             certificates,
             "{text}"
         );
@@ -398,10 +400,9 @@ fn a_ca_bundle_in_lines() {
         "name: a\n      webhook:\n        protocol: BcsResource\n        url: https://h.example\n        \
          caBundle: |\n          {first}\n          {second}\n"
     );
-    let HookDefinition::Webhook(webhook) = read_stage(&stage).unwrap().hook else {
-        panic!("no webhook");
-    };
-    assert_eq!(webhook.ca_bundle.unwrap().len(), 1);
+    let read = read_stage(&stage).unwrap();
+    let webhook: &WebhookDefinition = read.hook.get().unwrap();
+    assert_eq!(webhook.ca_bundle.as_ref().unwrap().len(), 1);
 }
 
 #[test]

@@ -5,22 +5,12 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    FailurePolicy, Grants, LabelOperator, LabelSelector, MatchPolicy, Matcher, Mode, ModuleReference,
-    NamespaceSelector, Operation, Phase, Protocol, Reinvocation, Rule, Scope, SideEffects, StageSpec,
-    WebhookTarget,
+    FailurePolicy, LabelOperator, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector, Operation,
+    Phase, Reinvocation, Rule, Scope, SideEffects, StageSpec,
 };
-use admittance_conditions::Validation;
-use base64::{Engine, prelude::BASE64_STANDARD};
-use rustls_pki_types::CertificateDer;
 use serde_json::{Map, Value as Json, json};
 
-use crate::{
-    Share,
-    model::{
-        CandidateDefinition, CelDefinition, ChainDefinition, HookDefinition, PluginDefinition,
-        StageDefinition, WebhookDefinition,
-    },
-};
+use crate::model::{ChainDefinition, StageDefinition};
 
 /// The document of a chain, which is called `name` in it.
 pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
@@ -44,7 +34,7 @@ pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     })
 }
 
-fn put(object: &mut Map<String, Json>, key: &str, value: impl Into<Json>) {
+pub(crate) fn put(object: &mut Map<String, Json>, key: &str, value: impl Into<Json>) {
     object.insert(key.to_owned(), value.into());
 }
 
@@ -89,15 +79,11 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     let spec = &stage.spec;
     let mut object = Map::new();
     put(&mut object, "name", &*spec.name);
-    match &stage.hook {
-        HookDefinition::Plugin(plugin) => put(&mut object, "plugin", self::plugin(plugin)),
-        HookDefinition::Webhook(webhook) => put(&mut object, "webhook", self::webhook(webhook)),
-        HookDefinition::Cel(cel) => put(&mut object, "cel", self::cel(cel)),
-        // Those of Kubewarden and of Gatekeeper have no native form.
-        HookDefinition::Group(_) | HookDefinition::Mutators(_) => {}
+    if let Some((field, hook)) = stage.hook.to_native() {
+        put(&mut object, field, hook);
     }
     if let Some(candidate) = &stage.candidate {
-        put(&mut object, "candidate", self::candidate(candidate));
+        put(&mut object, "candidate", candidate.to_native());
     }
     if !spec.rules.is_empty() && spec.rules != chain.rules {
         put(&mut object, "rules", rules(&spec.rules));
@@ -138,17 +124,14 @@ fn how(spec: &StageSpec, object: &mut Map<String, Json>) {
     }
 }
 
-/// Name and expression of the match conditions of a stage; those of a policy are part of its hook.
+/// Name and expression of the match conditions of a stage; also those that are part of its hook.
 pub(crate) fn conditions(stage: &StageDefinition) -> Vec<(&str, &str)> {
     let mut conditions = stage.spec.match_conditions.expressions();
-    if let HookDefinition::Cel(cel) = &stage.hook {
-        let of_policy = cel.policy.conditions.iter();
-        conditions.extend(of_policy.map(|condition| (condition.name(), condition.expression())));
-    }
+    conditions.extend(stage.hook.conditions());
     conditions
 }
 
-fn duration(duration: Duration) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
@@ -179,160 +162,6 @@ fn labels(selector: &LabelSelector) -> Json {
     }
     if !expressions.is_empty() {
         put(&mut object, "matchExpressions", expressions);
-    }
-    Json::Object(object)
-}
-
-fn candidate(candidate: &CandidateDefinition) -> Json {
-    let mut object = plugin(&candidate.plugin);
-    if candidate.share != Share::default() {
-        put(&mut object, "share", candidate.share.to_string());
-    }
-    if let Some(rollout) = &candidate.rollout {
-        put(&mut object, "rollout", rollout.to_json());
-    }
-    Json::Object(object)
-}
-
-fn plugin(plugin: &PluginDefinition) -> Map<String, Json> {
-    let mut object = Map::new();
-    put(&mut object, "source", source(&plugin.source));
-    if let Some(digest) = plugin.digest {
-        put(&mut object, "digest", digest.to_string());
-    }
-    if plugin.settings != json!({}) {
-        put(&mut object, "settings", plugin.settings.clone());
-    }
-    if plugin.allow != Grants::default() {
-        put(&mut object, "allow", allow(&plugin.allow));
-    }
-    if let Some(memory) = plugin.memory {
-        put(&mut object, "memory", memory);
-    }
-    if let Some(refresh) = plugin.refresh {
-        put(&mut object, "refresh", duration(refresh));
-    }
-    object
-}
-
-/// A stock plugin by its name: where it is may differ elsewhere.
-fn source(source: &ModuleReference) -> String {
-    match source.stock_name() {
-        Some(name) => format!("stock:{name}"),
-        None => source.to_string(),
-    }
-}
-
-/// Grants of HTTP requests are left out.
-fn allow(allow: &Grants) -> Json {
-    let mut object = Map::new();
-    if !allow.cluster.is_empty() {
-        let kinds = allow.cluster.iter().map(ToString::to_string);
-        put(&mut object, "cluster", kinds.collect::<Vec<_>>());
-    }
-    if !allow.images.is_empty() {
-        let images = allow.images.iter().map(ToString::to_string);
-        put(&mut object, "images", images.collect::<Vec<_>>());
-    }
-    if !allow.environment.is_empty() {
-        put(&mut object, "environment", json!(allow.environment));
-    }
-    Json::Object(object)
-}
-
-fn webhook(webhook: &WebhookDefinition) -> Json {
-    let mut object = Map::new();
-    match &webhook.protocol {
-        Protocol::BcsResource => put(&mut object, "protocol", "BcsResource"),
-        Protocol::AdmissionReview { versions } => {
-            put(&mut object, "protocol", "AdmissionReview");
-            put(&mut object, "versions", json!(versions));
-        }
-    }
-    match &webhook.target {
-        WebhookTarget::Url(url) => put(&mut object, "url", url.as_str()),
-        WebhookTarget::Service {
-            namespace,
-            name,
-            port,
-            path,
-            naming: _,
-        } => {
-            let service = json!({"namespace": namespace, "name": name, "path": path, "port": port});
-            put(&mut object, "service", service);
-        }
-    }
-    if let Some(certificates) = &webhook.ca_bundle {
-        put(&mut object, "caBundle", BASE64_STANDARD.encode(pem(certificates)));
-    }
-    Json::Object(object)
-}
-
-/// Certificates as the text of a PEM file.
-fn pem(certificates: &[CertificateDer<'_>]) -> String {
-    let mut text = String::new();
-    for certificate in certificates {
-        text.push_str("-----BEGIN CERTIFICATE-----\n");
-        let encoded = BASE64_STANDARD.encode(certificate);
-        let mut rest = encoded.as_str();
-        while !rest.is_empty() {
-            let (line, after) = rest.split_at_checked(64).unwrap_or((rest, ""));
-            text.push_str(line);
-            text.push('\n');
-            rest = after;
-        }
-        text.push_str("-----END CERTIFICATE-----\n");
-    }
-    text
-}
-
-fn cel(cel: &CelDefinition) -> Json {
-    let policy = &cel.policy;
-    let mut object = Map::new();
-    let variables: Vec<_> = policy
-        .variables()
-        .map(|(name, expression)| json!({"name": name, "expression": expression}))
-        .collect();
-    let validations: Vec<_> = policy.validations.iter().map(validation).collect();
-    let annotations = policy.audit_annotations.iter();
-    let annotations: Vec<_> = annotations
-        .map(|(key, value)| json!({"key": key, "valueExpression": value.text()}))
-        .collect();
-    let mutations: Vec<_> = policy
-        .mutations
-        .iter()
-        .map(|mutation| match mutation.is_json_patch() {
-            true => json!({"patchType": "JSONPatch", "jsonPatch": {"expression": mutation.text()}}),
-            false => {
-                json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": mutation.text()}})
-            }
-        })
-        .collect();
-    let lists = [
-        ("variables", variables),
-        ("validations", validations),
-        ("auditAnnotations", annotations),
-        ("mutations", mutations),
-    ];
-    for (key, list) in lists {
-        if !list.is_empty() {
-            put(&mut object, key, list);
-        }
-    }
-    Json::Object(object)
-}
-
-fn validation(validation: &Validation) -> Json {
-    let mut object = Map::new();
-    put(&mut object, "expression", validation.expression.text());
-    if let Some(message) = &validation.message {
-        put(&mut object, "message", message.as_str());
-    }
-    if let Some(expression) = &validation.message_expression {
-        put(&mut object, "messageExpression", expression.text());
-    }
-    if validation.reason != Default::default() {
-        put(&mut object, "reason", validation.reason.as_str());
     }
     Json::Object(object)
 }

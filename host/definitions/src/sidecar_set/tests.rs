@@ -1,7 +1,7 @@
 use admittance_admission::{FailurePolicy, ModuleReference, NamespaceSelector, Operation, Phase};
 use serde_json::json;
 
-use crate::{ChainDefinition, HookDefinition, load_text, setting_location};
+use crate::{ChainDefinition, PluginDefinition, load_text, setting_location};
 
 const WHOLE: &str = "apiVersion: apps.kruise.io/v1alpha1
 kind: SidecarSet
@@ -58,7 +58,7 @@ fn a_sidecar_set_is_a_chain_of_one_stage() {
     ));
     assert_eq!(stage.spec.object_selector.to_string(), "app in (web)");
     assert_eq!(stage.spec.failure_policy, FailurePolicy::Ignore);
-    let HookDefinition::Plugin(plugin) = &stage.hook else {
+    let Some(plugin) = stage.hook.get::<PluginDefinition>() else {
         panic!("{stage:?}");
     };
     assert_eq!(plugin.source, ModuleReference::stock("sidecar-injector"));

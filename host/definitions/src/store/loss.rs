@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use admittance_admission::{Phase, WebhookTarget};
-use serde_json::Value as Json;
+use admittance_admission::Phase;
 
-use crate::{ChainDefinition, Definitions, ExceptionDefinition, HookDefinition, StageDefinition};
+use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
 /// Whether a stage may refuse less than before: it is gone, or is called or enforced in another way, or its plugin has
 /// less in its settings; or there is an exception that was not there.
@@ -37,47 +36,7 @@ fn of_chain(before: &ChainDefinition, now: &ChainDefinition) -> bool {
 }
 
 fn of_stage(before: &StageDefinition, now: &StageDefinition) -> bool {
-    before.spec != now.spec
-        || match (&before.hook, &now.hook) {
-            (HookDefinition::Plugin(before), HookDefinition::Plugin(now)) => {
-                is_cut(&before.settings, &now.settings)
-            }
-            // Another URL is like another module. What a service lacks has a default.
-            (HookDefinition::Webhook(before), HookDefinition::Webhook(now)) => {
-                let is_url = |target: &WebhookTarget| matches!(target, WebhookTarget::Url(_));
-                let are_urls = is_url(&before.target) && is_url(&now.target);
-                before.protocol != now.protocol
-                    || before.ca_bundle != now.ca_bundle
-                    || !are_urls && before.target != now.target
-            }
-            // Members have a location, which changes with every line above them.
-            (HookDefinition::Group(before), HookDefinition::Group(now)) => {
-                let settings = |name: &str| {
-                    let member = now.members.iter().find(|member| &*member.name == name);
-                    member.map(|member| &member.plugin.settings)
-                };
-                before.expression != now.expression
-                    || before.members.iter().any(|member| {
-                        settings(&member.name).is_none_or(|now| is_cut(&member.plugin.settings, now))
-                    })
-            }
-            (before, now) => before != now,
-        }
-}
-
-/// Whether a value may be the beginning of a value like the one before.
-fn is_cut(before: &Json, now: &Json) -> bool {
-    match (before, now) {
-        (before, Json::Null) => !before.is_null(),
-        (Json::Object(before), Json::Object(now)) => before
-            .iter()
-            .any(|(key, value)| now.get(key).is_none_or(|now| is_cut(value, now))),
-        (Json::Array(before), Json::Array(now)) => {
-            before.len() > now.len() || before.iter().zip(now).any(|(before, now)| is_cut(before, now))
-        }
-        (Json::String(before), Json::String(now)) => before != now && before.starts_with(now.as_str()),
-        (before, _) => before.is_object() || before.is_array(),
-    }
+    before.spec != now.spec || before.hook.may_refuse_more_than(&now.hook)
 }
 
 #[cfg(test)]

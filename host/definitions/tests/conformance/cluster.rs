@@ -7,7 +7,7 @@ use admittance_admission::{
     ClusterQuery, ClusterReader, Deadline, Evaluation, Labels, Outcome, Phase, Request, Stage,
     StaticNamespaces, Surroundings, UserInfo, async_trait,
 };
-use admittance_definitions::{ChainDefinition, HookDefinition};
+use admittance_definitions::{CelDefinition, ChainDefinition};
 use serde_json::{Value, json};
 
 /// The user of all requests.
@@ -149,7 +149,7 @@ impl Cluster {
 
 fn built(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
     let stages = chain.stages.into_iter().map(|stage| {
-        let HookDefinition::Cel(cel) = stage.hook else {
+        let Some(cel) = stage.hook.get::<CelDefinition>() else {
             panic!("{}: not a policy", chain.name);
         };
         let mut spec = stage.spec;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admittance_admission::ChainIndex;
-use admittance_definitions::{DefinitionSet, HookDefinition};
+use admittance_definitions::DefinitionSet;
 
 use crate::{
     Error, Host, Table,
@@ -40,9 +40,9 @@ impl Host {
             let mut chains = defined.chains;
             chains.extend(given);
             for chain in &mut chains {
-                let is_called =
-                    |hook: &HookDefinition| call_webhooks || !matches!(hook, HookDefinition::Webhook(_));
-                chain.stages.retain(|stage| is_called(&stage.hook));
+                chain
+                    .stages
+                    .retain(|stage| call_webhooks || stage.hook.server().is_none());
                 for stage in &mut chain.stages {
                     stage.candidate = None;
                 }
@@ -56,15 +56,14 @@ impl Host {
         let live = LiveModules::default();
         let assembled = assembler.assemble(definitions, modules, &live, MayFail::All);
         let Assembled { chains, plugins, .. } = assembled.await?;
-        let native = source.chains.iter().cloned();
-        let native = native.map(|chain| assembler.native(chain));
+        let native = source.chains.iter().map(|chain| assembler.native(chain));
         let chains: Vec<_> = native.chain(chains).collect();
         let table = Table {
             revision: last.map_or(0, |last| last.revision().number),
             hash: self.table().hash,
-            index: Arc::new(ChainIndex::new(chains.iter().map(|known| &*known.chain))),
+            index: Arc::new(ChainIndex::new(chains.iter().map(|chain| &**chain))),
             chains,
-            plugins,
+            plugins: plugins.into_iter().map(|(_, plugin)| plugin).collect(),
             exceptions,
             namespaces: source.namespaces.clone(),
             authorizer: source.authorizer.clone(),

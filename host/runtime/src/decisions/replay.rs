@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use admittance_admission::{Phase, Request, Selection, read_review};
 
 use super::{DecisionDetail, LoggedDecision};
-use crate::{Host, Moment, decisions::observer::Observed, status::HookStatus};
+use crate::{Host, Moment, decisions::observer::Observed};
 
 /// Why a request is not replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,16 +44,12 @@ impl Host {
         let matching = table.matching(&request, selection);
         if !may_call_webhooks {
             for chain in &matching {
-                let known = table.known(chain.phase, &chain.name).map(|known| &known.stages);
-                let stages = chain.stages.iter().zip(known.into_iter().flatten());
-                for (stage, known) in stages {
-                    if matches!(known.hook, HookStatus::Webhook { .. }) {
-                        return Err(ReplayError::Webhook {
-                            chain: chain.name.to_string(),
-                            phase: chain.phase,
-                            stage: stage.spec.name.to_string(),
-                        });
-                    }
+                if let Some(stage) = chain.stages.iter().find(|stage| stage.prepared.calls_server) {
+                    return Err(ReplayError::Webhook {
+                        chain: chain.name.to_string(),
+                        phase: chain.phase,
+                        stage: stage.spec.name.to_string(),
+                    });
                 }
             }
         }

@@ -1,18 +1,19 @@
 //! Builds chains from definitions: obtains, prepares and loads their modules.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use admittance_admission::{
-    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, Mode, Mutator, Mutators, NamespaceSource, Phase,
-    Reach, Request, Response, Stage,
+    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, NamespaceSource, Phase, Reach, Request,
+    Response, Stage,
 };
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
-    CandidateDefinition, CelDefinition, ChainDefinition, GroupDefinition, HookDefinition, PluginRole, Served,
+    CandidateDefinition, ChainDefinition, HookContext, HookError, HookStatus, PreparedHook, Served,
     StageDefinition, WebhookDefinition,
 };
 use admittance_sandbox::{Sandbox, SandboxConfig};
@@ -24,118 +25,23 @@ use tokio::{
 };
 
 use crate::{
-    DisabledStage, Error, RevisionModule, StageError, StageErrorCause,
+    Error, RevisionModule, StageError, StageErrorCause,
     changes::smallest_first::SmallestFirst,
-    live::disabled::Stages,
-    live::plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress, stage_name},
-    rollout::candidate::{Shadowed, Subject, Trial, Trials},
-    rollout::{Rollout, RolloutProgress},
-    status::HookStatus,
-    status::statistics::{StageStatistics, Statistics},
+    live::plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
+    live::stage::{LiveChain, LiveStage},
+    rollout::candidate::{Shadowed, Subject, Trials},
+    status::statistics::Statistics,
 };
 
 /// Chains, with information about their stages.
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
-    pub(crate) chains: Vec<AssembledChain>,
+    pub(crate) chains: Vec<Arc<LiveChain>>,
     /// Every plugin, including candidates.
-    pub(crate) plugins: Vec<Arc<Loaded>>,
-    pub(crate) modules: Vec<RevisionModule>,
+    pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
     /// Stages that are served in spite of an error, and how.
     pub(crate) tolerated: Vec<(StageError, Served)>,
-}
-
-impl Assembled {
-    /// Lists the plugins of a stage.
-    fn list(&mut self, plugins: &[Found], phase: Phase, chain: &str, stage: &StageDefinition) {
-        for ((role, _), plugin) in stage.plugins().zip(plugins) {
-            let Ok(plugin) = plugin else { continue };
-            let address = address(phase, chain, &stage_name(stage, role));
-            let is_candidate = matches!(role, PluginRole::Candidate);
-            self.modules.push(plugin.module(&address, is_candidate));
-            self.plugins.push(plugin.clone());
-        }
-    }
-}
-
-/// A chain, with information about each of its stages.
-#[derive(Clone, Debug)]
-pub(crate) struct AssembledChain {
-    /// As it is defined.
-    pub(crate) defined: Arc<Chain>,
-    /// The same with the stages that are disabled, and the shares of candidates.
-    pub(crate) chain: Arc<Chain>,
-    pub(crate) stages: Vec<AssembledStage>,
-}
-
-impl AssembledChain {
-    fn new(chain: Arc<Chain>, stages: Vec<AssembledStage>) -> Self {
-        Self {
-            defined: chain.clone(),
-            chain,
-            stages,
-        }
-    }
-
-    /// The same with these stages disabled, and no others, and with the current shares of candidates.
-    pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
-        let mut stages = self.stages.clone();
-        let (phase, chain) = (self.defined.phase, &self.defined.name);
-        for (stage, known) in self.defined.stages.iter().zip(&mut stages) {
-            known.disabled = disabled.of(phase, chain, &stage.spec.name);
-            known.progress = disabled.rollouts().of(phase, chain, &stage.spec.name);
-        }
-        let is_as_defined = |stage: &AssembledStage| stage.disabled.is_none() && stage.progress.is_none();
-        if stages.iter().all(is_as_defined) {
-            return Self::new(self.defined.clone(), stages);
-        }
-        let mut chain = Chain::clone(&self.defined);
-        for (stage, known) in chain.stages.iter_mut().zip(&stages) {
-            match &known.disabled {
-                Some(disabled) if disabled.audit => stage.spec.mode = Mode::Audit,
-                Some(_) => stage.spec.is_disabled = true,
-                None => {}
-            }
-            if let Some(hook) = known.deciding() {
-                stage.hook = Arc::new(hook);
-            }
-        }
-        Self {
-            defined: self.defined.clone(),
-            chain: Arc::new(chain),
-            stages,
-        }
-    }
-}
-
-/// Information about a stage. Lives as long as a table that has it.
-#[derive(Clone, Debug)]
-pub(crate) struct AssembledStage {
-    pub(crate) hook: HookStatus,
-    pub(crate) statistics: Arc<StageStatistics>,
-    /// Its hook, if that is a plugin with a candidate.
-    pub(crate) shadowed: Option<Arc<Shadowed>>,
-    /// How far the roll-out of the candidate is, if it has one.
-    pub(crate) progress: Option<Arc<RolloutProgress>>,
-    /// How it is disabled, if it is.
-    pub(crate) disabled: Option<Arc<DisabledStage>>,
-}
-
-impl AssembledStage {
-    /// The candidate, compared with the plugin.
-    pub(crate) fn trial(&self) -> Option<&Trial> {
-        self.shadowed.as_ref().map(|shadowed| &*shadowed.trial)
-    }
-
-    pub(crate) fn rollout(&self) -> Option<&Arc<Rollout>> {
-        self.trial()?.rollout.as_ref()
-    }
-
-    /// The hook with the share of its candidate.
-    fn deciding(&self) -> Option<Shadowed> {
-        let share = self.progress.as_ref()?.share(self.rollout()?)?;
-        Some(self.shadowed.as_ref()?.deciding(share))
-    }
+    errors: Vec<StageError>,
 }
 
 /// How the references of definitions are resolved to modules.
@@ -218,12 +124,6 @@ pub(crate) const WORKERS: usize = 4;
 /// `configure` hangs does not delay the next.
 const WORKERS_IN_BACKGROUND: usize = 2;
 
-/// The index of a chain, that of its stage, and that of one of the stage's plugins.
-type Position = (usize, usize, usize);
-
-/// A plugin of a stage, or why its module cannot be fetched now.
-type Found = Result<Arc<Loaded>, Unavailable>;
-
 impl Assembler {
     /// From now on gives priority to requests: loads one plugin at a time, and compiles few.
     pub(crate) fn work_in_background(&self) {
@@ -242,103 +142,111 @@ impl Assembler {
         live: &LiveModules,
         may_fail: MayFail<'_>,
     ) -> Result<Assembled, Error> {
-        let mut loaded = self.load_plugins(&definitions, modules, live, may_fail).await?;
-        let mut assembled = Assembled {
-            tolerated: std::mem::take(&mut loaded.tolerated),
-            ..Assembled::default()
-        };
-        let mut errors = std::mem::take(&mut loaded.errors);
-        for (chain_index, definition) in definitions.into_iter().enumerate() {
+        let mut loaded = self
+            .load_plugins(&definitions, modules, live, may_fail)
+            .await?
+            .into_iter();
+        let mut assembled = Assembled::default();
+        for definition in definitions {
             let name: Arc<str> = definition.name.into();
-            let (mut stages, mut known) = (Vec::new(), Vec::new());
-            for (stage_index, stage) in definition.stages.into_iter().enumerate() {
-                let address = address(definition.phase, &name, &stage.spec.name);
-                let built = match &stage.hook {
-                    HookDefinition::Webhook(webhook) => self.webhook(webhook, definition.phase),
-                    HookDefinition::Cel(cel) => Ok(self.cel(cel)),
-                    HookDefinition::Mutators(mutators) => Ok(self.mutators(mutators)),
-                    HookDefinition::Plugin(_) | HookDefinition::Group(_) => {
-                        let Some(plugins) = loaded.take(chain_index, stage_index, &stage) else {
-                            // Its errors are reported separately.
-                            continue;
-                        };
-                        assembled.list(&plugins, definition.phase, &name, &stage);
-                        match &stage.hook {
-                            HookDefinition::Group(group) => Ok(BuiltStage::group(group, plugins)),
-                            _ => match self.plugin(plugins, &stage, &address) {
-                                Some(built) => Ok(built),
-                                None => continue,
-                            },
-                        }
-                    }
-                };
-                match built {
-                    Ok(built) => {
-                        known.push(AssembledStage {
-                            statistics: self.statistics.of(&address, &built.identity),
-                            hook: built.status,
-                            shadowed: built.shadowed,
-                            progress: None,
-                            disabled: None,
-                        });
-                        stages.push(Stage {
-                            spec: stage.spec,
-                            hook: built.hook,
-                        });
-                    }
-                    Err(cause) => {
-                        errors.push(StageError::new(&name, &stage.spec.name, stage.location, cause));
-                    }
-                }
-            }
-            let mut chain = Chain::new(name, definition.rules, stages);
+            let stage = |stage: StageDefinition| {
+                let plugins = loaded.by_ref().take(stage.plugins().count()).collect();
+                self.stage(definition.phase, &name, stage, plugins, &mut assembled)
+            };
+            let stages = definition.stages.into_iter().filter_map(stage).collect();
+            let mut chain = Chain::new(name.clone(), definition.rules, Vec::new()).with_stages(stages);
             chain.phase = definition.phase;
             chain.namespace = definition.namespace.map(Into::into);
-            assembled.chains.push(AssembledChain::new(Arc::new(chain), known));
+            assembled.chains.push(Arc::new(chain));
         }
-        if errors.is_empty() {
-            Ok(assembled)
-        } else {
-            Err(Error::Stages(errors))
+        match assembled.errors.is_empty() {
+            true => Ok(assembled),
+            false => Err(Error::Stages(assembled.errors)),
         }
     }
 
     /// A chain created by the program itself.
-    pub(crate) fn native(&self, chain: Arc<Chain>) -> AssembledChain {
-        let known = |stage: &Stage| AssembledStage {
-            hook: HookStatus::Native,
-            statistics: self
-                .statistics
-                .of(&address(chain.phase, &chain.name, &stage.spec.name), "native"),
-            shadowed: None,
-            progress: None,
-            disabled: None,
+    pub(crate) fn native(&self, chain: &Chain) -> Arc<LiveChain> {
+        let (phase, name) = (chain.phase, chain.name.clone());
+        let stage = |stage: &Stage| {
+            let address = address(phase, &name, &stage.spec.name);
+            LiveStage::native(stage.clone(), self.statistics.of(&address, "native"))
         };
-        let stages = chain.stages.iter().map(known).collect();
-        AssembledChain::new(chain, stages)
+        let stages = chain.stages.iter().map(stage).collect();
+        Arc::new(chain.clone().with_stages(stages))
     }
 
-    /// The hook of a stage with one plugin, and perhaps a candidate.
-    fn plugin(&self, plugins: Vec<Found>, stage: &StageDefinition, address: &str) -> Option<BuiltStage> {
-        let mut plugins = plugins.into_iter();
-        Some(match (plugins.next()?, plugins.next(), &stage.candidate) {
-            (Err(unavailable), ..) => BuiltStage::unavailable(unavailable),
-            (Ok(plugin), Some(Ok(candidate)), Some(definition)) => {
-                self.shadowed(&plugin, &candidate, definition, address, stage)
+    /// A stage with these plugins; `None` if it has errors, which are added to the others.
+    fn stage(
+        &self,
+        phase: Phase,
+        chain: &Arc<str>,
+        stage: StageDefinition,
+        plugins: Vec<OrderedPlugin>,
+        assembled: &mut Assembled,
+    ) -> Option<LiveStage> {
+        let before = assembled.errors.len();
+        let found: Vec<_> = plugins
+            .into_iter()
+            .filter_map(|plugin| plugin.found(assembled))
+            .collect();
+        if assembled.errors.len() > before {
+            return None;
+        }
+        let address = address(phase, chain, &stage.spec.name);
+        let shadowed = match (&stage.candidate, &*found) {
+            (Some(definition), [Ok(plugin), Ok(candidate)]) => {
+                Some(self.shadowed(plugin, candidate, definition, &address, stage.spec.timeout))
             }
             // Without its candidate there is nothing to compare the plugin with.
-            (Ok(plugin), ..) => BuiltStage::plugin(&plugin),
-        })
+            _ => None,
+        };
+        let connect = |webhook: &WebhookDefinition, phase| self.connect(webhook, phase);
+        let given = HookContext {
+            phase,
+            plugins: found.into_iter().map(prepared).collect(),
+            authorizer: &self.authorizer,
+            cluster: self.sandbox.cluster.as_ref(),
+            namespaces: &self.namespaces,
+            connect: &connect,
+        };
+        match stage.hook.prepare(given) {
+            Ok(prepared) => {
+                let statistics = self.statistics.of(&address, &prepared.identity);
+                Some(LiveStage::new(stage.spec, prepared, shadowed, statistics))
+            }
+            Err(error) => {
+                let cause = StageErrorCause::Hook(error);
+                let error = StageError::new(chain, &stage.spec.name, stage.location, cause);
+                assembled.errors.push(error);
+                None
+            }
+        }
     }
 
+    /// The client of a webhook, and its URL.
+    fn connect(
+        &self,
+        definition: &WebhookDefinition,
+        phase: Phase,
+    ) -> Result<(Arc<dyn Hook>, String), HookError> {
+        let mut config = WebhookConfig::new(definition.protocol.clone(), definition.target.clone());
+        config.ca_bundle.clone_from(&definition.ca_bundle);
+        config.validating = phase == Phase::Validating;
+        let webhook = Webhook::new(config, &self.webhooks)?;
+        let url = webhook.to_string();
+        Ok((Arc::new(webhook), url))
+    }
+
+    /// A plugin that is compared with its candidate.
     fn shadowed(
         &self,
-        plugin: &Arc<Loaded>,
-        candidate: &Arc<Loaded>,
+        plugin: &Loaded,
+        candidate: &Loaded,
         definition: &CandidateDefinition,
         address: &str,
-        stage: &StageDefinition,
-    ) -> BuiltStage {
+        timeout: Duration,
+    ) -> Arc<Shadowed> {
         let subject = Subject {
             stage: address.to_owned(),
             plugin: plugin.identity(),
@@ -352,32 +260,26 @@ impl Assembler {
         let trial = self
             .trials
             .of(subject, plugin.status.clone(), candidate.status.clone());
-        let shadowed = Arc::new(Shadowed {
+        Arc::new(Shadowed {
             plugin: plugin.plugin.clone(),
             candidate: candidate.plugin.clone(),
-            timeout: stage.spec.timeout,
+            timeout,
             trial,
             decides: None,
-        });
-        BuiltStage {
-            hook: shadowed.clone(),
-            shadowed: Some(shadowed),
-            ..BuiltStage::plugin(plugin)
-        }
+        })
     }
 
-    /// Loads every plugin of the definitions. Plugins that are already live are reused.
+    /// Loads every plugin of the definitions, in their order. Plugins that are already live are reused.
     async fn load_plugins(
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
         modules: Modules,
         live: &LiveModules,
         may_fail: MayFail<'_>,
-    ) -> Result<LoadedPlugins, Error> {
+    ) -> Result<Vec<OrderedPlugin>, Error> {
         let wanted = orders(definitions);
-        let mut result = LoadedPlugins::default();
         if wanted.is_empty() {
-            return Ok(result);
+            return Ok(Vec::new());
         }
         (self.progress)(Progress::Started {
             plugins: wanted.len(),
@@ -395,7 +297,7 @@ impl Assembler {
         let mut tasks = JoinSet::new();
         // And all stages of a table have the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
-        for (position, order) in wanted {
+        for (position, order) in wanted.into_iter().enumerate() {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
             let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
             let (resolver, live) = (resolver.clone(), live.clone());
@@ -413,157 +315,80 @@ impl Assembler {
                 (position, order, loaded)
             });
         }
+        let mut plugins = Vec::new();
         while let Some(task) = tasks.join_next().await {
             let (position, order, loaded) = task.map_err(Error::Interrupted)?;
             let may_fail = may_fail.includes(&order);
-            result.add(position, order, loaded, may_fail);
-        }
-        result
-            .errors
-            .sort_by(|a, b| (&a.chain, &a.stage).cmp(&(&b.chain, &b.stage)));
-        Ok(result)
-    }
-
-    fn cel(&self, definition: &CelDefinition) -> BuiltStage {
-        BuiltStage {
-            identity: definition.policy.identity(),
-            status: HookStatus::Cel {
-                expressions: definition.policy.summary(),
-            },
-            hook: definition.hook(self.authorizer.clone(), self.sandbox.cluster.clone()),
-            shadowed: None,
-        }
-    }
-
-    fn mutators(&self, mutators: &Arc<[Mutator]>) -> BuiltStage {
-        let names: Vec<String> = mutators.iter().map(|mutator| mutator.name.clone()).collect();
-        BuiltStage {
-            identity: names.join(" "),
-            hook: Arc::new(Mutators::new(Arc::clone(mutators), self.namespaces.clone())),
-            status: HookStatus::Mutators { mutators: names },
-            shadowed: None,
-        }
-    }
-
-    fn webhook(&self, definition: &WebhookDefinition, phase: Phase) -> Result<BuiltStage, StageErrorCause> {
-        let mut config = WebhookConfig::new(definition.protocol.clone(), definition.target.clone());
-        config.ca_bundle.clone_from(&definition.ca_bundle);
-        config.validating = phase == Phase::Validating;
-        let hook = Webhook::new(config, &self.webhooks)?;
-        let url = hook.to_string();
-        Ok(BuiltStage {
-            hook: Arc::new(hook),
-            identity: url.clone(),
-            status: HookStatus::Webhook { url },
-            shadowed: None,
-        })
-    }
-}
-
-/// A stage's hook, with information about it.
-struct BuiltStage {
-    hook: Arc<dyn Hook>,
-    status: HookStatus,
-    /// The key of its statistics: another key starts new ones.
-    identity: String,
-    /// The hook, if it is a plugin with a candidate.
-    shadowed: Option<Arc<Shadowed>>,
-}
-
-impl BuiltStage {
-    fn unavailable(unavailable: Unavailable) -> Self {
-        Self {
-            status: HookStatus::Unavailable {
-                source: unavailable.source.clone(),
-                reason: unavailable.reason.clone(),
-            },
-            hook: Arc::new(unavailable),
-            identity: String::new(),
-            shadowed: None,
-        }
-    }
-
-    /// A group of these plugins.
-    fn group(definition: &GroupDefinition, plugins: Vec<Found>) -> Self {
-        let expression = definition.expression.text().trim().to_owned();
-        let mut identity = expression.clone();
-        let (mut hooks, mut statuses) = (Vec::new(), BTreeMap::new());
-        for (member, plugin) in definition.members.iter().zip(plugins) {
-            let built = match plugin {
-                Ok(plugin) => Self::plugin(&plugin),
-                Err(unavailable) => Self::unavailable(unavailable),
+            let plugin = OrderedPlugin {
+                order,
+                loaded,
+                may_fail,
             };
-            identity += &format!(" {}", built.identity);
-            hooks.push(built.hook);
-            statuses.insert(member.name.to_string(), built.status);
+            plugins.push((position, plugin));
         }
-        Self {
-            hook: definition.hook(hooks),
-            status: HookStatus::Group {
-                expression,
-                plugins: statuses,
-            },
-            identity,
-            shadowed: None,
-        }
+        plugins.sort_by_key(|(position, _)| *position);
+        Ok(plugins.into_iter().map(|(_, plugin)| plugin).collect())
     }
+}
 
-    fn plugin(loaded: &Loaded) -> Self {
-        Self {
-            hook: loaded.plugin.clone(),
-            status: HookStatus::Plugin(loaded.status.clone()),
-            identity: loaded.status.digest.clone(),
-            shadowed: None,
+/// A plugin of a stage, or why its module cannot be fetched now.
+type Found = Result<Arc<Loaded>, Unavailable>;
+
+/// The hook of a plugin.
+fn prepared(plugin: Found) -> PreparedHook {
+    match plugin {
+        Ok(plugin) => plugin.prepared(),
+        Err(unavailable) => {
+            let Unavailable { source, reason } = &unavailable;
+            let status = HookStatus::new("unavailable", source.clone())
+                .with("source", source.clone())
+                .with("reason", reason.clone());
+            PreparedHook::new(Arc::new(unavailable), status)
         }
     }
 }
 
-#[derive(Default)]
-struct LoadedPlugins {
-    plugins: HashMap<Position, Found>,
-    tolerated: Vec<(StageError, Served)>,
-    errors: Vec<StageError>,
+/// The result of loading a plugin.
+struct OrderedPlugin {
+    order: Order,
+    loaded: Result<LoadedPlugin, StageErrorCause>,
+    /// Whether its stage may be built without it.
+    may_fail: bool,
 }
 
-impl LoadedPlugins {
-    fn add(
-        &mut self,
-        position: Position,
-        order: Order,
-        loaded: Result<LoadedPlugin, StageErrorCause>,
-        may_fail: bool,
-    ) {
-        let reference = order.reference.to_string();
+impl OrderedPlugin {
+    /// Adds it to the plugins or the errors of what is assembled; `None` if its stage cannot be built.
+    fn found(self, assembled: &mut Assembled) -> Option<Found> {
+        let order = self.order;
         let error = |cause| StageError {
             candidate: order.is_candidate,
-            ..StageError::new(&order.chain, &order.stage, order.location, cause)
+            ..StageError::new(&order.chain, &order.stage, order.location.clone(), cause)
         };
-        match loaded {
+        match self.loaded {
             Ok(loaded) => {
-                self.plugins.insert(position, Ok(loaded.plugin));
                 // A skipped fetch is not an error if the previous module is available.
                 let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
                 let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
-                self.tolerated.extend(tolerated);
+                assembled.tolerated.extend(tolerated);
+                let plugin = loaded.plugin;
+                let (address, is_candidate) = order.address();
+                let module = plugin.module(&address, is_candidate);
+                assembled.plugins.push((module, plugin.clone()));
+                Some(Ok(plugin))
             }
-            Err(cause) if may_fail && cause.is_transient() => {
+            Err(cause) if self.may_fail && cause.is_transient() => {
                 let unavailable = Unavailable {
-                    source: reference,
+                    source: order.reference.to_string(),
                     reason: cause.to_string(),
                 };
-                self.plugins.insert(position, Err(unavailable));
-                self.tolerated.push((error(cause), Served::FailingStages));
+                assembled.tolerated.push((error(cause), Served::FailingStages));
+                Some(Err(unavailable))
             }
-            Err(cause) => self.errors.push(error(cause)),
+            Err(cause) => {
+                assembled.errors.push(error(cause));
+                None
+            }
         }
-    }
-
-    /// The plugins of a stage; `None` if one has an error.
-    fn take(&mut self, chain: usize, stage: usize, definition: &StageDefinition) -> Option<Vec<Found>> {
-        let plugins = definition.plugins().enumerate();
-        plugins
-            .map(|(plugin, _)| self.plugins.remove(&(chain, stage, plugin)))
-            .collect()
     }
 }
 
@@ -582,14 +407,12 @@ impl Hook for Unavailable {
     }
 }
 
-fn orders(definitions: &[ChainDefinition]) -> Vec<(Position, Order)> {
+fn orders(definitions: &[ChainDefinition]) -> Vec<Order> {
     let mut orders = Vec::new();
-    for (chain_index, chain) in definitions.iter().enumerate() {
-        for (stage_index, stage) in chain.stages.iter().enumerate() {
-            for (plugin_index, (role, plugin)) in stage.plugins().enumerate() {
-                let order = Order::new(chain, stage, role, plugin);
-                orders.push(((chain_index, stage_index, plugin_index), order));
-            }
+    for chain in definitions {
+        for stage in &chain.stages {
+            let plugins = stage.plugins();
+            orders.extend(plugins.map(|(role, plugin)| Order::new(chain, stage, role, plugin)));
         }
     }
     orders

@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::Chain;
 use admittance_definitions::StageId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -291,12 +290,11 @@ pub(crate) async fn follow_ends(
 
 /// The names of the stages of a table.
 fn addresses(table: &Table) -> Vec<String> {
-    let stages = |chain: &'_ Chain| {
-        let stages = chain.stages.iter();
-        let addresses = stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name));
-        addresses.collect::<Vec<_>>()
-    };
-    table.chains().flat_map(stages).collect()
+    let chains = table.chains();
+    let stages = chains.flat_map(|chain| chain.stages.iter().map(move |stage| (chain, stage)));
+    stages
+        .map(|(chain, stage)| address(chain.phase, &chain.name, &stage.spec.name))
+        .collect()
 }
 
 /// The name among these that is meant. Names of BCS may contain a `/`, so the whole is compared.

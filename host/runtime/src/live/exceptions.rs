@@ -1,13 +1,13 @@
 //! The exceptions of the live table: what is told of them.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
 use admittance_definitions::ExceptionDefinition;
 use tokio::time::Instant;
 
 use crate::{
     Moment,
-    live::assembly::{AssembledChain, address},
+    live::{assembly::address, stage::LiveChain},
     status::ExceptionStatus,
     status::metrics,
 };
@@ -29,7 +29,7 @@ impl LiveException {
         self.definition.exception.until
     }
 
-    pub(crate) fn status(&self, chains: &[AssembledChain], now: Moment) -> ExceptionStatus {
+    pub(crate) fn status(&self, chains: &[Arc<LiveChain>], now: Moment) -> ExceptionStatus {
         let ExceptionDefinition {
             exception,
             owner,
@@ -37,9 +37,9 @@ impl LiveException {
             ..
         } = &self.definition;
         let stages = chains.iter().flat_map(|chain| {
-            let stages = chain.chain.stages.iter();
+            let stages = chain.stages.iter();
             let excepted = stages.filter(|stage| stage.spec.exceptions.contains(exception));
-            excepted.map(|stage| address(chain.chain.phase, &chain.chain.name, &stage.spec.name))
+            excepted.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
         });
         ExceptionStatus {
             name: exception.name.to_string(),

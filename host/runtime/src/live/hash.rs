@@ -1,12 +1,13 @@
 //! The content hash of a table: replicas with the same one give the same verdicts.
 
+use std::sync::Arc;
+
 use admittance_admission::Digest;
 use admittance_definitions::{DefinitionFile, DefinitionSet, StoreKind};
 
 use crate::{
     RevisionModule,
-    live::assembly::{Assembled, AssembledChain},
-    live::plugins::Loaded,
+    live::{assembly::Assembled, plugins::Loaded, stage::LiveChain},
 };
 
 /// The digest of the texts of definitions, in whatever order. Of an entry of a shared store its place counts, which names it
@@ -27,8 +28,8 @@ pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
 /// The digest of a table: its definitions, the order of its chains, and of each plugin the module and the settings. What
 /// is of one replica alone does not count: its configuration, numbers, times and paths, and what is disabled there.
 pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
-    let chain = |chain: &AssembledChain| format!("{}:{}", chain.defined.phase, chain.defined.name);
-    let plugin = |(module, plugin): (&RevisionModule, &std::sync::Arc<Loaded>)| {
+    let chain = |chain: &Arc<LiveChain>| format!("{}:{}", chain.phase, chain.name);
+    let plugin = |(module, plugin): &(RevisionModule, Arc<Loaded>)| {
         let RevisionModule {
             stage,
             candidate,
@@ -39,12 +40,7 @@ pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
         format!("{stage} {candidate} {digest} {settings}")
     };
     let chains: Vec<String> = assembled.chains.iter().map(chain).collect();
-    let mut plugins: Vec<String> = assembled
-        .modules
-        .iter()
-        .zip(&assembled.plugins)
-        .map(plugin)
-        .collect();
+    let mut plugins: Vec<String> = assembled.plugins.iter().map(plugin).collect();
     plugins.sort_unstable();
     let lists = [chains, plugins].map(|list| Digest::of_parts(list.iter().map(String::as_bytes)));
     let [chains, plugins] = &lists;

@@ -2,9 +2,7 @@
 
 use admittance_admission::{ClusterKind, Grants, ImageGrant, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
-use admittance_definitions::{
-    ChainDefinition, HookDefinition, Mistake, PluginDefinition, PluginRole, StageDefinition,
-};
+use admittance_definitions::{ChainDefinition, Mistake, PluginDefinition, PluginRole, StageDefinition};
 
 /// What the chains of namespaces in stores may use, besides expressions: whoever may write one decides about the requests
 /// of a namespace, and not about what this program reads and calls. Default: nothing.
@@ -62,10 +60,12 @@ impl NamespacedChains {
     /// Each place in the stage with what is there, and the key that allows it.
     fn of_stage(&self, stage: &StageDefinition, namespace: &str) -> Vec<(String, String, &'static str)> {
         let mut found = Vec::new();
-        let of_hook = matches!(&stage.hook, HookDefinition::Cel(cel) if cel.policy.uses_authorizer());
         for (uses_it, place) in [
             (stage.spec.uses_authorizer(), ".matchConditions"),
-            (of_hook, ".cel"),
+            (
+                stage.hook.reads().iter().any(ClusterKind::is_access_review),
+                ".cel",
+            ),
         ] {
             if uses_it && !self.allow.any_access() {
                 let what = format!(
@@ -75,8 +75,8 @@ impl NamespacedChains {
                 found.push((place.to_owned(), what, "allow.cluster"));
             }
         }
-        if let HookDefinition::Webhook(webhook) = &stage.hook {
-            let is_allowed = match (self.webhooks, &webhook.target) {
+        if let Some(server) = stage.hook.server() {
+            let is_allowed = match (self.webhooks, server) {
                 (NamespacedWebhooks::Any, _) => true,
                 (NamespacedWebhooks::OwnServices, WebhookTarget::Service { namespace: of, .. }) => {
                     of == namespace
@@ -84,7 +84,7 @@ impl NamespacedChains {
                 _ => false,
             };
             if !is_allowed {
-                let what = match &webhook.target {
+                let what = match server {
                     WebhookTarget::Url(url) => format!("the webhook at {url}"),
                     WebhookTarget::Service { namespace, name, .. } => {
                         format!("the webhook at the service {namespace}/{name}")
@@ -152,128 +152,4 @@ pub(crate) fn place_of(role: PluginRole<'_>, plugin: &PluginDefinition) -> Strin
 }
 
 #[cfg(test)]
-mod tests {
-    use admittance_definitions::load_text;
-    use base64::{Engine, prelude::BASE64_STANDARD};
-
-    use super::*;
-
-    const CHAIN: &str = r#"
-apiVersion: admittance.dev/v1alpha1
-kind: NamespacedAdmissionChain
-metadata: { name: pods, namespace: shop }
-spec:
-  rules: [ { operations: [CREATE], resources: [pods] } ]
-  stages:
-    - name: expressions
-      cel: { validations: [ { expression: "object.metadata.name != 'bad'" } ] }
-    - name: asks
-      cel: { validations: [ { expression: "authorizer.group('').resource('pods').check('create').allowed()" } ] }
-      matchConditions: [ { name: may, expression: "authorizer.path('/healthz').check('get').allowed()" } ]
-    - name: plugin
-      plugin:
-        source: oci://registry.example.com/hooks/one:1
-        allow:
-          cluster: [v1/Secret, v1/ConfigMap]
-          http: ["https://policy.example.com", { origin: "https://policy.example.com", credential: theirs }]
-          images: [ghcr.io]
-          environment: { A: b }
-      candidate: { source: "https://example.com/x.wasm", share: 10% }
-    - name: calls
-      webhook: { protocol: AdmissionReview, url: "https://hooks.example.com/" }
-    - name: theirs
-      webhook: { protocol: AdmissionReview, service: { namespace: other, name: hook }, caBundle: "CA" }
-    - name: own
-      webhook: { protocol: AdmissionReview, service: { namespace: shop, name: hook }, caBundle: "CA" }
-"#;
-
-    fn chain() -> ChainDefinition {
-        let authority = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
-        let encoded = BASE64_STANDARD.encode(authority.cert.pem());
-        let text = CHAIN.replace("\"CA\"", &encoded);
-        load_text("chain.yaml", &text).unwrap().remove(0)
-    }
-
-    fn places(allowed: &NamespacedChains, chain: &ChainDefinition) -> Vec<String> {
-        let mistakes = allowed.mistakes(chain);
-        mistakes.into_iter().map(|mistake| mistake.path).collect()
-    }
-
-    #[test]
-    fn only_expressions_are_allowed_at_first() {
-        let chain = chain();
-        assert_eq!(
-            (chain.name.as_str(), chain.namespace.as_deref()),
-            ("shop/pods", Some("shop"))
-        );
-        let none = NamespacedChains::default();
-        assert_eq!(
-            places(&none, &chain),
-            [
-                "spec.stages[1].matchConditions",
-                "spec.stages[1].cel",
-                "spec.stages[2].plugin.source",
-                "spec.stages[2].plugin.allow.cluster",
-                "spec.stages[2].plugin.allow.cluster",
-                "spec.stages[2].plugin.allow.http",
-                "spec.stages[2].plugin.allow.http",
-                "spec.stages[2].plugin.allow.images",
-                "spec.stages[2].candidate.source",
-                "spec.stages[2].candidate.allow.cluster",
-                "spec.stages[2].candidate.allow.cluster",
-                "spec.stages[2].candidate.allow.http",
-                "spec.stages[2].candidate.allow.http",
-                "spec.stages[2].candidate.allow.images",
-                "spec.stages[3].webhook",
-                "spec.stages[4].webhook",
-                "spec.stages[5].webhook",
-            ]
-        );
-        let text = none.mistakes(&chain)[2].to_string();
-        assert!(
-            text.contains(
-                "the module oci://registry.example.com/hooks/one:1 is not allowed in a chain of a namespace"
-            ) && text.contains("`definitions[].kubernetes.namespaced.modules`"),
-            "{text}"
-        );
-        // A chain of all namespaces is the operator's.
-        let mut of_all = chain;
-        of_all.namespace = None;
-        assert!(none.mistakes(&of_all).is_empty());
-    }
-
-    #[test]
-    fn what_is_allowed_is_no_mistake() {
-        let chain = chain();
-        let HookDefinition::Plugin(plugin) = &chain.stages[2].hook else {
-            panic!("stage 2 is a plugin");
-        };
-        let mut allowed = NamespacedChains {
-            modules: vec!["oci://registry.example.com/hooks/*".parse().unwrap()],
-            webhooks: NamespacedWebhooks::OwnServices,
-            allow: Grants {
-                cluster: [ClusterKind::any_access(), ClusterKind::new("v1", "ConfigMap")].into(),
-                http: vec![plugin.allow.http[0].clone()],
-                images: vec![ImageGrant::ALL],
-                ..Grants::default()
-            },
-        };
-        assert_eq!(
-            places(&allowed, &chain),
-            [
-                "spec.stages[2].plugin.allow.cluster",
-                "spec.stages[2].plugin.allow.http",
-                "spec.stages[2].candidate.source",
-                "spec.stages[2].candidate.allow.cluster",
-                "spec.stages[2].candidate.allow.http",
-                "spec.stages[3].webhook",
-                "spec.stages[4].webhook",
-            ]
-        );
-        allowed.modules.push("https://**".parse().unwrap());
-        allowed.webhooks = NamespacedWebhooks::Any;
-        allowed.allow = plugin.allow.clone();
-        allowed.allow.cluster.insert(ClusterKind::any_access());
-        assert_eq!(places(&allowed, &chain), [""; 0]);
-    }
-}
+mod tests;

@@ -8,7 +8,9 @@ use std::{
 
 use admittance_admission::{ClusterKind, Phase};
 use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
-use admittance_definitions::{ChainDefinition, Location, PluginDefinition, PluginRole, StageDefinition};
+use admittance_definitions::{
+    ChainDefinition, Location, PluginDefinition, PluginRole, PreparedHook, StageDefinition,
+};
 use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Prepared, Sandbox};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
@@ -99,6 +101,14 @@ impl Loaded {
         &self.settings
     }
 
+    /// Its hook, as part of a stage.
+    pub(crate) fn prepared(&self) -> PreparedHook {
+        let mut hook = PreparedHook::new(self.plugin.clone(), (&self.status).into());
+        hook.identity.clone_from(&self.status.digest);
+        hook.failures = PluginDefinition::FAILURES;
+        hook
+    }
+
     pub(crate) fn module(&self, stage: &str, is_candidate: bool) -> RevisionModule {
         RevisionModule {
             stage: stage.to_owned(),
@@ -179,7 +189,7 @@ impl Order {
         )
     }
 
-    fn address(&self) -> (String, bool) {
+    pub(crate) fn address(&self) -> (String, bool) {
         (address(self.phase, &self.chain, &self.stage), self.is_candidate)
     }
 }

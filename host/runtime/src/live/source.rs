@@ -24,10 +24,11 @@ use crate::{
     changes::stores::{Contents, Stores},
     decisions::observer::Observer,
     history::Entry,
-    live::assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, address},
+    live::assembly::{Assembled, Assembler, MayFail, Modules, address},
     live::exceptions::LiveException,
     live::hash,
     live::plugins::{LiveModules, Loaded},
+    live::stage::LiveChain,
 };
 
 /// Lives as long as the host; a clone, as long as a table is built in the background.
@@ -37,7 +38,7 @@ pub(crate) struct Source {
     /// The definitions given by the embedding program.
     pub(crate) given: Vec<ChainDefinition>,
     /// Chains of the embedding program; they come first.
-    pub(crate) chains: Vec<Arc<Chain>>,
+    pub(crate) chains: Arc<[Chain]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
@@ -76,7 +77,7 @@ pub(crate) struct Input {
 /// A table and its parts.
 #[derive(Debug)]
 pub(crate) struct BuiltTable {
-    pub(crate) chains: Vec<AssembledChain>,
+    pub(crate) chains: Vec<Arc<LiveChain>>,
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) modules: Vec<RevisionModule>,
     pub(crate) files: Vec<RevisionFile>,
@@ -318,10 +319,11 @@ impl Source {
         let Assembled {
             chains,
             plugins,
-            modules,
             tolerated,
+            ..
         } = assembled;
-        let native = self.chains.iter().cloned();
+        let (modules, plugins) = plugins.into_iter().unzip();
+        let native = self.chains.iter();
         Ok(BuiltTable {
             chains: native
                 .map(|chain| self.assembler.native(chain))

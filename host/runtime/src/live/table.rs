@@ -9,12 +9,12 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use crate::{
     Moment,
     decisions::observer::{Observed, Observer},
-    live::assembly::AssembledChain,
     live::disabled::Stages,
     live::exceptions::LiveException,
     live::plugins::Loaded,
+    live::stage::{LiveChain, LiveStage, with_disabled},
     rollout::Rollout,
-    status::{ChainStatus, ExceptionStatus, StageStatus},
+    status::{ChainStatus, ExceptionStatus},
 };
 
 /// The live chains. A request takes the table once and keeps it to its end, so it never sees a partial
@@ -23,7 +23,7 @@ pub struct Table {
     pub(crate) revision: u64,
     /// The content hash.
     pub(crate) hash: Digest,
-    pub(crate) chains: Vec<AssembledChain>,
+    pub(crate) chains: Vec<Arc<LiveChain>>,
     /// The index of `chains`.
     pub(crate) index: Arc<ChainIndex>,
     pub(crate) plugins: Vec<Arc<Loaded>>,
@@ -50,8 +50,8 @@ impl Table {
     }
 
     /// The chains, in the order in which a request passes them.
-    pub fn chains(&self) -> impl ExactSizeIterator<Item = &Chain> {
-        self.chains.iter().map(|known| &*known.chain)
+    pub fn chains(&self) -> impl ExactSizeIterator<Item = &Chain<LiveStage>> {
+        self.chains.iter().map(|chain| &**chain)
     }
 
     /// The plugins in the chains, including candidates.
@@ -60,8 +60,8 @@ impl Table {
     }
 
     /// The chain of this phase and name.
-    pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain> {
-        Some(&*self.known(phase, name)?.chain)
+    pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain<LiveStage>> {
+        Some(&**self.chains.get(self.index.position(phase, name)?)?)
     }
 
     /// The roll-outs of its candidates.
@@ -72,7 +72,7 @@ impl Table {
 
     /// The same table with these stages disabled, and no others, and the current shares of candidates. They share everything that is large.
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
-        let chains = self.chains.iter().map(|chain| chain.with_disabled(disabled));
+        let chains = self.chains.iter().map(|chain| with_disabled(chain, disabled));
         Self {
             revision: self.revision,
             hash: self.hash,
@@ -88,10 +88,6 @@ impl Table {
         }
     }
 
-    pub(crate) fn known(&self, phase: Phase, name: &str) -> Option<&AssembledChain> {
-        self.chains.get(self.index.position(phase, name)?)
-    }
-
     /// Whether a chain may match a request of which only this is known. If not, the request need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         match self.index.candidates_of(outline) {
@@ -100,11 +96,9 @@ impl Table {
         }
     }
 
-    fn chains_at(&self, positions: Vec<usize>) -> impl Iterator<Item = &Chain> {
-        let known = positions
-            .into_iter()
-            .filter_map(|position| self.chains.get(position));
-        known.map(|known| &*known.chain)
+    fn chains_at(&self, positions: Vec<usize>) -> impl Iterator<Item = &LiveChain> {
+        let chains = positions.into_iter();
+        chains.filter_map(|position| self.chains.get(position).map(|chain| &**chain))
     }
 
     /// Passes the request through every chain that matches it, within the host's request timeout.
@@ -139,7 +133,7 @@ impl Table {
     pub(crate) async fn evaluate(
         &self,
         request: Request,
-        chains: &[&Chain],
+        chains: &[&LiveChain],
         timeout: Duration,
     ) -> (Request, Outcome) {
         let deadline = Deadline::after(self.request_timeout.min(timeout));
@@ -153,7 +147,7 @@ impl Table {
     }
 
     /// The selected chains that match the request.
-    pub(crate) fn matching(&self, request: &Request, selection: &Selection) -> Vec<&Chain> {
+    pub(crate) fn matching(&self, request: &Request, selection: &Selection) -> Vec<&LiveChain> {
         self.chains_at(self.index.candidates(request))
             .filter(|chain| selection.selects(chain) && chain.matches(request))
             .collect()
@@ -162,10 +156,9 @@ impl Table {
     /// For `status` and the metrics of stages.
     pub(crate) fn count(&self, outcome: &Outcome) {
         for row in &outcome.trace {
-            let stage = self.known(row.phase, &row.chain).and_then(|known| {
-                let position =
-                    |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.spec.name, &row.stage);
-                known.stages.get(known.chain.stages.iter().position(position)?)
+            let stage = self.chain(row.phase, &row.chain).and_then(|chain| {
+                let mut stages = chain.stages.iter();
+                stages.find(|stage| Arc::ptr_eq(&stage.spec.name, &row.stage))
             });
             if let Some(stage) = stage {
                 stage.statistics.record(row);
@@ -179,10 +172,7 @@ impl Table {
     }
 
     pub(crate) fn status(&self, reach: &Reach) -> Vec<ChainStatus> {
-        self.chains
-            .iter()
-            .map(|known| chain_status(known, reach))
-            .collect()
+        self.chains().map(|chain| chain_status(chain, reach)).collect()
     }
 
     pub(crate) fn status_of_exceptions(&self) -> Vec<ExceptionStatus> {
@@ -192,28 +182,12 @@ impl Table {
     }
 }
 
-fn chain_status(known: &AssembledChain, reach: &Reach) -> ChainStatus {
-    let stages = known.defined.stages.iter().zip(&known.stages);
+fn chain_status(chain: &LiveChain, reach: &Reach) -> ChainStatus {
     ChainStatus {
-        name: known.chain.name.to_string(),
-        phase: known.chain.phase,
-        unreached: reach.misses(known.chain.namespace.as_deref(), &known.chain.rules),
-        stages: stages
-            .map(|(stage, known)| {
-                let (state, calls, last_failure) = known.statistics.status();
-                StageStatus {
-                    name: stage.spec.name.to_string(),
-                    hook: known.hook.clone(),
-                    mode: stage.spec.mode,
-                    failure_policy: stage.spec.failure_policy,
-                    state,
-                    calls,
-                    last_failure,
-                    candidate: known.trial().map(|trial| trial.status(known.progress.as_deref())),
-                    disabled: known.disabled.as_deref().cloned(),
-                }
-            })
-            .collect(),
+        name: chain.name.to_string(),
+        phase: chain.phase,
+        unreached: reach.misses(chain.namespace.as_deref(), &chain.rules),
+        stages: chain.stages.iter().map(LiveStage::status).collect(),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Which live chains and stages would see a request, and why the others would not.
 
 use admittance_admission::{
-    Authorizer, Chain, Deadline, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector,
-    NamespaceSource, Object, Phase, Request, RulePart, SkipReason, Stage, Surroundings,
+    Authorizer, Deadline, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector, NamespaceSource,
+    Object, Phase, Request, RulePart, SkipReason, Stage, Surroundings,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Host, Table};
+use crate::{Host, Table, live::stage::LiveChain};
 
 /// Whether a chain of the live table applies to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,7 +76,7 @@ impl Host {
 }
 
 impl Table {
-    async fn chain_applies(&self, chain: &Chain, request: &Request, deadline: Deadline) -> ChainApplies {
+    async fn chain_applies(&self, chain: &LiveChain, request: &Request, deadline: Deadline) -> ChainApplies {
         let mut found = ChainApplies {
             chain: chain.name.to_string(),
             phase: chain.phase,

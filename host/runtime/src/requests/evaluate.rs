@@ -6,10 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Chain, Deadline, Evaluation, Outcome, Phase, Request, Selection, Surroundings};
-use admittance_definitions::{
-    ChainDefinition, ChainId, DefinitionSet, HookDefinition, PluginDefinition, StageDefinition,
-};
+use admittance_admission::{Deadline, Evaluation, Outcome, Phase, Request, Selection, Surroundings};
+use admittance_definitions::{ChainDefinition, ChainId, DefinitionSet};
 use admittance_sandbox::SharedModule;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -26,10 +24,10 @@ use crate::{
     decisions::observer::Observed,
     history::Entry,
     host::modules_of,
-    live::assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, Servers},
-    live::plugins::{LiveModules, Loaded, Plugins},
+    live::assembly::{Assembled, Assembler, MayFail, Modules, Servers},
+    live::plugins::{LiveModules, Loaded, Plugins, stage_name},
     live::source::{Source, blocking, plugins},
-    status::HookStatus,
+    live::stage::LiveChain,
 };
 
 /// The most evaluations at a time. Each runs its plugins on at most one thread.
@@ -107,7 +105,7 @@ pub struct UnmatchedChain {
 
 impl UnmatchedChain {
     /// `None` if the chain applies.
-    pub(crate) fn of(chain: &Chain, request: &Request) -> Option<Self> {
+    pub(crate) fn of(chain: &LiveChain, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
             phase: chain.phase,
@@ -271,19 +269,23 @@ impl Host {
         let assembler = &evaluator.assembler;
         let assembling = assembler.assemble(definitions, modules, &live, MayFail::Of(&none));
         let Assembled { chains, plugins, .. } = assembling.await?;
+        let plugins: Vec<_> = plugins.into_iter().map(|(_, plugin)| plugin).collect();
         let settings_schemas = schemas(&plugins);
         evaluator.keep(plugins);
 
         request.dry_run = true;
         let unmatched = chains
             .iter()
-            .filter_map(|known| UnmatchedChain::of(&known.chain, &request));
+            .filter_map(|chain| UnmatchedChain::of(chain, &request));
         let unmatched = unmatched.collect();
-        let matching = || chains.iter().filter(|known| known.chain.matches(&request));
+        let matching: Vec<&LiveChain> = chains
+            .iter()
+            .map(|chain| &**chain)
+            .filter(|chain| chain.matches(&request))
+            .collect();
         if !how.call_webhooks {
-            matching().try_for_each(calls_no_webhook)?;
+            matching.iter().try_for_each(|chain| calls_no_webhook(chain))?;
         }
-        let matching: Vec<_> = matching().map(|known| &*known.chain).collect();
         let started = Instant::now();
         let deadline = Deadline::after(source.request_timeout);
         let mut evaluation = Evaluation::new(request.clone(), deadline);
@@ -311,17 +313,14 @@ impl Host {
     }
 }
 
-fn calls_no_webhook(known: &AssembledChain) -> Result<(), EvaluateError> {
-    let stages = known.chain.stages.iter().zip(&known.stages);
-    for (stage, known_stage) in stages {
-        if matches!(known_stage.hook, HookStatus::Webhook { .. }) {
-            return Err(EvaluateError::Webhook {
-                chain: known.chain.name.to_string(),
-                stage: stage.spec.name.to_string(),
-            });
-        }
+fn calls_no_webhook(chain: &LiveChain) -> Result<(), EvaluateError> {
+    match chain.stages.iter().find(|stage| stage.prepared.calls_server) {
+        None => Ok(()),
+        Some(stage) => Err(EvaluateError::Webhook {
+            chain: chain.name.to_string(),
+            stage: stage.spec.name.to_string(),
+        }),
     }
-    Ok(())
 }
 
 /// The schemas of the settings of plugins, by stage.
@@ -385,30 +384,17 @@ fn prepare(
     let mut rest = settings.clone();
     for stage in definitions.iter_mut().flat_map(|chain| &mut chain.stages) {
         stage.candidate = None;
-        for (name, plugin) in named_plugins(stage) {
-            if let Some(settings) = settings.get(&name) {
+        let names: Vec<_> = stage.plugins().map(|(role, _)| stage_name(stage, role)).collect();
+        for (name, plugin) in names.iter().zip(stage.plugins_mut()) {
+            if let Some(settings) = settings.get(&**name) {
                 plugin.settings = settings.clone();
-                rest.remove(&name);
+                rest.remove(&**name);
             }
         }
     }
     match rest.into_keys().next() {
         Some(name) => Err(EvaluateError::NoSuchPlugin(name)),
         None => Ok(()),
-    }
-}
-
-/// The plugins of a stage, with the name of the stage, and of the member if it is a group.
-fn named_plugins(stage: &mut StageDefinition) -> Vec<(String, &mut PluginDefinition)> {
-    let name = stage.spec.name.to_string();
-    match &mut stage.hook {
-        HookDefinition::Plugin(plugin) => vec![(name, plugin)],
-        HookDefinition::Group(group) => {
-            let members = group.members.iter_mut();
-            let named = members.map(|member| (format!("{name}/{}", member.name), &mut member.plugin));
-            named.collect()
-        }
-        HookDefinition::Webhook(_) | HookDefinition::Cel(_) | HookDefinition::Mutators(_) => Vec::new(),
     }
 }
 

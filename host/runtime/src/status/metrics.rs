@@ -3,15 +3,17 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Digest, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Stage, StageResult, TraceRow,
+    Digest, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, StageResult, TraceRow,
 };
 use admittance_definitions::Share;
 use admittance_net::{Metric, metric_table};
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 
 use crate::{
-    DecisionVerdict, live::assembly::AssembledChain, live::hash, replicas::agreement::ReplicasStatus,
-    status::HookStatus,
+    DecisionVerdict,
+    live::hash,
+    live::stage::{LiveChain, LiveStage},
+    replicas::agreement::ReplicasStatus,
 };
 
 metric_table! {
@@ -103,50 +105,38 @@ pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
 /// Initializes the failure counters of each stage, so that the first failure is an increase. Only those that
 /// its hook can produce: about twelve series per stage. The `metrics` facade cannot remove series, so those
 /// of a removed stage stay until the program ends.
-pub(crate) fn stages_live(chains: &[AssembledChain]) {
+pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
     for chain in chains {
-        for (stage, known) in chain.chain.stages.iter().zip(&chain.stages) {
+        for stage in &chain.stages {
             let policy = match stage.spec.mode {
                 Mode::Enforce => stage.spec.failure_policy,
                 Mode::Audit => FailurePolicy::Ignore,
             };
-            if known.statistics.lacks_metrics(policy) {
-                for kind in failures_of(stage, &known.hook) {
-                    stage_failures(
-                        chain.chain.phase,
-                        &chain.chain.name,
-                        &stage.spec.name,
-                        kind,
-                        policy,
-                    )
-                    .absolute(0);
+            if stage.statistics.lacks_metrics(policy) {
+                for kind in failures_of(stage) {
+                    stage_failures(chain.phase, &chain.name, &stage.spec.name, kind, policy).absolute(0);
                 }
             }
-            if let Some(trial) = known.trial() {
+            if let Some(trial) = stage.trial() {
                 trial.begin_metrics();
             }
         }
     }
 }
 
-/// The kinds of failures of a stage with such a hook.
-fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = FailureKind> {
+/// The kinds of failures that a stage may have.
+fn failures_of(stage: &LiveStage) -> impl Iterator<Item = FailureKind> {
     let has_labels = matches!(&stage.spec.namespace_selector, Some(NamespaceSelector::Labels(_)));
     let has_conditions = !stage.spec.match_conditions.is_empty();
-    let (is_plugin, is_webhook) = match hook {
-        HookStatus::Plugin(_) | HookStatus::Group { .. } => (true, false),
-        HookStatus::Webhook { .. } => (false, true),
-        HookStatus::Cel { .. } | HookStatus::Mutators { .. } => (false, false),
-        // It may return any failure.
-        HookStatus::Native | HookStatus::Unavailable { .. } => (true, true),
-    };
+    let of_hook = stage.prepared.failures;
     FailureKind::ALL.iter().copied().filter(move |kind| match kind {
-        FailureKind::Trap | FailureKind::Memory | FailureKind::CapabilityDenied => is_plugin,
-        FailureKind::Unreachable | FailureKind::Tls | FailureKind::BadStatus => is_webhook,
-        // Expressions may read the namespace object, and each mutator selects namespaces itself.
-        FailureKind::NamespaceUnknown => {
-            has_labels || matches!(hook, HookStatus::Cel { .. } | HookStatus::Mutators { .. })
-        }
+        FailureKind::Trap
+        | FailureKind::Memory
+        | FailureKind::CapabilityDenied
+        | FailureKind::Unreachable
+        | FailureKind::Tls
+        | FailureKind::BadStatus => of_hook.contains(kind),
+        FailureKind::NamespaceUnknown => has_labels || of_hook.contains(kind),
         FailureKind::Condition => has_conditions,
         _ => true,
     })

@@ -78,9 +78,10 @@ pub(crate) fn plugin(name: &str, source: &str) -> String {
 pub(crate) fn live(host: &Host) -> String {
     let status = host.status();
     let chains = status.chains.iter().map(|chain| {
-        let url = match &chain.stages[0].hook {
-            admittance::HookStatus::Webhook { url } => url.rsplit('/').next().unwrap_or_default().to_owned(),
-            other => format!("{other:?}"),
+        let hook = &chain.stages[0].hook;
+        let url = match hook.text("url") {
+            Some(url) => url.rsplit('/').next().unwrap_or_default().to_owned(),
+            None => format!("{hook:?}"),
         };
         format!(" {}={url}", chain.name)
     });

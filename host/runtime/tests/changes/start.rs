@@ -8,7 +8,7 @@ use std::{
 use admittance::{
     Digest, Error, Host,
     admission::{FailurePolicy, Operation, Protocol, ReviewVersion, Rule, WebhookTarget},
-    definitions::{ChainDefinition, FileChange, HookDefinition, StageDefinition, WebhookDefinition},
+    definitions::{ChainDefinition, FileChange, StageDefinition, WebhookDefinition},
 };
 use serde_json::{Value, json};
 
@@ -170,7 +170,7 @@ async fn a_chain_that_the_program_defines() {
     };
     let define = |url: &str| {
         let target = WebhookTarget::Url(url.parse().unwrap());
-        let hook = HookDefinition::Webhook(WebhookDefinition::new(protocol.clone(), target));
+        let hook = WebhookDefinition::new(protocol.clone(), target);
         let mut stage = StageDefinition::new("hook", hook);
         stage.spec.failure_policy = FailurePolicy::Ignore;
         let rules = vec![Rule::for_operations([Operation::Create])];

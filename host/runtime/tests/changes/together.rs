@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use admittance::{
     Digest, Host, HostBuilder,
-    definitions::{HookDefinition, load},
+    definitions::{PluginDefinition, load},
 };
 
 use crate::{
@@ -144,7 +144,7 @@ async fn other_files_of_the_same_names_make_another_table() {
     let with_policy = async |text: &str| {
         fs::write(&policy, text).unwrap();
         let mut chains = load(&[scene.chains()]).unwrap();
-        let HookDefinition::Plugin(plugin) = &mut chains[0].stages[0].hook else {
+        let Some(plugin) = chains[0].stages[0].hook.get_mut::<PluginDefinition>() else {
             panic!("{chains:?}");
         };
         plugin.source = format!("file:{}", module.display()).parse().unwrap();

@@ -22,6 +22,7 @@ fn read<T: DeserializeOwned>(json: Json) -> T {
 fn plugin(version: &str) -> Json {
     json!({
         "type": "plugin",
+        "summary": "image-policy",
         "name": "image-policy",
         "version": version,
         "source": "file:image_policy.wasm",
@@ -86,7 +87,8 @@ fn a_row_for_each_stage() {
     images.calls.p50_microseconds = Some(26);
     images.calls.p99_microseconds = Some(1500);
     images.last_failure = read(json!({"at": at(1040), "kind": "timeout", "message": "no verdict\nin 1s"}));
-    let webhook = json!({"type": "webhook", "url": "https://hook.ns.svc/a"});
+    let webhook =
+        json!({"type": "webhook", "summary": "https://hook.ns.svc/a", "url": "https://hook.ns.svc/a"});
     let mut remote = stage("remote", &webhook);
     remote.mode = Mode::Audit;
     remote.state = StageState::Healthy;

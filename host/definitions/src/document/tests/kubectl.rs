@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{BYTE_ORDER_MARK, Flaw, LARGEST_FILE, MOST_VALUES, reading, yaml};
-use crate::{ChainDefinition, HookDefinition, load_text};
+use crate::{ChainDefinition, PluginDefinition, load_text};
 
 /// A text in each line, with the values of its documents; without them, kubectl refuses it.
 const TEXTS: &str = include_str!("kubectl.jsonl");
@@ -204,10 +204,7 @@ spec:
 }
 
 fn settings(chain: &ChainDefinition) -> &Json {
-    match &chain.stages[0].hook {
-        HookDefinition::Plugin(plugin) => &plugin.settings,
-        other => panic!("{other:?}"),
-    }
+    &chain.stages[0].hook.get::<PluginDefinition>().unwrap().settings
 }
 
 #[test]

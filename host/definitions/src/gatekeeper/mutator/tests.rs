@@ -2,7 +2,7 @@ use admittance_admission::{ImageParts, Location, Scope};
 use serde_json::json;
 
 use super::*;
-use crate::load_text;
+use crate::{MutatorsDefinition, load_text};
 
 const POD: &str = "applyTo: [ { groups: [\"\"], versions: [v1], kinds: [Pod] } ]";
 
@@ -15,11 +15,8 @@ fn document(kind: &str, name: &str, spec: &str) -> String {
 fn load(text: &str) -> (ChainDefinition, Vec<Mutator>) {
     let chains = load_text("mutators.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();
-    let mutators = match chain.stages.first().map(|stage| &stage.hook) {
-        Some(HookDefinition::Mutators(mutators)) => mutators.to_vec(),
-        None => Vec::new(),
-        other => panic!("{other:?}"),
-    };
+    let mutators = chain.stages.first().map(|stage| stage.hook.get().unwrap());
+    let mutators = mutators.map_or_else(Vec::new, |MutatorsDefinition(mutators)| mutators.to_vec());
     (chain, mutators)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{REGO, constraint, names, one, plugin};
-use crate::{HookDefinition, load_text};
+use crate::{MutatorsDefinition, load_text};
 
 const EXPANSIONS: &str = r#"---
 apiVersion: expansion.gatekeeper.sh/v1beta1
@@ -100,7 +100,7 @@ spec:
         panic!("{expansions:?}")
     };
     assert_eq!(applied.name, "AssignMetadata/generated");
-    let HookDefinition::Mutators(applied) = &mutating.stages[0].hook else {
+    let Some(MutatorsDefinition(applied)) = mutating.stages[0].hook.get() else {
         panic!("{mutating:?}")
     };
     assert_eq!(applied.len(), 1);

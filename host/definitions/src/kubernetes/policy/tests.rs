@@ -2,7 +2,7 @@ use std::fs;
 
 use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation};
 
-use crate::{ChainDefinition, HookDefinition, load, load_text};
+use crate::{CelDefinition, ChainDefinition, load, load_text};
 
 /// The fields of a policy's spec, one on each line from line 5.
 const POLICY: [(&str, &str); 3] = [
@@ -87,7 +87,7 @@ fn a_policy_and_its_bindings_are_a_chain() {
     };
     assert_eq!(selector.to_string(), "c in (d),a in (b)");
     assert_eq!(chains[1].rules.len(), 1);
-    let HookDefinition::Cel(cel) = &second.hook else {
+    let Some(cel) = second.hook.get::<CelDefinition>() else {
         panic!("{second:?}");
     };
     assert_eq!(cel.binding.names, Some(("p".to_owned(), "second".to_owned())));
@@ -688,8 +688,6 @@ spec:
         }
     }
     let chains = load_text("a.yaml", &chain("Mutating", &apply("Object{}"))).unwrap();
-    let HookDefinition::Cel(cel) = &chains[0].stages[0].hook else {
-        panic!("{:?}", chains[0].stages[0].hook);
-    };
+    let cel: &CelDefinition = chains[0].stages[0].hook.get().unwrap();
     assert_eq!(cel.binding.structures.len(), 1, "the version with a schema");
 }

@@ -1,6 +1,6 @@
 use std::time::SystemTime;
 
-use admittance_admission::{Deadline, Failure};
+use admittance_admission::{Chain, Deadline, Failure};
 use admittance_admission::{
     Denial, GroupVersionKind, Hook, Mode, Operation, Outcome, Phase, Request, Response, Rule, SkipReason,
     Stage, StageResult, async_trait,

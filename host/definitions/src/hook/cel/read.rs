@@ -1,4 +1,4 @@
-//! Expressions of policies: `cel` of a native stage, and the same parts of Kubernetes' policies.
+//! Reads expressions of policies: `cel` of a native stage, and the same parts of Kubernetes' policies.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,10 +7,10 @@ use admittance_conditions::{
     Binding, DenialReason, MatchCondition, Policy, PolicyCompiler, PolicyExpression, Role, Validation,
 };
 
+use super::CelDefinition;
 use crate::{
     Location, conditions,
     document::{Fields, Mistake, Mistakes, Node, quoted},
-    model::CelDefinition,
     names,
 };
 

@@ -3,9 +3,7 @@
 use admittance_admission::{ClusterKind, Grants};
 use serde_json::json;
 
-use crate::{
-    CandidateDefinition, ChainDefinition, HookDefinition, ModuleReference, PluginDefinition, Share, load_text,
-};
+use crate::{CandidateDefinition, ChainDefinition, ModuleReference, PluginDefinition, Share, load_text};
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
@@ -52,7 +50,7 @@ fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
 
 fn candidate(mut chains: Vec<ChainDefinition>) -> Option<CandidateDefinition> {
     let stage = chains.remove(0).stages.remove(0);
-    assert!(matches!(stage.hook, HookDefinition::Plugin(_)));
+    assert!(stage.hook.get::<PluginDefinition>().is_some());
     stage.candidate
 }
 
@@ -218,10 +216,10 @@ fn how_often_a_source_is_asked_again() {
     let read = |plugin: &str| {
         let [(document, ..), ..] = forms(&format!("plugin: {{ {plugin} }}"));
         match load_text("f", &document) {
-            Ok(mut chains) => match chains.remove(0).stages.remove(0).hook {
-                HookDefinition::Plugin(plugin) => Ok(plugin.refresh.map(|refresh| refresh.as_secs())),
-                other => panic!("no plugin: {other:?}"),
-            },
+            Ok(chains) => {
+                let plugin: &PluginDefinition = chains[0].stages[0].hook.get().unwrap();
+                Ok(plugin.refresh.map(|refresh| refresh.as_secs()))
+            }
             Err(mistakes) => {
                 let mistakes = mistakes.to_string();
                 Err(mistakes.replace("f:8:", "").replace("spec.stages[0].plugin.", ""))

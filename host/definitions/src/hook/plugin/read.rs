@@ -1,17 +1,17 @@
-//! `plugin` and `candidate` of a stage.
+//! Reads `plugin` and `candidate` of a stage.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, path::Path, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use admittance_admission::{
     ClusterKind, Digest, Grants, HttpGrant, HttpOrigin, ImageGrant, InvalidReference, ModuleReference,
 };
 use serde_json::Value as Json;
 
+use super::{CandidateDefinition, PluginDefinition};
 use crate::{
-    InvalidShare, Location, Share,
-    document::{self, Fields, Mistakes, Node, quoted, readers},
-    model::{CandidateDefinition, HookDefinition, PluginDefinition, WebhookDefinition},
-    native, rego, rollout,
+    HookDefinition, InvalidShare, Share, WebhookDefinition,
+    document::{Fields, Mistakes, Node, quoted, readers},
+    native, rollout,
 };
 
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
@@ -50,8 +50,8 @@ pub(crate) fn read_in_place_of_client<'a>(
     mistakes: &mut Mistakes,
 ) -> Option<HookDefinition> {
     match (fields.optional("clientConfig"), fields.optional("plugin")) {
-        (Some(node), None) => read_client(&node, mistakes).map(HookDefinition::Webhook),
-        (None, Some(node)) => read(&node, mistakes).map(HookDefinition::Plugin),
+        (Some(node), None) => read_client(&node, mistakes).map(HookDefinition::from),
+        (None, Some(node)) => read(&node, mistakes).map(HookDefinition::from),
         (None, None) => {
             let fix = format!("write where the {what} is, or `plugin` in its place");
             fields.required("clientConfig", &fix, mistakes);
@@ -85,12 +85,9 @@ pub(crate) fn read_candidate(
             .optional("rollout")
             .and_then(|rollout| rollout::read(&rollout, &stage, mistakes));
         fields.finish(mistakes);
-        let Some(HookDefinition::Plugin(beside)) = hook else {
-            return None;
-        };
         let plugin = PluginDefinition {
             source: written.source.clone()?,
-            ..written.with_defaults(beside)
+            ..written.with_defaults(hook?.get()?)
         };
         return Some(CandidateDefinition {
             plugin,
@@ -212,96 +209,6 @@ pub(crate) fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mo
     }
 }
 
-/// The location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`, or of the
-/// member of a group at `stage`. If the setting is missing, that of the innermost value on the way to it. `None` if the
-/// file has changed meanwhile.
-///
-/// `line` is the line of a mistake in the text that the setting is, counted from 1.
-pub fn setting_location(
-    stage: &Location,
-    of_candidate: bool,
-    pointer: &str,
-    line: Option<u32>,
-) -> Option<Location> {
-    let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
-    let stage = stage_at(&documents, stage)?;
-    // A candidate without settings has those of the plugin.
-    let own = of_candidate.then(|| child(&child(&stage, "candidate")?, "settings"));
-    let settings = own
-        .flatten()
-        .or_else(|| child(&child(&stage, "plugin")?, "settings"))
-        // Of a policy.
-        .or_else(|| child(&child(&stage, "spec")?, "settings"))
-        // Of a member of a group.
-        .or_else(|| child(&stage, "settings"))
-        .or_else(|| rego::settings(&stage));
-    let (mut node, pointer) = match settings {
-        Some(settings) => (settings, pointer),
-        // What a SidecarSet injects stands in its `spec`.
-        None => (child(&stage, "spec")?, pointer.strip_prefix("/sidecarSet")?),
-    };
-    for part in pointer.split('/').skip(1) {
-        let part = part.replace("~1", "/").replace("~0", "~");
-        // The settings of a policy in Rego are read from either.
-        let other = || (part == "rego").then(|| child(&node, "text").or_else(|| child(&node, "file")));
-        let Some(next) = child(&node, &part).or_else(|| other().flatten()) else {
-            break;
-        };
-        node = next;
-    }
-    let mut location = node.location();
-    // A text of several lines is a block, which begins on its first line; in JSON it would be on one line.
-    let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
-    if let Some(line) = line
-        && !document::is_named_json(Path::new(&location.file))
-        && is_block()
-    {
-        location.line = location.line.saturating_add(line.saturating_sub(1));
-    }
-    Some(location)
-}
-
-/// Where the document says which module the stage at this location calls, in the file as it is now; `None` if it does not.
-pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
-    let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
-    let stage = stage_at(&documents, stage)?;
-    let source = |of: &str| child(&child(&stage, of)?, "source");
-    let module = if of_candidate { source("candidate") } else { None };
-    let module = module
-        .or_else(|| source("plugin"))
-        // Of a policy of Kubewarden.
-        .or_else(|| child(&child(&stage, "spec")?, "module"))
-        // Of a member of a group.
-        .or_else(|| child(&stage, "source"))
-        .or_else(|| child(&stage, "module"));
-    Some(module?.location())
-}
-
-fn stage_at<'a>(documents: &'a [document::Document], location: &Location) -> Option<Node<'a>> {
-    let mut found = documents
-        .iter()
-        .filter_map(|document| document.root().object_at(location));
-    found.next()
-}
-
-/// The value of this key, or the entry of a list with this index. Keys of BCS' documents may be in any case.
-pub(crate) fn child<'a>(node: &Node<'a>, key: &str) -> Option<Node<'a>> {
-    let children = node.children();
-    let exact = children.iter().find(|(name, _)| *name == Some(key));
-    let any_case = || {
-        let is_it = |name: &str| name.eq_ignore_ascii_case(key);
-        children.iter().find(|(name, _)| name.is_some_and(is_it))
-    };
-    let index = || {
-        let entry = children.get(key.parse::<usize>().ok()?)?;
-        entry.0.is_none().then_some(entry)
-    };
-    exact
-        .or_else(any_case)
-        .or_else(index)
-        .map(|(_, node)| node.clone())
-}
-
 /// The grants of a plugin, `allow` of a chain's stage.
 pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
     let Some(mut fields) = node.object(mistakes) else {
@@ -358,6 +265,3 @@ fn method(text: &str) -> Result<String, String> {
         ))
     }
 }
-
-#[cfg(test)]
-mod tests;

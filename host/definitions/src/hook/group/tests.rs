@@ -3,10 +3,7 @@ use std::time::Duration;
 use admittance_admission::{Phase, StageSpec};
 use serde_json::json;
 
-use crate::{
-    ChainDefinition, GroupDefinition, HookDefinition, PluginRole, load_text, module_location,
-    setting_location,
-};
+use crate::{ChainDefinition, GroupDefinition, PluginRole, load_text, module_location, setting_location};
 
 fn native(group: &str) -> String {
     format!(
@@ -30,10 +27,7 @@ fn one(text: &str) -> ChainDefinition {
 }
 
 fn group(chain: &ChainDefinition) -> &GroupDefinition {
-    match &chain.stages[0].hook {
-        HookDefinition::Group(group) => group,
-        other => panic!("it is not a group: {other:?}"),
-    }
+    chain.stages[0].hook.get().unwrap()
 }
 
 const NATIVE: &str = "        \

@@ -7,8 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{
     document::{Fields, Mistakes, Node, readers},
-    model::PluginDefinition,
-    plugin::{child, read_allow},
+    plugin::{PluginDefinition, child, read_allow},
 };
 
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {

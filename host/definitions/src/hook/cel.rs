@@ -1,0 +1,156 @@
+//! Expressions in CEL, of native stages and of policies of other systems.
+
+mod read;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use admittance_admission::{Authorizer, ClusterKind, ClusterReader, FailureKind, Hook};
+use admittance_conditions::{Action, Binding, Policy, PolicyHook, Validation};
+use serde_json::{Map, Value as Json, json};
+
+pub(crate) use self::read::{read, read_policy, read_template};
+use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
+use crate::native::write::put;
+
+/// Expressions in CEL.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CelDefinition {
+    /// The compiled expressions.
+    pub policy: Arc<Policy>,
+    /// How they are applied.
+    pub binding: Binding,
+}
+
+impl CelDefinition {
+    /// The hook that evaluates them, with what they may ask.
+    pub fn hook(
+        &self,
+        authorizer: Arc<dyn Authorizer>,
+        cluster: Option<Arc<dyn ClusterReader>>,
+    ) -> Arc<dyn Hook> {
+        let policy = Arc::clone(&self.policy);
+        Arc::new(PolicyHook::new(policy, self.binding.clone(), authorizer, cluster))
+    }
+}
+
+impl HookKind for CelDefinition {
+    fn reads(&self) -> BTreeSet<ClusterKind> {
+        let params = self.binding.params.iter().map(|params| params.kind.clone());
+        let namespace = self.policy.uses_namespace();
+        let namespace = namespace.then(|| ClusterKind::new("v1", "Namespace"));
+        let access = self.policy.uses_authorizer().then(ClusterKind::any_access);
+        params.chain(namespace).chain(access).collect()
+    }
+
+    fn conditions(&self) -> Vec<(&str, &str)> {
+        let conditions = self.policy.conditions.iter();
+        conditions
+            .map(|condition| (condition.name(), condition.expression()))
+            .collect()
+    }
+
+    fn to_native(&self) -> Option<(&'static str, Json)> {
+        let policy = &self.policy;
+        let mut object = Map::new();
+        let variables: Vec<_> = policy
+            .variables()
+            .map(|(name, expression)| json!({"name": name, "expression": expression}))
+            .collect();
+        let validations: Vec<_> = policy.validations.iter().map(validation).collect();
+        let annotations = policy.audit_annotations.iter();
+        let annotations: Vec<_> = annotations
+            .map(|(key, value)| json!({"key": key, "valueExpression": value.text()}))
+            .collect();
+        let mutations: Vec<_> = policy
+            .mutations
+            .iter()
+            .map(|mutation| match mutation.is_json_patch() {
+                true => json!({"patchType": "JSONPatch", "jsonPatch": {"expression": mutation.text()}}),
+                false => {
+                    json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": mutation.text()}})
+                }
+            })
+            .collect();
+        let lists = [
+            ("variables", variables),
+            ("validations", validations),
+            ("auditAnnotations", annotations),
+            ("mutations", mutations),
+        ];
+        for (key, list) in lists {
+            if !list.is_empty() {
+                put(&mut object, key, list);
+            }
+        }
+        Some(("cel", Json::Object(object)))
+    }
+
+    fn without_native_form(&self) -> Vec<&'static str> {
+        let actions = &self.binding.actions;
+        let sees_namespace = |(_, expression): &(&str, &str)| expression.contains("namespaceObject");
+        let found = [
+            (self.binding.params.is_some(), "parameters have no native form"),
+            (
+                !actions.is_empty() && **actions != [Action::Deny],
+                "`validationActions` other than Deny have no native form",
+            ),
+            (
+                self.conditions().iter().any(sees_namespace),
+                "a match condition of a native stage does not see `namespaceObject`",
+            ),
+        ];
+        found
+            .into_iter()
+            .filter_map(|(is_there, what)| is_there.then_some(what))
+            .collect()
+    }
+
+    fn differences_of_native(&self) -> Vec<&'static str> {
+        match self.binding.names {
+            Some(_) => vec!["messages and audit annotations do not name the policy and the binding"],
+            None => Vec::new(),
+        }
+    }
+
+    fn is_complete_in(&self, native: &HookDefinition) -> bool {
+        native.get::<Self>().is_some_and(|native| {
+            let mut binding = self.binding.clone();
+            (binding.names, binding.actions) = (None, Vec::new());
+            binding.failure_policy = native.binding.failure_policy;
+            let (policy, other) = (&self.policy, &native.policy);
+            policy.variables().eq(other.variables())
+                && policy.validations == other.validations
+                && policy.audit_annotations == other.audit_annotations
+                && policy.mutations == other.mutations
+                && binding == native.binding
+        })
+    }
+
+    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
+        let summary = self.policy.summary();
+        let status = HookStatus::new("cel", summary.clone()).with("expressions", summary);
+        let hook = self.hook(Arc::clone(given.authorizer), given.cluster.cloned());
+        Ok(PreparedHook {
+            identity: self.policy.identity(),
+            // Expressions may read the namespace object.
+            failures: &[FailureKind::NamespaceUnknown],
+            ..PreparedHook::new(hook, status)
+        })
+    }
+}
+
+fn validation(validation: &Validation) -> Json {
+    let mut object = Map::new();
+    put(&mut object, "expression", validation.expression.text());
+    if let Some(message) = &validation.message {
+        put(&mut object, "message", message.as_str());
+    }
+    if let Some(expression) = &validation.message_expression {
+        put(&mut object, "messageExpression", expression.text());
+    }
+    if validation.reason != Default::default() {
+        put(&mut object, "reason", validation.reason.as_str());
+    }
+    Json::Object(object)
+}

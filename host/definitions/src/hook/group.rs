@@ -1,0 +1,186 @@
+//! Groups: an expression over plugins, `group` of a native stage and the policy groups of Kubewarden.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{Denial, Group};
+use admittance_conditions::GroupExpression;
+use serde_json::Value as Json;
+
+use super::{
+    HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook,
+    plugin::{self, PluginDefinition, PluginRole, is_cut},
+};
+use crate::{
+    Location,
+    document::{Fields, Mistakes, Node, readers},
+    names,
+};
+
+/// Plugins that give one verdict together.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GroupDefinition {
+    /// The plugins, each with a name of its own.
+    pub members: Vec<MemberDefinition>,
+    /// Whether a request is allowed. It uses every member, but in a document of Kubewarden.
+    pub expression: GroupExpression,
+    /// The denial of the group, without causes.
+    pub denial: Denial,
+    /// The field of the members in the document, for the causes of a denial.
+    pub field: &'static str,
+}
+
+impl HookKind for GroupDefinition {
+    fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
+        let members = self.members.iter();
+        members
+            .map(|member| (PluginRole::Member(member), &member.plugin))
+            .collect()
+    }
+
+    fn plugins_mut(&mut self) -> Vec<&mut PluginDefinition> {
+        self.members.iter_mut().map(|member| &mut member.plugin).collect()
+    }
+
+    // Members have a location, which changes with every line above them.
+    fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
+        let Some(now) = now.get::<Self>() else {
+            return true;
+        };
+        let settings = |name: &str| {
+            let member = now.members.iter().find(|member| &*member.name == name);
+            member.map(|member| &member.plugin.settings)
+        };
+        self.expression != now.expression
+            || self
+                .members
+                .iter()
+                .any(|member| settings(&member.name).is_none_or(|now| is_cut(&member.plugin.settings, now)))
+    }
+
+    // Groups are written as in Kubewarden.
+    fn to_native(&self) -> Option<(&'static str, Json)> {
+        None
+    }
+
+    fn without_native_form(&self) -> Vec<&'static str> {
+        vec!["denials of a native group have the code 403, and causes that name `plugins`"]
+    }
+
+    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
+        let expression = self.expression.text().trim();
+        let mut status = HookStatus::new("group", expression).with("expression", expression);
+        let mut identity = expression.to_owned();
+        let mut members = Vec::new();
+        for (member, plugin) in self.members.iter().zip(given.plugins) {
+            identity += &format!(" {}", plugin.identity);
+            status.plugins.insert(member.name.to_string(), plugin.status);
+            members.push((member.name.clone(), plugin.hook));
+        }
+        let formula = self.expression.formula().clone();
+        let hook = Group::new(members, formula, self.denial.clone(), self.field);
+        Ok(PreparedHook {
+            identity,
+            failures: PluginDefinition::FAILURES,
+            ..PreparedHook::new(Arc::new(hook), status)
+        })
+    }
+}
+
+/// A plugin of a group.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MemberDefinition {
+    /// Its name in the expression: an identifier of CEL.
+    pub name: Arc<str>,
+    /// The plugin.
+    pub plugin: PluginDefinition,
+    /// How long one call of it may take, within the timeout of the stage; `None`: that timeout.
+    pub timeout: Option<Duration>,
+    /// Where it begins in its document.
+    pub location: Location,
+}
+
+/// The field of the members in a native stage.
+const PLUGINS: &str = "plugins";
+
+/// The members of a group, and the expression over them.
+pub(crate) struct Parts<'a> {
+    pub(crate) members: Vec<MemberDefinition>,
+    pub(crate) expression: GroupExpression,
+    /// The members that the expression does not use.
+    pub(crate) unused: Vec<(&'a str, Node<'a>)>,
+}
+
+/// `group` of a native stage.
+pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupDefinition> {
+    let mut fields = node.object(mistakes)?;
+    let parts = read_parts(&mut fields, PLUGINS, read_member, mistakes);
+    let fix = "write what clients are told when it denies a request";
+    let message = fields.get_required("message", fix, readers::text, mistakes);
+    fields.finish(mistakes);
+    let parts = parts?;
+    for (name, node) in parts.unused {
+        let fix = format!("write `{name}()` in the expression, or remove the plugin");
+        node.wrong("the expression does not use it", fix, mistakes);
+    }
+    Some(GroupDefinition {
+        members: parts.members,
+        expression: parts.expression,
+        denial: Denial::forbidden(message?),
+        field: PLUGINS,
+    })
+}
+
+fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<MemberDefinition> {
+    let (plugin, timeout) = plugin::read_member(node, mistakes)?;
+    Some(MemberDefinition {
+        name: name.into(),
+        plugin,
+        timeout,
+        location: node.location(),
+    })
+}
+
+/// The members in this field, each read by `read`, and `expression`.
+pub(crate) fn read_parts<'a>(
+    fields: &mut Fields<'a>,
+    field: &'static str,
+    mut read: impl FnMut(&str, &Node<'a>, &mut Mistakes) -> Option<MemberDefinition>,
+    mistakes: &mut Mistakes,
+) -> Option<Parts<'a>> {
+    let fix = "write when a request is allowed, `signed() || internal()`";
+    let expression = fields.required("expression", fix, mistakes);
+    let node = fields.required(field, "name the members that the expression uses", mistakes);
+    let node = node?;
+    let entries = node.map(mistakes)?;
+    let most = GroupExpression::MOST_MEMBERS;
+    if entries.is_empty() || entries.len() > most {
+        let message = format!("the group has {} members", entries.len());
+        node.wrong(message, format!("write 1 to {most}"), mistakes);
+    }
+    let members: Vec<_> = entries
+        .iter()
+        .map(|(name, node)| {
+            let name = node.accept(names::identifier(name), mistakes);
+            // Its content is checked in any case.
+            let member = read(name.as_deref().unwrap_or_default(), node, mistakes);
+            name.and(member)
+        })
+        .collect();
+    let names: Vec<&str> = entries.iter().map(|(name, _)| *name).collect();
+    let expression = expression.and_then(|node| {
+        let compiled = GroupExpression::compile(node.text(mistakes)?, &names);
+        node.accept(compiled, mistakes)
+    })?;
+    let is_unused = |(index, _): &(usize, _)| !expression.formula().uses(*index);
+    let unused = entries.into_iter().enumerate().filter(is_unused);
+    Some(Parts {
+        unused: unused.map(|(_, entry)| entry).collect(),
+        members: members.into_iter().collect::<Option<_>>()?,
+        expression,
+    })
+}
+
+#[cfg(test)]
+mod tests;

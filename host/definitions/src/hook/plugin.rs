@@ -1,0 +1,209 @@
+//! Plugins and their candidates.
+
+mod location;
+mod read;
+
+use std::{path::PathBuf, time::Duration};
+
+use admittance_admission::{Digest, FailureKind, Grants, ModuleReference};
+use serde_json::{Map, Value as Json, json};
+
+use super::{HookContext, HookDefinition, HookError, HookKind, PreparedHook, group::MemberDefinition};
+use crate::{
+    RolloutDefinition, Share,
+    native::write::{duration, put},
+};
+
+pub(crate) use self::{
+    location::child,
+    read::{read, read_candidate, read_in_place_of_client, read_member, read_source},
+};
+pub use self::{
+    location::{module_location, setting_location},
+    read::read_allow,
+};
+
+/// What a plugin is to its stage.
+#[derive(Clone, Copy, Debug)]
+pub enum PluginRole<'a> {
+    /// The plugin that the stage calls.
+    Plugin,
+    /// The one that is compared with it.
+    Candidate,
+    /// One of a group.
+    Member(&'a MemberDefinition),
+}
+
+/// A plugin, its settings and its grants.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PluginDefinition {
+    /// Where its module is. A relative path of a document was taken from the directory of the document's
+    /// file.
+    pub source: ModuleReference,
+    /// The sha256 digest that the module must have.
+    pub digest: Option<Digest>,
+    /// A JSON object; default empty.
+    pub settings: Json,
+    /// Its grants; default: none.
+    pub allow: Grants,
+    /// Its memory limit in bytes, 1 MiB to 4 GiB; `None`: the sandbox's default.
+    pub memory: Option<usize>,
+    /// How often `source` is resolved again: 10 s to 7 days; none means never. Only where another module
+    /// can come of it: `source` is https or oci, and no digest pins it.
+    pub refresh: Option<Duration>,
+    /// Files that the settings were read from, besides the definition: a change of one is a change of the settings.
+    pub read_from: Vec<PathBuf>,
+}
+
+impl PluginDefinition {
+    /// The failures that only plugins have.
+    pub const FAILURES: &'static [FailureKind] = &[
+        FailureKind::Trap,
+        FailureKind::Memory,
+        FailureKind::CapabilityDenied,
+    ];
+
+    /// A plugin without settings and grants.
+    pub fn new(source: ModuleReference) -> Self {
+        Self {
+            source,
+            digest: None,
+            settings: Json::Object(Map::new()),
+            allow: Grants::default(),
+            memory: None,
+            refresh: None,
+            read_from: Vec::new(),
+        }
+    }
+}
+
+/// A plugin that is compared with a stage's plugin: it is called, but its verdict has no effect, except for the requests
+/// of its roll-out.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CandidateDefinition {
+    /// The plugin. Settings, grants and memory limit are those of the stage's plugin where the document
+    /// says nothing else; digest and `refresh` are its own.
+    pub plugin: PluginDefinition,
+    /// The share of the stage's calls for which both are called. Default all.
+    pub share: Share,
+    /// The requests that it decides. Default none.
+    pub rollout: Option<RolloutDefinition>,
+}
+
+impl CandidateDefinition {
+    /// A candidate that is called whenever its stage is.
+    pub fn new(plugin: PluginDefinition) -> Self {
+        Self {
+            plugin,
+            share: Share::default(),
+            rollout: None,
+        }
+    }
+}
+
+impl HookKind for PluginDefinition {
+    fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
+        vec![(PluginRole::Plugin, self)]
+    }
+
+    fn plugins_mut(&mut self) -> Vec<&mut PluginDefinition> {
+        vec![self]
+    }
+
+    fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
+        now.get::<Self>()
+            .is_none_or(|now| is_cut(&self.settings, &now.settings))
+    }
+
+    fn to_native(&self) -> Option<(&'static str, Json)> {
+        Some(("plugin", Json::Object(self.fields())))
+    }
+
+    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
+        let mut plugins = given.plugins.into_iter();
+        plugins.next().ok_or_else(|| "its plugin was not loaded".into())
+    }
+}
+
+impl PluginDefinition {
+    /// The fields of its native form.
+    fn fields(&self) -> Map<String, Json> {
+        let mut object = Map::new();
+        put(&mut object, "source", source(&self.source));
+        if let Some(digest) = self.digest {
+            put(&mut object, "digest", digest.to_string());
+        }
+        if self.settings != json!({}) {
+            put(&mut object, "settings", self.settings.clone());
+        }
+        if self.allow != Grants::default() {
+            put(&mut object, "allow", allow(&self.allow));
+        }
+        if let Some(memory) = self.memory {
+            put(&mut object, "memory", memory);
+        }
+        if let Some(refresh) = self.refresh {
+            put(&mut object, "refresh", duration(refresh));
+        }
+        object
+    }
+}
+
+impl CandidateDefinition {
+    /// Its native form.
+    pub(crate) fn to_native(&self) -> Json {
+        let mut object = self.plugin.fields();
+        if self.share != Share::default() {
+            put(&mut object, "share", self.share.to_string());
+        }
+        if let Some(rollout) = &self.rollout {
+            put(&mut object, "rollout", rollout.to_json());
+        }
+        Json::Object(object)
+    }
+}
+
+/// Whether a value of settings may be the beginning of a value like the one before.
+pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
+    match (before, now) {
+        (before, Json::Null) => !before.is_null(),
+        (Json::Object(before), Json::Object(now)) => before
+            .iter()
+            .any(|(key, value)| now.get(key).is_none_or(|now| is_cut(value, now))),
+        (Json::Array(before), Json::Array(now)) => {
+            before.len() > now.len() || before.iter().zip(now).any(|(before, now)| is_cut(before, now))
+        }
+        (Json::String(before), Json::String(now)) => before != now && before.starts_with(now.as_str()),
+        (before, _) => before.is_object() || before.is_array(),
+    }
+}
+
+/// A stock plugin by its name: where it is may differ elsewhere.
+fn source(source: &ModuleReference) -> String {
+    match source.stock_name() {
+        Some(name) => format!("stock:{name}"),
+        None => source.to_string(),
+    }
+}
+
+/// Grants of HTTP requests are left out.
+fn allow(allow: &Grants) -> Json {
+    let mut object = Map::new();
+    if !allow.cluster.is_empty() {
+        let kinds = allow.cluster.iter().map(ToString::to_string);
+        put(&mut object, "cluster", kinds.collect::<Vec<_>>());
+    }
+    if !allow.images.is_empty() {
+        let images = allow.images.iter().map(ToString::to_string);
+        put(&mut object, "images", images.collect::<Vec<_>>());
+    }
+    if !allow.environment.is_empty() {
+        put(&mut object, "environment", json!(allow.environment));
+    }
+    Json::Object(object)
+}
+
+#[cfg(test)]
+mod tests;

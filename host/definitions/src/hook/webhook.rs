@@ -1,0 +1,182 @@
+//! Remote webhooks, and `webhook` of a native stage.
+
+use admittance_admission::{FailureKind, Protocol, ReviewVersion, WebhookTarget};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use rustls_pki_types::CertificateDer;
+use serde_json::{Map, Value as Json, json};
+
+use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
+use crate::{
+    client,
+    document::{Fields, Mistakes, Node},
+    native::write::put,
+};
+
+/// A remote webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebhookDefinition {
+    /// The protocol of requests and replies.
+    pub protocol: Protocol,
+    /// Where it is.
+    pub target: WebhookTarget,
+    /// The CAs of which one must have signed the server's certificate: at least one, each readable.
+    /// Always there for a service with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs), and in a
+    /// native chain for any service; elsewhere none means the CAs of the operating system.
+    pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
+}
+
+impl WebhookDefinition {
+    /// A webhook whose certificate is verified with the CAs of the operating system.
+    pub fn new(protocol: Protocol, target: WebhookTarget) -> Self {
+        Self {
+            protocol,
+            target,
+            ca_bundle: None,
+        }
+    }
+}
+
+impl HookKind for WebhookDefinition {
+    fn server(&self) -> Option<&WebhookTarget> {
+        Some(&self.target)
+    }
+
+    // Another URL is like another module. What a service lacks has a default.
+    fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
+        let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
+        now.get::<Self>().is_none_or(|now| {
+            let are_urls = is_url(self) && is_url(now);
+            self.protocol != now.protocol
+                || self.ca_bundle != now.ca_bundle
+                || !are_urls && self.target != now.target
+        })
+    }
+
+    fn to_native(&self) -> Option<(&'static str, Json)> {
+        let mut object = Map::new();
+        match &self.protocol {
+            Protocol::BcsResource => put(&mut object, "protocol", "BcsResource"),
+            Protocol::AdmissionReview { versions } => {
+                put(&mut object, "protocol", "AdmissionReview");
+                put(&mut object, "versions", json!(versions));
+            }
+        }
+        match &self.target {
+            WebhookTarget::Url(url) => put(&mut object, "url", url.as_str()),
+            WebhookTarget::Service {
+                namespace,
+                name,
+                port,
+                path,
+                naming: _,
+            } => {
+                let service = json!({"namespace": namespace, "name": name, "path": path, "port": port});
+                put(&mut object, "service", service);
+            }
+        }
+        if let Some(certificates) = &self.ca_bundle {
+            put(&mut object, "caBundle", BASE64_STANDARD.encode(pem(certificates)));
+        }
+        Some(("webhook", Json::Object(object)))
+    }
+
+    fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
+        let (hook, url) = (given.connect)(self, given.phase)?;
+        let status = HookStatus::new("webhook", url.clone()).with("url", url.clone());
+        Ok(PreparedHook {
+            identity: url,
+            failures: &[FailureKind::Unreachable, FailureKind::Tls, FailureKind::BadStatus],
+            calls_server: true,
+            ..PreparedHook::new(hook, status)
+        })
+    }
+}
+
+/// `webhook` of a native stage.
+pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
+    let mut fields = node.object(mistakes)?;
+    let protocol = read_protocol(&mut fields, mistakes);
+    // Without a protocol, the address must be valid for both.
+    let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
+    let before = mistakes.len();
+    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
+    let bundle_is_wrong = mistakes.len() > before;
+    let target = match (fields.optional("url"), fields.optional("service")) {
+        (Some(url), None) => client::url(&url, &rules, mistakes),
+        (None, Some(service)) => {
+            if ca_bundle.is_none() && !bundle_is_wrong {
+                client::require_ca_bundle(&mut fields, mistakes);
+            }
+            service.object(mistakes).and_then(|mut service| {
+                let target = client::service(&mut service, &rules, mistakes);
+                service.finish(mistakes);
+                target
+            })
+        }
+        (None, None) => {
+            node.wrong("the webhook has no address", "write `url` or `service`", mistakes);
+            None
+        }
+        (Some(_), Some(_)) => {
+            node.wrong(
+                "the webhook has a URL and a service",
+                "keep one of them",
+                mistakes,
+            );
+            None
+        }
+    };
+    fields.finish(mistakes);
+    Some(WebhookDefinition {
+        protocol: protocol?,
+        target: target?,
+        ca_bundle,
+    })
+}
+
+/// The values of `protocol`, and whether they have versions.
+const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
+
+fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Protocol> {
+    let fix = "write AdmissionReview or BcsResource";
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("protocol", &HAS_VERSIONS, mistakes);
+    let has_versions = fields.get_required("protocol", fix, read, mistakes);
+    let versions = fields.optional("versions");
+    match (has_versions?, versions) {
+        (true, None) => Some(Protocol::AdmissionReview {
+            versions: vec![ReviewVersion::V1],
+        }),
+        (true, Some(node)) => Some(Protocol::AdmissionReview {
+            versions: node.different_words(
+                "list v1, v1beta1 or both",
+                "the version is listed twice",
+                mistakes,
+            )?,
+        }),
+        (false, versions) => {
+            if let Some(versions) = versions {
+                versions.wrong("only AdmissionReview has versions", "remove it", mistakes);
+            }
+            Some(Protocol::BcsResource)
+        }
+    }
+}
+
+/// Certificates as the text of a PEM file.
+fn pem(certificates: &[CertificateDer<'_>]) -> String {
+    let mut text = String::new();
+    for certificate in certificates {
+        text.push_str("-----BEGIN CERTIFICATE-----\n");
+        let encoded = BASE64_STANDARD.encode(certificate);
+        let mut rest = encoded.as_str();
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at_checked(64).unwrap_or((rest, ""));
+            text.push_str(line);
+            text.push('\n');
+            rest = after;
+        }
+        text.push_str("-----END CERTIFICATE-----\n");
+    }
+    text
+}

@@ -1,0 +1,145 @@
+//! Stages of live tables.
+
+use std::{borrow::Borrow, ops::Deref, sync::Arc};
+
+use admittance_admission::{Chain, Mode, Stage, StageSpec};
+use admittance_definitions::{HookStatus, PreparedHook};
+
+use crate::{
+    DisabledStage, StageStatus,
+    live::disabled::Stages,
+    rollout::candidate::{Shadowed, Trial},
+    rollout::{Rollout, RolloutProgress},
+    status::statistics::StageStatistics,
+};
+
+/// A stage of a live table, as it is called now, and what the host knows about it. Lives as long as a table that has it.
+#[derive(Clone, Debug)]
+pub struct LiveStage {
+    stage: Stage,
+    /// Its mode by its definition.
+    mode: Mode,
+    /// Whether it is disabled by its definition, which only the embedding program can say.
+    is_disabled: bool,
+    /// Its hook by its definition.
+    pub(crate) prepared: PreparedHook,
+    pub(crate) statistics: Arc<StageStatistics>,
+    /// Its hook, if that is a plugin with a candidate.
+    shadowed: Option<Arc<Shadowed>>,
+    /// How far the roll-out of the candidate is, if it has one.
+    pub(crate) progress: Option<Arc<RolloutProgress>>,
+    /// How an operator has disabled it, if one has.
+    pub(crate) disabled: Option<Arc<DisabledStage>>,
+}
+
+/// A chain of a live table.
+pub(crate) type LiveChain = Chain<LiveStage>;
+
+impl LiveStage {
+    pub(crate) fn new(
+        spec: StageSpec,
+        mut prepared: PreparedHook,
+        shadowed: Option<Arc<Shadowed>>,
+        statistics: Arc<StageStatistics>,
+    ) -> Self {
+        if let Some(shadowed) = &shadowed {
+            prepared.hook = shadowed.clone();
+        }
+        Self {
+            mode: spec.mode,
+            is_disabled: spec.is_disabled,
+            stage: Stage {
+                spec,
+                hook: prepared.hook.clone(),
+            },
+            prepared,
+            statistics,
+            shadowed,
+            progress: None,
+            disabled: None,
+        }
+    }
+
+    /// A stage that the embedding program made.
+    pub(crate) fn native(stage: Stage, statistics: Arc<StageStatistics>) -> Self {
+        let prepared = PreparedHook::new(stage.hook, HookStatus::new("native", "native"));
+        Self::new(stage.spec, prepared, None, statistics)
+    }
+
+    /// The candidate, compared with the plugin.
+    pub(crate) fn trial(&self) -> Option<&Trial> {
+        self.shadowed.as_ref().map(|shadowed| &*shadowed.trial)
+    }
+
+    pub(crate) fn rollout(&self) -> Option<&Arc<Rollout>> {
+        self.trial()?.rollout.as_ref()
+    }
+
+    /// The hook with the share of its candidate.
+    fn deciding(&self) -> Option<Shadowed> {
+        let share = self.progress.as_ref()?.share(self.rollout()?)?;
+        Some(self.shadowed.as_ref()?.deciding(share))
+    }
+
+    fn set(&mut self, disabled: Option<Arc<DisabledStage>>, progress: Option<Arc<RolloutProgress>>) {
+        let is_audited = disabled.as_ref().is_some_and(|disabled| disabled.audit);
+        let spec = &mut self.stage.spec;
+        spec.mode = if is_audited { Mode::Audit } else { self.mode };
+        spec.is_disabled = self.is_disabled || disabled.is_some() && !is_audited;
+        (self.disabled, self.progress) = (disabled, progress);
+        self.stage.hook = match self.deciding() {
+            Some(hook) => Arc::new(hook),
+            None => self.prepared.hook.clone(),
+        };
+    }
+
+    pub(crate) fn status(&self) -> StageStatus {
+        let (state, calls, last_failure) = self.statistics.status();
+        StageStatus {
+            name: self.spec.name.to_string(),
+            hook: self.prepared.status.clone(),
+            mode: self.mode,
+            failure_policy: self.spec.failure_policy,
+            state,
+            calls,
+            last_failure,
+            candidate: self.trial().map(|trial| trial.status(self.progress.as_deref())),
+            disabled: self.disabled.as_deref().cloned(),
+        }
+    }
+}
+
+/// The chain with these stages disabled, and no others, and with the current shares of candidates.
+pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<LiveChain> {
+    let state = |stage: &LiveStage| {
+        let name = &stage.spec.name;
+        let progress = disabled.rollouts().of(chain.phase, &chain.name, name);
+        (disabled.of(chain.phase, &chain.name, name), progress)
+    };
+    let is_as_defined = |stage: &LiveStage| {
+        stage.disabled.is_none() && stage.progress.is_none() && matches!(state(stage), (None, None))
+    };
+    if chain.stages.iter().all(is_as_defined) {
+        return chain.clone();
+    }
+    let mut changed = LiveChain::clone(chain);
+    for stage in &mut changed.stages {
+        let (disabled, progress) = state(stage);
+        stage.set(disabled, progress);
+    }
+    Arc::new(changed)
+}
+
+impl Deref for LiveStage {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.stage
+    }
+}
+
+impl Borrow<Stage> for LiveStage {
+    fn borrow(&self) -> &Stage {
+        &self.stage
+    }
+}

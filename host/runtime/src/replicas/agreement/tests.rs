@@ -1,0 +1,165 @@
+use super::*;
+
+fn hash(name: &str) -> Digest {
+    Digest::of(name)
+}
+
+/// `NAME live prepared`, and marks: `dead`, `leader`, `problem`.
+fn replica(text: &str) -> Replica {
+    let words: Vec<&str> = text.split(' ').collect();
+    let has = |mark: &str| words.contains(&mark);
+    Replica {
+        name: words[0].to_owned(),
+        is_alive: !has("dead"),
+        is_leader: has("leader"),
+        report: Report {
+            live: hash(words[1]),
+            prepared: hash(words[2]),
+            earlier: has("earlier-B").then(|| hash("B")),
+            since: Moment(std::time::SystemTime::UNIX_EPOCH),
+            problem: has("problem").then(|| "no route".to_owned()),
+            rollouts: Vec::new(),
+        },
+    }
+}
+
+fn decide(target: &str, replicas: &[&str]) -> String {
+    let target = (!target.is_empty()).then(|| hash(target));
+    let replicas: Vec<_> = replicas.iter().map(|text| replica(text)).collect();
+    match agreement(target, &replicas) {
+        Agreement::Agreed => "agreed".to_owned(),
+        Agreement::Switch(to) => {
+            let names = ["A", "B", "C"];
+            let name = names.iter().find(|name| hash(name) == to).unwrap();
+            format!("switch {name}")
+        }
+        Agreement::Waiting(missing) => {
+            let sentences = missing.iter().map(Missing::sentence);
+            sentences.collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+#[test]
+fn all_that_answer_prepare_before_one_switches() {
+    let (b, c) = (hash("B").short(), hash("C").short());
+    for (what, target, replicas, expected) in [
+        (
+            "nothing changes",
+            "A",
+            vec!["x A A leader", "y A A"],
+            "agreed".to_owned(),
+        ),
+        (
+            "all have prepared",
+            "A",
+            vec!["x A B leader", "y A B", "z A B"],
+            "switch B".to_owned(),
+        ),
+        (
+            "one is slow",
+            "A",
+            vec!["x A B leader", "y A A", "z A B"],
+            format!("y has not prepared {b} yet"),
+        ),
+        (
+            "one cannot",
+            "A",
+            vec!["x A B leader", "y A B", "z A A problem"],
+            format!("z has not prepared {b}: no route"),
+        ),
+        (
+            "the leader itself cannot",
+            "A",
+            vec!["x A A leader problem", "y A B"],
+            format!("x has not prepared {b}: no route"),
+        ),
+        (
+            "one is gone",
+            "A",
+            vec!["x A B leader", "y A A dead"],
+            "switch B".to_owned(),
+        ),
+        (
+            "a new one has something else",
+            "A",
+            vec!["x A B leader", "y C C"],
+            "switch B".to_owned(),
+        ),
+        (
+            "a new one leads",
+            "A",
+            vec!["x C C leader", "y A B", "z A B"],
+            "switch B".to_owned(),
+        ),
+        (
+            "nobody has switched yet",
+            "B",
+            vec!["x A B leader", "y A B"],
+            "agreed".to_owned(),
+        ),
+        (
+            "one has moved on before it switched",
+            "B",
+            vec!["x A C leader earlier-B", "y B B"],
+            format!("y has not prepared {c} yet"),
+        ),
+        (
+            "one is late",
+            "B",
+            vec!["x B B leader", "y A B"],
+            "agreed".to_owned(),
+        ),
+        (
+            "a late one does not block the next",
+            "B",
+            vec!["x B C leader", "y A A"],
+            "switch C".to_owned(),
+        ),
+        (
+            "a newer change overtakes",
+            "A",
+            vec!["x A C leader", "y A B", "z A C"],
+            format!("y has not prepared {c} yet"),
+        ),
+        (
+            "each has another one: the leader's",
+            "A",
+            vec!["x A C", "y A B leader"],
+            format!("x has not prepared {b} yet"),
+        ),
+        (
+            "a change is taken back",
+            "A",
+            vec!["x A A leader", "y A A problem"],
+            "agreed".to_owned(),
+        ),
+        (
+            "the first start",
+            "",
+            vec!["x A A leader", "y B B"],
+            "switch A".to_owned(),
+        ),
+        (
+            "nobody has the target any more",
+            "C",
+            vec!["x A A", "y B B leader"],
+            "switch B".to_owned(),
+        ),
+        (
+            "nor is there a leader",
+            "C",
+            vec!["x A A", "y B B"],
+            "agreed".to_owned(),
+        ),
+        ("nobody is known", "A", vec![], "agreed".to_owned()),
+    ] {
+        assert_eq!(decide(target, &replicas), expected, "{what}");
+    }
+}
+
+#[test]
+fn only_the_target_is_ready() {
+    assert!(is_ready(None, hash("A")) && is_ready(Some(hash("A")), hash("A")));
+    assert!(!is_ready(Some(hash("B")), hash("A")));
+}
