@@ -44,7 +44,7 @@ impl Chain {
 }
 
 impl<S> Chain<S> {
-    /// The same chain with other stages.
+    /// This chain with other stages.
     pub fn with_stages<T>(self, stages: Vec<T>) -> Chain<T> {
         Chain {
             name: self.name,

@@ -1,4 +1,4 @@
-//! What a stage calls: the trait of all kinds of hooks, and a module for each kind.
+//! Hooks as stages define them: the trait of all kinds of hooks, and a module for each kind.
 
 pub(crate) mod cel;
 pub(crate) mod client;
@@ -38,7 +38,7 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// The same plugins, to change them.
+    /// Its plugins, to change them.
     fn plugins_mut(&mut self) -> Vec<&mut PluginDefinition> {
         Vec::new()
     }
@@ -68,12 +68,12 @@ pub trait HookKind: HookValue {
     /// The field of a native stage that says what it calls, and its value; `None` if no native stage can.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
-    /// What it has and no native stage can have, a sentence each. Default: nothing.
+    /// Sentences about the parts of it that no native stage can have. Default: none.
     fn without_native_form(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// What the hook that was read from its native form does differently all the same, a sentence each. Default: nothing.
+    /// Sentences about the differences of the hook that is read from its native form. Default: none.
     fn differences_of_native(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -93,7 +93,7 @@ pub trait HookKind: HookValue {
 
 /// The parts of a [`HookKind`] that are the same for every type.
 pub trait HookValue: Any + fmt::Debug + Send + Sync {
-    /// A copy.
+    /// Clones it as a value of any kind.
     fn boxed(&self) -> Box<dyn HookKind>;
     /// Whether the other one has the same type and value.
     fn equals(&self, other: &dyn HookKind) -> bool;
@@ -119,7 +119,7 @@ impl HookDefinition {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
-    /// The same, to change it.
+    /// The hook, if it is of this kind, to change it.
     pub fn get_mut<K: HookKind>(&mut self) -> Option<&mut K> {
         (&mut *self.0 as &mut dyn Any).downcast_mut()
     }
@@ -157,7 +157,7 @@ impl PartialEq for HookDefinition {
     }
 }
 
-/// How a hook is read from its field of a native stage, in a chain of this phase.
+/// Reads a hook from its field of a native stage, in a chain of this phase.
 pub(crate) type ReadHook = fn(&Node<'_>, Phase, &mut Mistakes) -> Option<HookDefinition>;
 
 /// The fields of a native stage that say what it calls.
@@ -179,7 +179,7 @@ pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
     }),
 ];
 
-/// What a host gives to a hook that it prepares.
+/// The parts of a host that a hook may use when it is prepared.
 pub struct HookContext<'a> {
     /// The phase of its chain.
     pub phase: Phase,
@@ -189,7 +189,7 @@ pub struct HookContext<'a> {
     pub authorizer: &'a Arc<dyn Authorizer>,
     /// The reader of the control plane; `None` if there is none.
     pub cluster: Option<&'a Arc<dyn ClusterReader>>,
-    /// Where the labels of namespaces come from.
+    /// The source of the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,
     /// Makes a client of a webhook in a chain of this phase; the text is its URL.
     pub connect: &'a ConnectWebhook<'a>,
@@ -208,16 +208,16 @@ impl fmt::Debug for HookContext<'_> {
 pub type ConnectWebhook<'a> =
     dyn Fn(&WebhookDefinition, Phase) -> Result<(Arc<dyn Hook>, String), HookError> + 'a;
 
-/// Why a hook cannot be prepared.
+/// The reason for which a hook cannot be prepared.
 pub type HookError = Box<dyn Error + Send + Sync>;
 
 /// A hook that can be called, and what is known about it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PreparedHook {
-    /// The hook.
+    /// The hook that is called.
     pub hook: Arc<dyn Hook>,
-    /// What status and console show of it.
+    /// The description of it in the status and the console.
     pub status: HookStatus,
     /// The key of its statistics: a hook with another key in the same stage begins new ones. Default: empty.
     pub identity: String,
@@ -248,7 +248,7 @@ impl fmt::Debug for PreparedHook {
     }
 }
 
-/// What a stage calls.
+/// The hook of a stage in the status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -280,7 +280,7 @@ impl HookStatus {
         }
     }
 
-    /// The same with one more fact.
+    /// This status with one more fact.
     pub fn with(mut self, name: &str, fact: impl Into<Json>) -> Self {
         self.facts.insert(name.to_owned(), fact.into());
         self

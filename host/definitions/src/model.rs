@@ -83,7 +83,7 @@ impl ChainDefinition {
 pub struct StageDefinition {
     /// Everything but what is called. Its timeout is 1 ms to 30 s.
     pub spec: StageSpec,
-    /// What it calls.
+    /// The hook that it calls.
     pub hook: HookDefinition,
     /// A plugin to compare with `hook`, which must be a plugin.
     pub candidate: Option<CandidateDefinition>,
@@ -103,14 +103,14 @@ impl StageDefinition {
         }
     }
 
-    /// Every plugin of it: those of its hook, then the candidate.
+    /// Every plugin of it: first the plugins of its hook, then the candidate.
     pub fn plugins(&self) -> impl Iterator<Item = (PluginRole<'_>, &PluginDefinition)> {
         let candidate = self.candidate.iter();
         let candidate = candidate.map(|candidate| (PluginRole::Candidate, &candidate.plugin));
         self.hook.plugins().into_iter().chain(candidate)
     }
 
-    /// The same plugins, to change them.
+    /// Every plugin of it, to change them.
     pub fn plugins_mut(&mut self) -> impl Iterator<Item = &mut PluginDefinition> {
         let candidate = self.candidate.iter_mut();
         let candidate = candidate.map(|candidate| &mut candidate.plugin);

@@ -365,7 +365,7 @@ fn enforced(stages: &[StageStatus]) -> Condition {
     }
 }
 
-/// Why modules of a stage could not be fetched.
+/// A sentence for each module of a stage that could not be fetched.
 fn unavailable(stage: &StageStatus) -> impl Iterator<Item = String> {
     stage.hook.parts().filter_map(|hook| {
         let (source, reason) = (hook.text("source")?, hook.text("reason")?);

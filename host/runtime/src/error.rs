@@ -112,7 +112,7 @@ pub enum StageErrorCause {
     /// Its module is not a valid plugin, or rejected its settings.
     #[error(transparent)]
     Plugin(#[from] admittance_sandbox::Error),
-    /// What it calls cannot be made of its definition: the configuration of a webhook is invalid, say.
+    /// Its hook cannot be prepared: the configuration of a webhook is invalid, for example.
     #[error(transparent)]
     Hook(HookError),
     /// The runtime is shutting down.

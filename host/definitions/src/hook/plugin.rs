@@ -165,7 +165,7 @@ impl CandidateDefinition {
     }
 }
 
-/// Whether a value of settings may be the beginning of a value like the one before.
+/// Whether `now` may be a truncated `before`, both values of settings.
 pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
     match (before, now) {
         (before, Json::Null) => !before.is_null(),

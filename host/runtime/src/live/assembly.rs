@@ -332,10 +332,10 @@ impl Assembler {
 }
 
 /// A plugin of a stage, or why its module cannot be fetched now.
-type Found = Result<Arc<Loaded>, Unavailable>;
+type PluginOrReason = Result<Arc<Loaded>, Unavailable>;
 
 /// The hook of a plugin.
-fn prepared(plugin: Found) -> PreparedHook {
+fn prepared(plugin: PluginOrReason) -> PreparedHook {
     match plugin {
         Ok(plugin) => plugin.prepared(),
         Err(unavailable) => {
@@ -358,7 +358,7 @@ struct OrderedPlugin {
 
 impl OrderedPlugin {
     /// Adds it to the plugins or the errors of what is assembled; `None` if its stage cannot be built.
-    fn found(self, assembled: &mut Assembled) -> Option<Found> {
+    fn found(self, assembled: &mut Assembled) -> Option<PluginOrReason> {
         let order = self.order;
         let error = |cause| StageError {
             candidate: order.is_candidate,

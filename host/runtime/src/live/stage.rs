@@ -26,9 +26,9 @@ pub struct LiveStage {
     pub(crate) statistics: Arc<StageStatistics>,
     /// Its hook, if that is a plugin with a candidate.
     shadowed: Option<Arc<Shadowed>>,
-    /// How far the roll-out of the candidate is, if it has one.
+    /// The progress of the candidate's roll-out, if it has one.
     pub(crate) progress: Option<Arc<RolloutProgress>>,
-    /// How an operator has disabled it, if one has.
+    /// The way in which an operator has disabled it, if one has.
     pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the parts of a plugin are in the text of a document.
+//! Locations of the parts of a plugin in the text of a document.
 
 use std::path::Path;
 
