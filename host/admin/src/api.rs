@@ -7,23 +7,24 @@ pub mod evaluation;
 
 use std::net::SocketAddr;
 
-pub use self::decisions::{
-    DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
-};
 pub use admittance::agreement::{ReplicaStatus, ReplicasStatus};
 use admittance::{CandidateReport, Moment, Revision, RolloutAction, Status, StorageStatus};
-pub use admittance_bcs::{
-    AccountsStatus, DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer,
-    PeersStatus, RegisteredNode, ServerHealth, TokensStatus,
-};
+pub use admittance_bcs::status::{DiscoveryStatus, EnsembleStatus, RegisteredNode, ServerHealth};
 pub use admittance_cluster::{ClusterStatus, ClusterWatch, LeaderStatus, WatchState};
 pub use admittance_definitions::StoredDefinition;
 pub use admittance_fleet::{
     WebhooksStatus,
     audit::{AuditPass, AuditStatus},
 };
+pub use admittance_gateway::{
+    AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, TokensStatus,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::decisions::{
+    DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
+};
 
 /// `GET /v1/status`: the state of a driver at one moment, with everything that it depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -32,7 +32,8 @@ use std::{
 };
 
 use admittance::Host;
-use admittance_bcs::{HealthInfo, accounts::Accounts};
+use admittance_bcs::HealthInfo;
+use admittance_gateway::accounts::Accounts;
 use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,

@@ -21,7 +21,7 @@ use crate::{
 
 /// The prefixes of requests that the driver only forwards: consoles, and the custom resources of a kube-apiserver.
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
-pub(crate) const CLUSTER_HEADER: &str = "BCS-ClusterID";
+pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
 /// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The driver's
 /// own are in [`types`].

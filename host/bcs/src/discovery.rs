@@ -16,14 +16,14 @@ use crate::{
 
 /// The servers registered below a node, followed until this value and all its clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Discovery {
+pub struct Discovery {
     path: NodePath,
     servers: watch::Receiver<Arc<FollowedServers>>,
     _following: Arc<AbortOnDropHandle<()>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerKind {
+pub enum ServerKind {
     /// Schedulers, the first of which is the master. Uses their internal addresses.
     Schedulers,
     /// Drivers, all equal. Uses their external addresses where they register one.
@@ -34,7 +34,7 @@ pub(crate) enum ServerKind {
 
 impl Discovery {
     /// Follow the servers registered below this node of the ensemble.
-    pub(crate) fn start(zookeeper: &ZooKeeper, path: NodePath, kind: ServerKind) -> Self {
+    pub fn start(zookeeper: &ZooKeeper, path: NodePath, kind: ServerKind) -> Self {
         let members = zookeeper.members(path.as_str());
         let (sender, servers) = watch::channel(Arc::new(FollowedServers::default()));
         let following = tokio::spawn(follow(members, path.clone(), kind, sender));
@@ -45,7 +45,7 @@ impl Discovery {
         }
     }
 
-    pub(crate) fn status(&self) -> DiscoveryStatus {
+    pub fn status(&self) -> DiscoveryStatus {
         let servers = self.servers.borrow().clone();
         DiscoveryStatus {
             path: self.path.to_string(),
@@ -55,7 +55,7 @@ impl Discovery {
         }
     }
 
-    pub(crate) fn servers(&self) -> watch::Receiver<Arc<FollowedServers>> {
+    pub fn servers(&self) -> watch::Receiver<Arc<FollowedServers>> {
         self.servers.clone()
     }
 }

@@ -17,6 +17,7 @@ use admittance::{
     agreement::{Replica, Report},
     replicas::{Membership, Transport},
 };
+use admittance_net::lock::lock;
 use async_trait::async_trait;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -27,7 +28,6 @@ use zookeeper_client::Error;
 
 use crate::{
     ClusterId, Ports,
-    lock::lock,
     registration::{RegistrationConfig, hostname},
     zookeeper::{At, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };

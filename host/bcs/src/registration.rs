@@ -71,7 +71,7 @@ pub enum RegistrationError {
 
 impl RegistrationConfig {
     /// The URL of a gateway with this registration.
-    pub(crate) fn gateway(&self, ports: Ports) -> Result<Server, RegistrationError> {
+    pub fn gateway(&self, ports: Ports) -> Result<Server, RegistrationError> {
         Ok(info(self, "", ports)?.server()?)
     }
 }
@@ -186,7 +186,7 @@ pub fn drivers_node(cluster: &ClusterId) -> Result<NodePath, InvalidNodePath> {
 }
 
 /// The node that gateways register below.
-pub(crate) fn gateways_node() -> Result<NodePath, InvalidNodePath> {
+pub fn gateways_node() -> Result<NodePath, InvalidNodePath> {
     GATEWAYS.parse()
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Serializer, Value, json, ser::PrettyFormatter};
 
 /// The codes of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Code {
+pub enum Code {
     /// bcs-api could not read the body.
     ApiReadBody = 1_405_006,
     /// The header `BCS-ClusterID` is missing, or ambiguous.
@@ -58,29 +58,29 @@ pub(crate) enum Code {
 
 impl Code {
     /// The number in the envelope.
-    pub(crate) fn number(self) -> u32 {
+    pub fn number(self) -> u32 {
         self as u32
     }
 }
 
 /// The programs of BCS, whose handlers prefix every message with their name.
-pub(crate) const DRIVER: &str = "bcs-mesos-driver";
-pub(crate) const API: &str = "bcs-api";
+pub const DRIVER: &str = "bcs-mesos-driver";
+pub const API: &str = "bcs-api";
 
 /// The success reply of a handler, with its data.
-pub(crate) fn success(data: Value) -> Response<Bytes> {
+pub fn success(data: Value) -> Response<Bytes> {
     let value = json!({"result": true, "code": 0, "message": "success", "data": data});
     json_reply(StatusCode::OK, value.to_string())
 }
 
 /// An error of a driver's handler: always HTTP 200.
-pub(crate) fn failure(code: Code, message: &str) -> Response<Bytes> {
+pub fn failure(code: Code, message: &str) -> Response<Bytes> {
     handler_error(Some(DRIVER), StatusCode::OK, code, message)
 }
 
 /// An error as handlers write it: compact, with an empty object as data, and the message prefixed with the name of the
 /// program, if it is a BCS program.
-pub(crate) fn handler_error(
+pub fn handler_error(
     program: Option<&str>,
     status: StatusCode,
     code: Code,
@@ -95,13 +95,13 @@ pub(crate) fn handler_error(
 }
 
 /// An error as the filters of the driver and of bcs-api write it: indented by one space.
-pub(crate) fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
+pub fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
     let value = json!({"result": false, "code": code.number(), "message": message, "data": null});
     json_reply(status, indented(&value, b" "))
 }
 
 /// Indented JSON, as Go's `MarshalIndent` writes it.
-pub(crate) fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
+pub fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent));
     // Serializing plain data to memory does not fail.
@@ -110,7 +110,7 @@ pub(crate) fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
 }
 
 /// Plain text, as Go's servers write errors.
-pub(crate) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
+pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = json_reply(status, text);
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, text);

@@ -4,6 +4,7 @@ mod lookup;
 pub(crate) mod table;
 mod target;
 
+use admittance_admission::words;
 use http::Method;
 
 pub(crate) use self::lookup::needs_kind;
@@ -12,9 +13,8 @@ pub(crate) use self::lookup::pattern;
 pub use self::lookup::{Lookup, Matched, lookup};
 use self::target::Target;
 pub(crate) use self::target::{Address, SEGMENT, first};
-use crate::Permission;
 
-pub(crate) const PREFIX: &str = "/mesosdriver/v4";
+pub const PREFIX: &str = "/mesosdriver/v4";
 
 /// The routes of the driver: those of the original, in its order, and additional ones from its documentation.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
@@ -61,6 +61,21 @@ pub struct Route {
     /// A short description.
     pub does: &'static str,
 }
+
+/// What a token allows on a cluster. A greater permission includes the lesser ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Permission {
+    /// Read through the routes of a driver.
+    Read,
+    /// Also change workloads: everything that the scheduler does, consoles, and the custom resources of
+    /// groups that the gateway's configuration lists.
+    Write,
+    /// Also everything else: the definitions of admission hooks, whatever else controls admission for all requests, and
+    /// unknown routes.
+    Hooks,
+}
+
+words!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks");
 
 #[derive(Clone, Copy, Debug)]
 pub enum Action {

@@ -64,7 +64,7 @@ enum Sent {
 }
 
 /// The end of a request without a reply of the upstream, in the words of bcs-mesos-driver.
-pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
+pub fn upstream_end(error: UpstreamError) -> End<'static> {
     match error {
         UpstreamError::NoMaster => End::UpstreamUnreachable {
             reason: "scheduler not exist",

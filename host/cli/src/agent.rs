@@ -2,11 +2,11 @@
 
 use std::{env, path::PathBuf, time::Duration};
 
-use admittance_bcs::{
+use admittance_driver::LogFormat;
+use admittance_gateway::{
     accounts::Secret,
     tunnel::agent::{self, AgentConfig},
 };
-use admittance_driver::LogFormat;
 use admittance_net::tls::{self, ClientTls, Trust};
 use clap::Args;
 use http::Uri;

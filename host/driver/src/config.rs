@@ -17,13 +17,14 @@ use admittance_admin::{AdminConfig, SinksConfig};
 pub use admittance_admission::LogLevel;
 use admittance_admission::{Reach, words};
 use admittance_bcs::{
-    BcsConfig, GatewayConfig, TokensConfig,
+    BcsConfig,
     zookeeper::{NodePath, ZooKeeperConfig},
 };
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::{Mistake, Share};
 use admittance_dialect::{Dialect, ListRoute};
 use admittance_fleet::{PolicySystem, WebhooksConfig, audit::AuditConfig};
+use admittance_gateway::{GatewayConfig, TokensConfig};
 use admittance_net::{
     budget::BodyBudget,
     tls::{ClientTls, ServerTls},

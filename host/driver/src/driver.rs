@@ -8,11 +8,12 @@ use std::{
 use admittance::{Host, admission::FrontEnd, replicas::Replicas};
 use admittance_admin::{Access, DecisionSinks, SinkError};
 use admittance_bcs::{
-    Drivers, GatewayStartError, Ports, Registrar, RegistrationError,
+    Drivers, Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_cluster::{Cluster, Terms};
 use admittance_fleet::{ChainStore, Leader, Webhooks, audit::Audits};
+use admittance_gateway::GatewayStartError;
 use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
 use futures_util::future::join_all;
 use tokio::sync::watch;

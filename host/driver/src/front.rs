@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use admittance::{BodyLimits, Host, Passage, ReviewService};
-use admittance_bcs::{Gateway, HealthInfo, MesosDriver, Ports, Recipient, accounts::Accounts};
+use admittance_bcs::{HealthInfo, MesosDriver, Ports};
 use admittance_dialect::End;
+use admittance_gateway::{Gateway, Recipient, accounts::Accounts};
 use admittance_net::{tls::CertificateStatus, upstream::Upstream};
 use axum::body::Body;
 use bytes::Bytes;

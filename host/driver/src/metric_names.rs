@@ -28,6 +28,7 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> {
         admittance_net::METRICS,
         admittance_cluster::METRICS,
         admittance_bcs::METRICS,
+        admittance_gateway::METRICS,
         admittance_fleet::METRICS,
         admittance_admin::METRICS,
     ];

@@ -1,4 +1,4 @@
-use admittance_bcs::tunnel::{Accepts, Budget, Destination, LARGEST_OF_AGENT, Session, websocket_config};
+use admittance_gateway::tunnel::{Accepts, Budget, Destination, LARGEST_OF_AGENT, Session, websocket_config};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::{
     WebSocketStream,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use admittance::Moment;
-use admittance_bcs::accounts::{Cluster, Directory, User};
-pub use admittance_bcs::accounts::{Imported, Reencrypted};
+use admittance_gateway::accounts::{Cluster, Directory, User};
+pub use admittance_gateway::accounts::{Imported, Reencrypted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,11 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_bcs::{
-    Permission,
-    accounts::{
-        Accounts, AccountsError, ClusterKind, ClusterName, Imported, Reencrypted, TokenId, User, UserName,
-    },
+use admittance_bcs::routes::Permission;
+use admittance_gateway::accounts::{
+    Accounts, AccountsError, ClusterKind, ClusterName, Imported, Reencrypted, TokenId, User, UserName,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -8,10 +8,10 @@ use super::{
     Body::{self, AsIs, Checked, DaemonsetDef, DeploymentDef, Message, Nothing, Version},
     Call,
     Kind::{AdmissionWebhook, Application, ConfigMap, Process, Secret, Service},
+    Permission::{self, Hooks, Read, Write},
     Route,
     Verb::{self, Delete, Get, Post, Put},
 };
-use crate::Permission::{self, Hooks, Read, Write};
 
 const fn row(
     permission: Permission,

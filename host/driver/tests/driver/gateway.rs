@@ -12,8 +12,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admittance_bcs::{GatewayConfig, PlainGroups, Statuses};
 use admittance_driver::FrontConfig;
+use admittance_gateway::{GatewayConfig, PlainGroups, Statuses};
 use admittance_net::upstream::UpstreamConfig;
 use axum::{Router, body::Body};
 use bytes::Bytes;

@@ -4,11 +4,11 @@ use std::{
     time::Duration,
 };
 
-use admittance_bcs::accounts::{AccountsConfig, DatabaseConfig, KeyFile, MySqlConfig, Secret};
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
 };
+use admittance_gateway::accounts::{AccountsConfig, DatabaseConfig, KeyFile, MySqlConfig, Secret};
 use admittance_net::tls;
 
 use super::zookeeper::password;

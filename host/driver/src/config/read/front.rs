@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
-use admittance_bcs::{BcsConfig, GatewayConfig, SchedulersConfig, UpstreamKind};
+use admittance_bcs::{BcsConfig, SchedulersConfig, UpstreamKind};
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
 use admittance_dialect::Dialect;
+use admittance_gateway::GatewayConfig;
 
 use super::{
     bcs::{self, BcsDialect},

@@ -4,13 +4,13 @@ use std::{
     time::Duration,
 };
 
-use admittance_bcs::{
-    ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PeerSecrets, PeersConfig, PlainGroups, TokenTable,
-    TokensConfig,
-};
+use admittance_bcs::ClusterId;
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
+};
+use admittance_gateway::{
+    ApiGroup, EndpointConfig, GatewayConfig, PeerSecrets, PeersConfig, PlainGroups, TokenTable, TokensConfig,
 };
 use admittance_net::upstream::Server;
 use admittance_watch::file;

@@ -1,6 +1,6 @@
 //! The management API of bcs-api, and the admin API for the same users and clusters.
 
-use admittance_bcs::{
+use admittance_gateway::{
     Statuses,
     accounts::{AccountsConfig, DatabaseConfig},
 };

@@ -1,9 +1,9 @@
 use std::net::SocketAddr;
 
-use admittance_bcs::{
-    GatewayConfig,
-    zookeeper::{EnsembleConfig, Registered, Registration, Servers, ZooKeeper, ZooKeeperConfig},
+use admittance_bcs::zookeeper::{
+    EnsembleConfig, Registered, Registration, Servers, ZooKeeper, ZooKeeperConfig,
 };
+use admittance_gateway::GatewayConfig;
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};

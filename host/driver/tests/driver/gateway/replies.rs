@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use admittance_bcs::{Statuses, TokenTable, TokensConfig};
+use admittance_gateway::{Statuses, TokenTable, TokensConfig};
 use axum::body::Body;
 use http::Request;
 use metrics_exporter_prometheus::PrometheusBuilder;

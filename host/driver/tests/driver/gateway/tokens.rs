@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_bcs::{EndpointConfig, TokenTable, TokensConfig};
+use admittance_gateway::{EndpointConfig, TokenTable, TokensConfig};
 use admittance_net::tls::{ClientTls, ServerTls};
 use axum::{Router, body::Body};
 use http::{HeaderMap, Request, StatusCode};

@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use admittance_bcs::accounts::{AccountsConfig, DatabaseConfig};
+use admittance_gateway::accounts::{AccountsConfig, DatabaseConfig};
 
 use crate::config::{Config, FrontConfig};
 

@@ -1,6 +1,6 @@
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
-use admittance_bcs::Statuses;
+use admittance_gateway::Statuses;
 use tempfile::TempDir;
 
 use super::*;

@@ -1,0 +1,260 @@
+//! Users, their tokens and permissions, clusters, and the credentials that agents report.
+//!
+//! They are stored in a database: a file of SQLite, or MySQL for several gateways. Requests are authorized by a
+//! [`Directory`], a copy of the database in memory that is read in one transaction after every change. So requests do
+//! not wait for the database, and are answered while it is unavailable.
+
+mod agents;
+mod changes;
+mod config;
+mod database;
+mod directory;
+mod error;
+mod import;
+mod keys;
+mod rows;
+mod types;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime},
+};
+
+use admittance_bcs::routes::Permission;
+use admittance_net::lock::lock;
+use ipnet::IpNet;
+use metrics::gauge;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use self::database::{Change, Database};
+pub use self::{
+    agents::Report,
+    changes::{ClusterName, CreatedRegisterToken, CreatedToken, Reencrypted},
+    config::{AccountsConfig, DatabaseConfig, MySqlConfig},
+    directory::{Denied, Directory, Place, Session},
+    error::AccountsError,
+    import::Imported,
+    keys::KeyFile,
+    types::{
+        BcsInfo, Cluster, ClusterKind, Credentials, InvalidUserName, Provider, RegisterToken, Secret,
+        TokenId, User, UserId, UserName,
+    },
+};
+use crate::{metric_names, status::AccountsStatus};
+
+/// How often the database is polled for changes by other gateways.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The timeout of a poll, so that a server that hangs does not prevent the next one.
+const POLL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Users and clusters. Cheap to clone; lives as long as the gateway.
+#[derive(Clone, Debug)]
+pub struct Accounts(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    database: Database,
+    keys: KeyFile,
+    directory: watch::Sender<Option<Arc<Directory>>>,
+    /// Held while the database is read, so that an older copy does not replace a newer one.
+    loading: tokio::sync::Mutex<()>,
+    /// Why the directory may be stale.
+    problem: Mutex<Option<String>>,
+    register_token_lifetime: Duration,
+    clusters_per_user: usize,
+    local_servers: Vec<IpNet>,
+    /// When clusters last reported a change.
+    reports: Mutex<HashMap<String, Instant>>,
+}
+
+impl Accounts {
+    /// Prepares everything, but connects to no server: that happens in [`follow`](Self::follow). An error if the key file
+    /// is missing although it could be created, and the database has something that was encrypted with it.
+    pub async fn new(config: AccountsConfig) -> Result<Self, AccountsError> {
+        let path = &config.key_file;
+        let database = Database::new(&config.database)?;
+        let keys = if config.creates_key && !path.exists() {
+            let sealed = database.sealed().await?;
+            if sealed > 0 {
+                return Err(AccountsError::MissingKey {
+                    file: path.clone(),
+                    sealed,
+                });
+            }
+            KeyFile::create(path)
+        } else {
+            KeyFile::read(path)
+        };
+        Ok(Self(Arc::new(Inner {
+            keys: keys.map_err(AccountsError::Unavailable)?,
+            database,
+            directory: watch::Sender::new(None),
+            loading: tokio::sync::Mutex::default(),
+            problem: Mutex::default(),
+            register_token_lifetime: config.register_token_lifetime,
+            clusters_per_user: config.clusters_per_user,
+            local_servers: config.local_servers,
+            reports: Mutex::default(),
+        })))
+    }
+
+    /// The directory that was last read. An error only if none was read yet.
+    pub fn now(&self) -> Result<Arc<Directory>, AccountsError> {
+        self.0.directory.borrow().clone().ok_or_else(|| {
+            let problem = self.problem();
+            AccountsError::Unavailable(problem.unwrap_or_else(|| "it was not read yet".to_owned()))
+        })
+    }
+
+    /// The directory, and notice of every change within a second, whichever gateway made it. None if none was read yet.
+    pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
+        self.0.directory.subscribe()
+    }
+
+    /// Why the directory may be stale.
+    pub fn problem(&self) -> Option<String> {
+        lock(&self.0.problem).clone()
+    }
+
+    /// The current state of the database.
+    pub(crate) fn status(&self) -> AccountsStatus {
+        let directory = self.0.directory.borrow();
+        let directory = directory.as_deref();
+        AccountsStatus {
+            read: directory.is_some(),
+            users: directory.map_or(0, |directory| directory.users.len()),
+            clusters: directory.map_or(0, |directory| directory.clusters.len()),
+            problem: self.problem(),
+        }
+    }
+
+    /// Ends when the user no longer has this permission for the place: the token was revoked or has expired, the
+    /// permission was withdrawn, or the user or cluster was removed.
+    pub async fn until_denied(&self, session: &Session, place: &Place, needed: Permission) -> Denied {
+        let check = |directory: &Directory| {
+            let current = directory.session(session.digest)?;
+            directory.may(&current.user, place, needed)
+        };
+        let left = session.expires_at.0.duration_since(SystemTime::now());
+        tokio::select! {
+            denied = self.until(check) => denied,
+            () = tokio::time::sleep(left.unwrap_or_default()) => {
+                Denied::Expired(session.user.name.to_string())
+            }
+        }
+    }
+
+    /// Ends when the register token of an agent is no longer valid.
+    pub async fn until_agent_denied(&self, cluster_id: &str, register_token: &[u8]) -> Denied {
+        self.until(|directory| directory.agent(cluster_id, register_token).map(drop))
+            .await
+    }
+
+    /// Ends when the check fails. It is repeated after every change.
+    async fn until(&self, check: impl Fn(&Directory) -> Result<(), Denied>) -> Denied {
+        let mut changes = self.changes();
+        loop {
+            let directory = changes.borrow_and_update().clone();
+            if let Some(Err(denied)) = directory.as_deref().map(&check) {
+                return denied;
+            }
+            if changes.changed().await.is_err() {
+                // The sender lives as long as `self`.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Open the database, and read it again after every change. Never returns.
+    pub async fn follow(&self) {
+        gauge!(metric_names::ACCOUNTS_READ).set(0);
+        let mut is_open = false;
+        loop {
+            let polled = tokio::time::timeout(POLL_TIMEOUT, self.poll(&mut is_open)).await;
+            let late = || AccountsError::Unavailable(format!("it did not answer within {POLL_TIMEOUT:?}"));
+            self.report_poll(polled.map_err(|_| late()).flatten());
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    async fn poll(&self, is_open: &mut bool) -> Result<(), AccountsError> {
+        if !*is_open {
+            self.0.database.migrate().await?;
+            *is_open = true;
+        }
+        let revision = self.0.database.revision().await?;
+        let known = self.0.directory.borrow().as_ref().map(|known| known.revision);
+        if known != Some(revision) {
+            self.load().await?;
+        }
+        Ok(())
+    }
+
+    /// Read everything, and use it. It may be older than what is in use: a backup may have been restored.
+    async fn load(&self) -> Result<(), AccountsError> {
+        let Inner {
+            database,
+            keys,
+            directory,
+            loading,
+            ..
+        } = &*self.0;
+        let _loading = loading.lock().await;
+        let previous = directory.borrow().clone();
+        let read = Arc::new(database.load(keys, previous.as_deref()).await?);
+        directory.send_if_modified(|current| {
+            let is_other = current
+                .as_ref()
+                .is_none_or(|current| current.revision != read.revision);
+            if is_other {
+                *current = Some(read);
+            }
+            is_other
+        });
+        Ok(())
+    }
+
+    fn report_poll(&self, polled: Result<(), AccountsError>) {
+        gauge!(metric_names::ACCOUNTS_READ).set(f64::from(u8::from(polled.is_ok())));
+        let mut problem = lock(&self.0.problem);
+        match polled {
+            Err(error) => {
+                let text = error.to_string();
+                if problem.is_none() {
+                    tracing::error!("{text}; users and clusters stay as they were last read");
+                }
+                *problem = Some(text);
+            }
+            Ok(()) if problem.take().is_some() => {
+                tracing::info!("the database of users and clusters can be used again");
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Commit a change, write it to the audit log, and read the directory again. If the directory cannot be read, the
+    /// change is still made, and the next poll reads it.
+    async fn commit(
+        &self,
+        change: Change,
+        by: &str,
+        action: &'static str,
+        subject: &str,
+    ) -> Result<(), AccountsError> {
+        let (accounts, by, subject) = (self.clone(), by.to_owned(), subject.to_owned());
+        let work = async move {
+            change.commit().await?;
+            let (by, subject) = (by.as_str(), subject.as_str());
+            tracing::info!(target: "admittance::audit", by, action, subject, "{by}: {action} {subject}");
+            if let Err(error) = accounts.load().await {
+                tracing::warn!("the change is made, and is in force once it can be read: {error}");
+            }
+            Ok(())
+        };
+        // If the client disconnects, only the future that waits here is dropped; the change is still logged.
+        let committed = tokio::spawn(work.in_current_span()).await;
+        committed.unwrap_or_else(|error| Err(AccountsError::Unavailable(error.to_string())))
+    }
+}

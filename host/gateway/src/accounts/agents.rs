@@ -1,0 +1,319 @@
+//! The credentials that agents report for their clusters.
+
+use std::{
+    fmt::Display,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use admittance_net::{bearer::TokenDigest, lock::lock};
+use http::Uri;
+use ipnet::IpNet;
+use sqlx::query;
+
+use super::{
+    Accounts, AccountsError, Cluster, Credentials, Secret,
+    database::{Change, now, seconds},
+    error::violation,
+    rows::digest_text,
+};
+
+/// The minimum time between two changes that one cluster reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// The most addresses of a report, each of which is checked regularly.
+const MOST_ADDRESSES: usize = 16;
+/// The longest address. Together with a port, it has to fit into a frame of a tunnel.
+const LONGEST_ADDRESS: usize = 92;
+/// The most bytes of each field of a report.
+const LONGEST_ADDRESSES: usize = 2048;
+const LONGEST_CA: usize = 64 * 1024;
+const LONGEST_TOKEN: usize = 8 * 1024;
+const LONGEST_DOMAIN: usize = 253;
+
+/// The credentials of a cluster, as an agent sends them.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// `https://{host}:{port}`, separated by `;`.
+    pub server_addresses: String,
+    /// Certificates as PEM.
+    pub ca: String,
+    pub user_token: Secret,
+    pub cluster_domain: String,
+}
+
+impl Accounts {
+    /// Check the register token of an agent, and record its first use.
+    pub async fn use_register_token(
+        &self,
+        cluster_id: &str,
+        register_token: &[u8],
+    ) -> Result<Arc<Cluster>, AccountsError> {
+        let directory = self.now()?;
+        let cluster = directory.agent(cluster_id, register_token)?;
+        let is_new = |token: &super::RegisterToken| token.used_at.is_none();
+        if cluster.register_token.as_ref().is_some_and(is_new) {
+            let mut change = self.0.database.change().await?;
+            // With the digest, because the token may have been replaced meanwhile.
+            query("UPDATE admittance_register_tokens SET used_at = ? WHERE cluster_id = ? AND digest = ?")
+                .bind(seconds(now()))
+                .bind(cluster_id.to_owned())
+                .bind(digest_text(TokenDigest::of(register_token)))
+                .execute(&mut *change)
+                .await?;
+            let by = format!("agent of {cluster_id}");
+            self.commit(change, &by, "use register token", cluster_id).await?;
+        }
+        let directory = self.now()?;
+        Ok(directory.agent(cluster_id, register_token)?.clone())
+    }
+
+    /// Store the credentials that an agent reports for its cluster, if they changed.
+    pub async fn report(
+        &self,
+        cluster_id: &str,
+        register_token: &[u8],
+        report: Report,
+    ) -> Result<(), AccountsError> {
+        self.now()?.agent(cluster_id, register_token)?;
+        let reported = self.reachable(report)?;
+        let cluster = self.use_register_token(cluster_id, register_token).await?;
+        let is_known = cluster.credentials.as_ref().is_some_and(|known| {
+            let reported_at = known.reported_at;
+            **known
+                == Credentials {
+                    reported_at,
+                    ..reported.clone()
+                }
+        });
+        if is_known {
+            return Ok(());
+        }
+        self.limit_reports(cluster_id)?;
+        let mut change = self.0.database.change().await?;
+        query("DELETE FROM admittance_credentials WHERE cluster_id = ?")
+            .bind(cluster_id.to_owned())
+            .execute(&mut *change)
+            .await?;
+        self.insert_credentials(&mut change, cluster_id, &reported)
+            .await?;
+        let by = format!("agent of {cluster_id}");
+        self.commit(change, &by, "report credentials", cluster_id).await
+    }
+
+    /// Store the credentials of a cluster that has none, with the token encrypted.
+    pub(super) async fn insert_credentials(
+        &self,
+        change: &mut Change,
+        cluster_id: &str,
+        credentials: &Credentials,
+    ) -> Result<(), AccountsError> {
+        let sealed = self.0.keys.seal(&credentials.user_token, cluster_id);
+        query(
+            "INSERT INTO admittance_credentials \
+             (cluster_id, server_addresses, ca, sealed_token, cluster_domain, reported_at) \
+             VALUES (?, ?, ?, ?, ?, ?)",
+        )
+        .bind(cluster_id.to_owned())
+        .bind(credentials.servers().collect::<Vec<_>>().join(";"))
+        .bind(credentials.ca.clone())
+        .bind(sealed.map_err(AccountsError::Unavailable)?)
+        .bind(credentials.cluster_domain.clone())
+        .bind(seconds(credentials.reported_at))
+        .execute(&mut **change)
+        .await
+        .map_err(violation("report of the cluster", "cluster", cluster_id))?;
+        Ok(())
+    }
+
+    /// Refuse reports of changes that follow too quickly: every gateway reads the whole database after each of them.
+    fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
+        let mut reports = lock(&self.0.reports);
+        let now = Instant::now();
+        reports.retain(|_, last| now.duration_since(*last) < REPORT_INTERVAL);
+        if reports.contains_key(cluster_id) {
+            return Err(AccountsError::TooSoon(REPORT_INTERVAL));
+        }
+        reports.insert(cluster_id.to_owned(), now);
+        Ok(())
+    }
+
+    /// Whether the gateway may connect to an API server here. Names are resolved only then.
+    pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
+        !is_local(ip) || is_listed(ip, &self.0.local_servers)
+    }
+
+    /// The credentials in a report, if the gateway may connect to all of their addresses itself.
+    pub(super) fn reachable(&self, report: Report) -> Result<Credentials, AccountsError> {
+        let credentials = report.credentials()?;
+        let local = &self.0.local_servers;
+        let refused = credentials
+            .server_addresses
+            .iter()
+            .find_map(|uri| refusal(uri, local));
+        refused.map_or(Ok(credentials), Err)
+    }
+}
+
+impl Report {
+    /// The credentials, if they are within the limits: the same whether they were reported, sent to open a tunnel,
+    /// announced by another gateway, or are in a database.
+    pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
+        self.check()?;
+        let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
+        let mut server_addresses = Vec::new();
+        for address in addresses.map(address) {
+            let address = address?;
+            if !server_addresses.contains(&address) {
+                server_addresses.push(address);
+            }
+        }
+        let count = server_addresses.len();
+        if count == 0 {
+            let message = "server_addresses is empty: send https://10.0.0.1:6443";
+            return Err(AccountsError::Invalid(message.to_owned()));
+        }
+        if count > MOST_ADDRESSES {
+            return Err(AccountsError::Invalid(format!(
+                "server_addresses has {count} addresses, and at most {MOST_ADDRESSES} are allowed"
+            )));
+        }
+        Ok(Credentials {
+            server_addresses,
+            ca: self.ca,
+            user_token: self.user_token,
+            cluster_domain: self.cluster_domain,
+            reported_at: now(),
+        })
+    }
+
+    /// Checks the fields, apart from what the addresses are.
+    fn check(&self) -> Result<(), AccountsError> {
+        let too_long = [
+            ("server_addresses", self.server_addresses.len(), LONGEST_ADDRESSES),
+            ("cacert_data", self.ca.len(), LONGEST_CA),
+            ("user_token", self.user_token.0.len(), LONGEST_TOKEN),
+            ("cluster_domain", self.cluster_domain.len(), LONGEST_DOMAIN),
+        ]
+        .into_iter()
+        .find(|(_, length, most)| length > most);
+        if let Some((field, length, most)) = too_long {
+            return Err(AccountsError::Invalid(format!(
+                "{field} has {length} bytes, and at most {most} are allowed"
+            )));
+        }
+        let token = &self.user_token.0;
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(AccountsError::Invalid(
+                "user_token is not the token of a service account".to_owned(),
+            ));
+        }
+        if !self.ca.contains("-----BEGIN CERTIFICATE-----") {
+            return Err(AccountsError::Invalid(
+                "cacert_data has no certificate as PEM".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn wrong(address: impl Display, why: &str) -> AccountsError {
+    AccountsError::Invalid(format!("server_addresses: `{address}` {why}"))
+}
+
+/// The address of an API server, such as `https://10.0.0.1:6443`.
+fn address(text: &str) -> Result<Uri, AccountsError> {
+    let uri: Uri = text
+        .parse()
+        .map_err(|_| wrong(text, "is not an address: send https://10.0.0.1:6443"))?;
+    let is_bare = uri.scheme_str() == Some("https") && uri.path() == "/" && uri.query().is_none();
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if !is_bare || authority.contains('@') || uri.host().is_none_or(str::is_empty) {
+        return Err(wrong(
+            text,
+            "is not https, a host and a port: send https://10.0.0.1:6443",
+        ));
+    }
+    if authority.len() > LONGEST_ADDRESS {
+        let why = format!("has more than {LONGEST_ADDRESS} bytes: send an IP address");
+        return Err(wrong(text, &why));
+    }
+    Ok(uri)
+}
+
+/// Returns the reason if the gateway must not connect to an address itself.
+fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
+    let host = uri.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(ip) if is_local(ip) && !is_listed(ip, local) => Some(wrong(
+            uri,
+            "is an address of the gateway's own machine or link: list it in `accounts.localServers` if an API \
+             server is there",
+        )),
+        Err(_)
+            if host.eq_ignore_ascii_case("localhost")
+                || host.to_ascii_lowercase().ends_with(".localhost") =>
+        {
+            Some(wrong(uri, "is the gateway's own machine: send an IP address"))
+        }
+        _ => None,
+    }
+}
+
+fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
+    networks
+        .iter()
+        .any(|network| network.contains(&ip.to_canonical()))
+}
+
+/// Whether an address is one of this machine or link, such as that of a cloud's metadata service, or of no machine.
+fn is_local(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            ip.is_loopback()
+                || ip.is_link_local()
+                || ip.is_unspecified()
+                || ip.is_broadcast()
+                || ip.is_multicast()
+        }
+        IpAddr::V6(ip) => {
+            ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified() || ip.is_multicast()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn addresses() {
+        let local = ["127.0.0.1/32".parse().unwrap()];
+        for (text, is_valid, is_valid_if_listed) in [
+            ("https://10.0.0.1:6443", true, true),
+            ("https://10.0.0.1:6443/", true, true),
+            ("https://[2001:db8::1]:6443", true, true),
+            ("https://api.example.com", true, true),
+            ("https://127.0.0.1:6443", false, true),
+            ("https://127.0.0.2:6443", false, false),
+            ("https://[::ffff:127.0.0.1]:6443", false, true),
+            ("https://[::1]:6443", false, false),
+            ("https://169.254.169.254", false, false),
+            ("https://[fe80::1]:6443", false, false),
+            ("https://0.0.0.0:6443", false, false),
+            ("https://localhost:6443", false, false),
+            ("https://a.LOCALHOST:6443", false, false),
+            ("http://10.0.0.1:6443", false, false),
+            ("https://user@10.0.0.1:6443", false, false),
+            ("https://10.0.0.1:6443/api", false, false),
+            ("10.0.0.1:6443", false, false),
+            ("", false, false),
+        ] {
+            let may = |local: &[IpNet]| address(text).is_ok_and(|uri| refusal(&uri, local).is_none());
+            assert_eq!(may(&[]), is_valid, "{text}");
+            assert_eq!(may(&local), is_valid_if_listed, "{text}");
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The connection to the database: opened and migrated, and read as a whole.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    str::FromStr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use admittance::Moment;
+use admittance_net::bearer::TokenDigest;
+use admittance_watch::file;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sqlx::{
+    Any, AnyPool, SqlSafeStr, Transaction,
+    any::{AnyConnectOptions, AnyPoolOptions},
+    migrate::{Migration, MigrationType, Migrator},
+    query, query_as, query_scalar,
+};
+
+use super::{
+    AccountsError, BcsInfo, Cluster, Credentials, DatabaseConfig, Directory, KeyFile, RegisterToken, Report,
+    TokenId, User, UserId, directory::UserToken,
+};
+
+/// The table of migrations. Another program may have its own in the same database.
+const MIGRATIONS: &str = "admittance_migrations";
+/// A few are enough: changes are rare and made one after another, and a read uses one connection.
+const CONNECTIONS: u32 = 4;
+/// The timeout for getting a connection from the pool, including the time to connect.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+const REVISION: &str = "SELECT revision FROM admittance_state WHERE id = 1";
+
+/// A connection in a transaction.
+pub(super) type Change = Transaction<'static, Any>;
+
+#[derive(Debug)]
+pub(super) struct Database {
+    pool: AnyPool,
+    is_sqlite: bool,
+}
+
+impl Database {
+    /// Connects on first use. Needs a runtime.
+    pub(super) fn new(config: &DatabaseConfig) -> Result<Self, AccountsError> {
+        sqlx::any::install_default_drivers();
+        let options = AnyConnectOptions::from_str(&url(config)?)?;
+        let pool = AnyPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(ACQUIRE_TIMEOUT);
+        Ok(Self {
+            pool: pool.connect_lazy_with(options),
+            is_sqlite: matches!(config, DatabaseConfig::Sqlite(_)),
+        })
+    }
+
+    /// Bring the tables up to date.
+    pub(super) async fn migrate(&self) -> Result<(), AccountsError> {
+        let sql = if self.is_sqlite {
+            // Readers see a consistent state while something is written.
+            query("PRAGMA journal_mode = WAL").execute(&self.pool).await?;
+            include_str!("../../migrations/sqlite/0001_accounts.sql")
+        } else {
+            include_str!("../../migrations/mysql/0001_accounts.sql")
+        };
+        let first = Migration::new(
+            1,
+            "accounts".into(),
+            MigrationType::Simple,
+            sql.into_sql_str(),
+            false,
+        );
+        let mut migrator = Migrator::with_migrations(vec![first]);
+        migrator.dangerous_set_table_name(MIGRATIONS);
+        migrator
+            .run(&self.pool)
+            .await
+            .map_err(|error| AccountsError::Unavailable(error.to_string()))
+    }
+
+    /// Counts the encrypted tokens of clusters.
+    pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
+        self.migrate().await?;
+        let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
+        Ok(count.fetch_one(&self.pool).await?)
+    }
+
+    pub(super) fn is_sqlite(&self) -> bool {
+        self.is_sqlite
+    }
+
+    /// Counts the changes that were made.
+    pub(super) async fn revision(&self) -> Result<i64, AccountsError> {
+        Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
+    }
+
+    /// Begin a change. It waits for changes in progress, including those of other gateways, so that nothing it reads
+    /// changes before it ends.
+    pub(super) async fn change(&self) -> Result<Change, AccountsError> {
+        let mut change = self.pool.begin().await?;
+        query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")
+            .execute(&mut *change)
+            .await?;
+        Ok(change)
+    }
+
+    /// The whole content, read in one transaction. Credentials that did not change since `previous` keep their `Arc`.
+    pub(super) async fn load(
+        &self,
+        keys: &KeyFile,
+        previous: Option<&Directory>,
+    ) -> Result<Directory, AccountsError> {
+        let mut read = self.pool.begin().await?;
+        let mut directory = Directory {
+            revision: query_scalar(REVISION).fetch_one(&mut *read).await?,
+            users: users(&mut read).await?,
+            tokens: tokens(&mut read).await?,
+            ..Directory::default()
+        };
+        for mut cluster in clusters(&mut read, keys).await? {
+            let known = previous
+                .and_then(|previous| previous.cluster(&cluster.id))
+                .and_then(|known| known.credentials.as_ref());
+            if let (Some(read), Some(known)) = (&mut cluster.credentials, known)
+                && *read == *known
+            {
+                *read = known.clone();
+            }
+            directory
+                .identifiers
+                .insert(cluster.identifier.clone(), cluster.id.clone());
+            directory.clusters.insert(cluster.id.clone(), Arc::new(cluster));
+        }
+        Ok(directory)
+    }
+}
+
+/// The URL of the database: `sqlx` has no other options for databases of any kind.
+fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    match config {
+        DatabaseConfig::Sqlite(path) => {
+            let name = path.display();
+            // SQLite itself would create it readable for everybody.
+            file::append(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
+            Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
+        }
+        DatabaseConfig::MySql(config) => {
+            let password = config.password.as_ref();
+            let password = password.map_or(String::new(), |password| format!(":{}", encoded(&password.0)));
+            let tls = match &config.ca {
+                Some(ca) => format!("verify_identity&ssl-ca={}", encoded(utf8(ca)?)),
+                None => "disabled".to_owned(),
+            };
+            Ok(format!(
+                "mysql://{}{password}@{}:{}/{}?ssl-mode={tls}",
+                encoded(&config.user),
+                config.host,
+                config.port,
+                encoded(&config.database),
+            ))
+        }
+    }
+}
+
+fn utf8(path: &Path) -> Result<&str, AccountsError> {
+    path.to_str()
+        .ok_or_else(|| AccountsError::Unavailable(format!("{} is not UTF-8", path.display())))
+}
+
+async fn users(read: &mut Change) -> Result<BTreeMap<UserId, Arc<User>>, AccountsError> {
+    let rows: Vec<(i64, String, i64, String, i64)> =
+        query_as("SELECT id, name, is_super_user, user_groups, created_at FROM admittance_users")
+            .fetch_all(&mut **read)
+            .await?;
+    let rows = rows
+        .into_iter()
+        .map(|(id, name, is_super_user, groups, created_at)| {
+            let user = User {
+                id: UserId(id),
+                name: parsed(&name)?,
+                is_super_user: is_super_user != 0,
+                groups: groups.split_whitespace().map(str::to_owned).collect(),
+                created_at: moment(created_at),
+            };
+            Ok((user.id, Arc::new(user)))
+        });
+    rows.collect()
+}
+
+async fn tokens(read: &mut Change) -> Result<HashMap<[u8; 32], UserToken>, AccountsError> {
+    let rows: Vec<(i64, i64, String, i64, i64)> =
+        query_as("SELECT id, user_id, digest, created_at, expires_at FROM admittance_user_tokens")
+            .fetch_all(&mut **read)
+            .await?;
+    let rows = rows
+        .into_iter()
+        .map(|(id, user, digest, created_at, expires_at)| {
+            let digest: TokenDigest = parsed(&digest)?;
+            let token = UserToken {
+                id: TokenId(id),
+                user: UserId(user),
+                created_at: moment(created_at),
+                expires_at: moment(expires_at),
+            };
+            Ok((*digest.as_bytes(), token))
+        });
+    rows.collect()
+}
+
+type ClusterRow = (
+    String,
+    String,
+    String,
+    i64,
+    i64,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+);
+
+async fn clusters(read: &mut Change, keys: &KeyFile) -> Result<Vec<Cluster>, AccountsError> {
+    let rows: Vec<ClusterRow> = query_as(
+        "SELECT id, identifier, provider, creator_id, created_at, project_id, bcs_cluster_id, cluster_type \
+         FROM admittance_clusters",
+    )
+    .fetch_all(&mut **read)
+    .await?;
+    let mut grants = grants(read).await?;
+    let mut tokens = register_tokens(read).await?;
+    let mut credentials = credentials(read, keys).await?;
+    let rows = rows.into_iter().map(|row| {
+        let (id, identifier, provider, creator, created_at, project_id, cluster_id, kind) = row;
+        let bcs = match (project_id, cluster_id, kind) {
+            (Some(project_id), Some(cluster_id), Some(kind)) => Some(BcsInfo {
+                project_id,
+                cluster_id,
+                kind: parsed(&kind)?,
+            }),
+            _ => None,
+        };
+        Ok(Cluster {
+            identifier,
+            provider: parsed(&provider)?,
+            creator: UserId(creator),
+            created_at: moment(created_at),
+            bcs,
+            credentials: credentials.remove(&id),
+            register_token: tokens.remove(&id),
+            grants: grants.remove(&id).unwrap_or_default(),
+            id,
+        })
+    });
+    rows.collect()
+}
+
+type Grants = HashMap<String, BTreeMap<UserId, admittance_bcs::routes::Permission>>;
+
+async fn grants(read: &mut Change) -> Result<Grants, AccountsError> {
+    let rows: Vec<(String, i64, String)> =
+        query_as("SELECT cluster_id, user_id, permission FROM admittance_permissions")
+            .fetch_all(&mut **read)
+            .await?;
+    let mut grants = Grants::new();
+    for (cluster, user, permission) in rows {
+        let of_cluster = grants.entry(cluster).or_default();
+        of_cluster.insert(UserId(user), parsed(&permission)?);
+    }
+    Ok(grants)
+}
+
+async fn register_tokens(read: &mut Change) -> Result<HashMap<String, RegisterToken>, AccountsError> {
+    let rows: Vec<(String, String, i64, i64, Option<i64>)> = query_as(
+        "SELECT cluster_id, digest, created_at, expires_at, used_at FROM admittance_register_tokens",
+    )
+    .fetch_all(&mut **read)
+    .await?;
+    let rows = rows
+        .into_iter()
+        .map(|(cluster, digest, created_at, expires_at, used_at)| {
+            let token = RegisterToken {
+                digest: parsed(&digest)?,
+                created_at: moment(created_at),
+                expires_at: moment(expires_at),
+                used_at: used_at.map(moment),
+            };
+            Ok((cluster, token))
+        });
+    rows.collect()
+}
+
+async fn credentials(
+    read: &mut Change,
+    keys: &KeyFile,
+) -> Result<HashMap<String, Arc<Credentials>>, AccountsError> {
+    let rows: Vec<(String, String, String, String, String, i64)> = query_as(
+        "SELECT cluster_id, server_addresses, ca, sealed_token, cluster_domain, reported_at \
+         FROM admittance_credentials",
+    )
+    .fetch_all(&mut **read)
+    .await?;
+    let mut credentials = HashMap::new();
+    for (cluster, addresses, ca, sealed, cluster_domain, reported_at) in rows {
+        // Another gateway may have used a key that was added to the file since it was read.
+        let opened = keys.open(&sealed, &cluster).or_else(|_| {
+            keys.reload()?;
+            keys.open(&sealed, &cluster)
+        });
+        let user_token = match opened {
+            Ok(token) => token,
+            Err(error) => {
+                tracing::error!(%cluster, "the cluster cannot be reached, because its token cannot be read: {error}");
+                continue;
+            }
+        };
+        let stored = Report {
+            server_addresses: addresses,
+            ca,
+            user_token,
+            cluster_domain,
+        };
+        match stored.credentials() {
+            Ok(mut found) => {
+                found.reported_at = moment(reported_at);
+                credentials.insert(cluster, Arc::new(found));
+            }
+            Err(error) => {
+                tracing::error!(%cluster, "the cluster cannot be reached, because its credentials are invalid: {error}");
+            }
+        }
+    }
+    Ok(credentials)
+}
+
+fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, AccountsError> {
+    text.parse()
+        .map_err(|error| AccountsError::Unavailable(format!("it has an invalid value: {error}")))
+}
+
+/// The current time in whole seconds, as times are stored.
+pub(super) fn now() -> Moment {
+    moment(seconds(Moment::now()))
+}
+
+/// A moment as it is stored.
+pub(super) fn moment(seconds: i64) -> Moment {
+    let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    Moment(SystemTime::UNIX_EPOCH + since)
+}
+
+/// The seconds of a moment.
+pub(super) fn seconds(moment: Moment) -> i64 {
+    let since = moment
+        .0
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+    use super::*;
+    use crate::accounts::MySqlConfig;
+
+    #[test]
+    fn tls_is_never_turned_off_silently() {
+        let mut config = MySqlConfig {
+            host: "db".to_owned(),
+            port: MySqlConfig::DEFAULT_PORT,
+            database: "bcs".to_owned(),
+            user: "gateway".to_owned(),
+            password: None,
+            ca: Some("ca.pem".into()),
+        };
+        let text = url(&DatabaseConfig::MySql(config.clone())).unwrap();
+        assert!(
+            text.ends_with("?ssl-mode=verify_identity&ssl-ca=ca%2Epem"),
+            "{text}"
+        );
+        config.ca = Some(OsStr::from_bytes(b"\xff").into());
+        let error = url(&DatabaseConfig::MySql(config)).unwrap_err();
+        assert!(error.to_string().contains("is not UTF-8"), "{error}");
+    }
+}

@@ -1,0 +1,256 @@
+//! The content of the database at one moment, which authorizes requests.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use admittance::Moment;
+use admittance_bcs::routes::Permission;
+use admittance_net::bearer::TokenDigest;
+
+use super::types::{BcsInfo, Cluster, ClusterKind, TokenId, User, UserId};
+
+/// Users, tokens and clusters at one moment: all of them were read in one transaction. Immutable, so everything that is
+/// looked up in one directory is consistent.
+#[derive(Debug, Default)]
+pub struct Directory {
+    /// Counts the changes of the database.
+    pub(super) revision: i64,
+    pub(super) users: BTreeMap<UserId, Arc<User>>,
+    /// By the bytes of their digests.
+    pub(super) tokens: HashMap<[u8; 32], UserToken>,
+    /// By their IDs.
+    pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
+    /// IDs of clusters, by identifier.
+    pub(super) identifiers: HashMap<String, String>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct UserToken {
+    pub(super) id: TokenId,
+    pub(super) user: UserId,
+    pub(super) created_at: Moment,
+    pub(super) expires_at: Moment,
+}
+
+/// An authenticated user, and the token that was sent. It does not say that the token is still valid.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub user: Arc<User>,
+    pub token: TokenId,
+    pub digest: TokenDigest,
+    pub expires_at: Moment,
+}
+
+/// What a permission is for.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A cluster, by its ID.
+    Cluster(String),
+    /// The drivers of a Mesos cluster, by the platform's ID of it.
+    Drivers(String),
+}
+
+/// Why a token is not accepted. `Display` is the message for the client, as bcs-api words it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// The token is unknown, or was revoked.
+    #[error("anonymous requests is forbidden")]
+    Unknown,
+    #[error("this token has expired for user: {0}")]
+    Expired(String),
+    /// The permission of the user for the cluster, or the cluster, is gone.
+    #[error("{user} does not have the permission {needed} for the cluster {cluster}")]
+    Forbidden {
+        user: String,
+        cluster: String,
+        needed: Permission,
+    },
+    /// An agent's token is unknown, was rotated or revoked, or was not used in time.
+    #[error("the register token is unknown, expired or revoked: create or rotate it")]
+    RegisterToken,
+}
+
+impl Directory {
+    /// The user whose token this is.
+    pub fn authenticate(&self, token: &[u8]) -> Result<Session, Denied> {
+        self.session(TokenDigest::of(token))
+    }
+
+    /// As [`authenticate`](Self::authenticate), for a token that was sent earlier.
+    pub fn session(&self, digest: TokenDigest) -> Result<Session, Denied> {
+        // Clients cannot choose digests, so the duration of the lookup reveals nothing about other tokens.
+        let token = self.tokens.get(digest.as_bytes()).ok_or(Denied::Unknown)?;
+        let user = self.users.get(&token.user).ok_or(Denied::Unknown)?;
+        if token.expires_at <= Moment::now() {
+            return Err(Denied::Expired(user.name.as_str().to_owned()));
+        }
+        Ok(Session {
+            user: user.clone(),
+            token: token.id,
+            digest,
+            expires_at: token.expires_at,
+        })
+    }
+
+    pub fn cluster(&self, id: &str) -> Option<&Arc<Cluster>> {
+        self.clusters.get(id)
+    }
+
+    pub fn by_identifier(&self, identifier: &str) -> Option<&Arc<Cluster>> {
+        self.clusters.get(self.identifiers.get(identifier)?)
+    }
+
+    pub fn clusters(&self) -> impl Iterator<Item = &Arc<Cluster>> {
+        self.clusters.values()
+    }
+
+    pub fn users(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.users.values()
+    }
+
+    pub fn user(&self, id: UserId) -> Option<&Arc<User>> {
+        self.users.get(&id)
+    }
+
+    /// The tokens of a user, oldest first: their numbers, when they were created, and when they expire.
+    pub fn tokens_of(&self, user: UserId) -> impl Iterator<Item = (TokenId, Moment, Moment)> + use<> {
+        let tokens = self.tokens.values().filter(|token| token.user == user);
+        let mut tokens: Vec<_> = tokens
+            .map(|token| (token.id, token.created_at, token.expires_at))
+            .collect();
+        tokens.sort();
+        tokens.into_iter()
+    }
+
+    /// The permission of a user for a cluster: super users have all, creators can edit.
+    pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
+        if user.is_super_user {
+            return Some(Permission::Hooks);
+        }
+        let own = (cluster.creator == user.id).then_some(Permission::Write);
+        own.max(cluster.grants.get(&user.id).copied())
+    }
+
+    /// Check that a user may do this with a cluster.
+    pub fn check(&self, user: &User, cluster: &Cluster, needed: Permission) -> Result<(), Denied> {
+        enough(self.permission(user, cluster), user, &cluster.id, needed)
+    }
+
+    /// The permission of a user for the drivers of a Mesos cluster: super users have all, others what was granted to them.
+    /// Creators have none of their own, because any user may register a cluster with any ID of the platform.
+    fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
+        if user.is_super_user {
+            return Some(Permission::Hooks);
+        }
+        let registered = self.clusters.values().filter(|cluster| {
+            let is_it = |bcs: &BcsInfo| bcs.kind == ClusterKind::Mesos && bcs.cluster_id == platform_id;
+            cluster.bcs.as_ref().is_some_and(is_it)
+        });
+        registered
+            .filter_map(|cluster| cluster.grants.get(&user.id).copied())
+            .max()
+    }
+
+    /// Check that a user has this permission for a place.
+    pub fn may(&self, user: &User, place: &Place, needed: Permission) -> Result<(), Denied> {
+        let (permission, name) = match place {
+            Place::Cluster(id) => {
+                let cluster = self.cluster(id);
+                (cluster.and_then(|cluster| self.permission(user, cluster)), id)
+            }
+            Place::Drivers(id) => (self.for_drivers(user, id), id),
+        };
+        enough(permission, user, name, needed)
+    }
+
+    /// The cluster with this ID, if this is its register token and still valid.
+    pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<Cluster>, Denied> {
+        let digest = TokenDigest::of(register_token);
+        let cluster = self.cluster(cluster_id).ok_or(Denied::RegisterToken)?;
+        let expected = cluster.register_token.as_ref().ok_or(Denied::RegisterToken)?;
+        let is_in_time = expected.used_at.is_some() || expected.expires_at > Moment::now();
+        if !bool::from(expected.digest.is(&digest)) || !is_in_time {
+            return Err(Denied::RegisterToken);
+        }
+        Ok(cluster)
+    }
+}
+
+/// Check that a user's permission for a cluster suffices.
+fn enough(
+    permission: Option<Permission>,
+    user: &User,
+    cluster: &str,
+    needed: Permission,
+) -> Result<(), Denied> {
+    if permission >= Some(needed) {
+        return Ok(());
+    }
+    Err(Denied::Forbidden {
+        user: user.name.as_str().to_owned(),
+        cluster: cluster.to_owned(),
+        needed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::{Provider, UserName};
+
+    #[test]
+    fn drivers_are_for_those_to_whom_they_were_granted() {
+        let user = |id, is_super_user| User {
+            id: UserId(id),
+            name: UserName::plain(&format!("u{id}")).unwrap(),
+            is_super_user,
+            groups: Vec::new(),
+            created_at: Moment::now(),
+        };
+        let cluster = |id: &str, kind, creator, grants: &[(i64, Permission)]| Cluster {
+            id: id.to_owned(),
+            identifier: id.to_owned(),
+            provider: Provider::Bcs,
+            creator: UserId(creator),
+            created_at: Moment::now(),
+            bcs: Some(BcsInfo {
+                project_id: id.to_owned(),
+                cluster_id: "BCS-MESOS-1".to_owned(),
+                kind,
+            }),
+            credentials: None,
+            register_token: None,
+            grants: grants
+                .iter()
+                .map(|(user, granted)| (UserId(*user), *granted))
+                .collect(),
+        };
+        let directory = Directory {
+            clusters: [
+                cluster("a", ClusterKind::Mesos, 1, &[(2, Permission::Read)]),
+                // Anybody may register the ID again, which changes nothing for others.
+                cluster("b", ClusterKind::Mesos, 3, &[(2, Permission::Write)]),
+                cluster("c", ClusterKind::Kubernetes, 4, &[(4, Permission::Hooks)]),
+            ]
+            .map(|cluster| (cluster.id.clone(), Arc::new(cluster)))
+            .into(),
+            ..Directory::default()
+        };
+        for (id, is_super_user, expected) in [
+            (1, false, None),
+            (2, false, Some(Permission::Write)),
+            (3, false, None),
+            (4, false, None),
+            (5, true, Some(Permission::Hooks)),
+        ] {
+            let user = user(id, is_super_user);
+            assert_eq!(directory.for_drivers(&user, "BCS-MESOS-1"), expected, "{id}");
+            let drivers = Place::Drivers("BCS-MESOS-1".to_owned());
+            let may = directory.may(&user, &drivers, Permission::Read).is_ok();
+            assert_eq!(may, expected.is_some(), "{id}");
+        }
+        assert_eq!(directory.for_drivers(&user(2, false), "BCS-MESOS-2"), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Rows of the tables, as they are written.
+
+use admittance::Moment;
+use admittance_bcs::routes::Permission;
+use admittance_net::bearer::TokenDigest;
+use sqlx::{query, query_scalar};
+
+use super::{
+    AccountsError, Cluster, RegisterToken, User, UserId, UserName,
+    database::{Change, now, seconds},
+    error::violation,
+};
+
+/// A digest as it is stored.
+pub(super) fn digest_text(digest: TokenDigest) -> String {
+    hex::encode(digest.as_bytes())
+}
+
+pub(super) async fn insert_user(
+    change: &mut Change,
+    name: &UserName,
+    is_super_user: bool,
+    groups: &[String],
+) -> Result<User, AccountsError> {
+    let created_at = now();
+    query("INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?)")
+        .bind(name.as_str().to_owned())
+        .bind(i64::from(is_super_user))
+        .bind(groups.join(" "))
+        .bind(seconds(created_at))
+        .execute(&mut **change)
+        .await
+        .map_err(violation("user", "user", name))?;
+    let id = query_scalar("SELECT id FROM admittance_users WHERE name = ?").bind(name.as_str().to_owned());
+    Ok(User {
+        id: UserId(id.fetch_one(&mut **change).await?),
+        name: name.clone(),
+        is_super_user,
+        groups: groups.to_vec(),
+        created_at,
+    })
+}
+
+pub(super) async fn insert_token(
+    change: &mut Change,
+    user: UserId,
+    digest: &str,
+    created_at: Moment,
+    expires_at: Moment,
+) -> Result<(), sqlx::Error> {
+    query("INSERT INTO admittance_user_tokens (user_id, digest, created_at, expires_at) VALUES (?, ?, ?, ?)")
+        .bind(user.0)
+        .bind(digest.to_owned())
+        .bind(seconds(created_at))
+        .bind(seconds(expires_at))
+        .execute(&mut **change)
+        .await
+        .map(drop)
+}
+
+pub(super) async fn insert_cluster(
+    change: &mut Change,
+    cluster: &Cluster,
+    name: &str,
+) -> Result<(), AccountsError> {
+    let info = cluster.bcs.as_ref();
+    query(
+        "INSERT INTO admittance_clusters \
+         (id, identifier, provider, creator_id, created_at, project_id, bcs_cluster_id, cluster_type) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(cluster.id.clone())
+    .bind(cluster.identifier.clone())
+    .bind(cluster.provider.as_str())
+    .bind(cluster.creator.0)
+    .bind(seconds(cluster.created_at))
+    .bind(info.map(|info| info.project_id.clone()))
+    .bind(info.map(|info| info.cluster_id.clone()))
+    .bind(info.map(|info| info.kind.as_str()))
+    .execute(&mut **change)
+    .await
+    .map_err(violation("cluster", "cluster", name))?;
+    Ok(())
+}
+
+pub(super) async fn insert_permission(
+    change: &mut Change,
+    user: UserId,
+    cluster: &str,
+    permission: Permission,
+) -> Result<(), sqlx::Error> {
+    query("INSERT INTO admittance_permissions (cluster_id, user_id, permission) VALUES (?, ?, ?)")
+        .bind(cluster.to_owned())
+        .bind(user.0)
+        .bind(permission.as_str())
+        .execute(&mut **change)
+        .await
+        .map(drop)
+}
+
+pub(super) async fn insert_register_token(
+    change: &mut Change,
+    cluster: &str,
+    token: &RegisterToken,
+) -> Result<(), AccountsError> {
+    query(
+        "INSERT INTO admittance_register_tokens (cluster_id, digest, created_at, expires_at, used_at) \
+         VALUES (?, ?, ?, ?, ?)",
+    )
+    .bind(cluster.to_owned())
+    .bind(digest_text(token.digest))
+    .bind(seconds(token.created_at))
+    .bind(seconds(token.expires_at))
+    .bind(token.used_at.map(seconds))
+    .execute(&mut **change)
+    .await
+    .map_err(violation("register token of the cluster", "cluster", cluster))?;
+    Ok(())
+}
+
+pub(super) async fn delete_register_token(change: &mut Change, cluster: &str) -> Result<u64, AccountsError> {
+    let deleted =
+        query("DELETE FROM admittance_register_tokens WHERE cluster_id = ?").bind(cluster.to_owned());
+    Ok(deleted.execute(&mut **change).await?.rows_affected())
+}

@@ -1,0 +1,226 @@
+//! Users, clusters and what belongs to them.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+
+use admittance::Moment;
+use admittance_admission::words;
+use admittance_bcs::routes::Permission;
+use admittance_net::bearer::TokenDigest;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The number of a user in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct UserId(pub i64);
+
+impl UserId {
+    /// No user: numbers begin with 1.
+    pub const NOBODY: Self = Self(0);
+}
+
+/// The number of a user's token in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct TokenId(pub i64);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub id: UserId,
+    pub name: UserName,
+    pub is_super_user: bool,
+    /// The groups that the user has in every cluster. None of them begins with `system:`.
+    pub groups: Vec<String>,
+    pub created_at: Moment,
+}
+
+/// The name of a user: `{kind}:{name}`, such as `plain:alice`. Different names stay different when they are
+/// impersonated, because the kind contains no dot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserName(Arc<str>);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a name of a user: write KIND:NAME, such as plain:alice; the kind has at most 32 characters of \
+     a-z, 0-9 and `-`, the name at most 190 of A-Z, a-z, 0-9, `.`, `_`, `@` and `-`"
+)]
+pub struct InvalidUserName(pub String);
+
+impl UserName {
+    /// The kind of users that are created here.
+    const PLAIN: &str = "plain";
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `plain:{name}`, or the name as it is if it has a kind.
+    pub fn plain(name: &str) -> Result<Self, InvalidUserName> {
+        if name.contains(':') {
+            return name.parse();
+        }
+        format!("{}:{name}", Self::PLAIN).parse()
+    }
+
+    /// The user's name in clusters: with `.` instead of `:`, as bcs-api has it.
+    pub fn impersonated(&self) -> String {
+        self.0.replacen(':', ".", 1)
+    }
+}
+
+impl FromStr for UserName {
+    type Err = InvalidUserName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidUserName> {
+        let is_valid = text.split_once(':').is_some_and(|(kind, name)| {
+            let is_kind = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
+            (1..=32).contains(&kind.len())
+                && kind.bytes().all(is_kind)
+                && (1..=190).contains(&name.len())
+                && name.bytes().all(is_name)
+        });
+        if !is_valid {
+            return Err(InvalidUserName(text.to_owned()));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Where a cluster comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    Plain,
+    Bcs,
+}
+
+words!(Provider, "provider": Plain = "plain", Bcs = "bcs");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterKind {
+    Kubernetes,
+    Mesos,
+    Tke,
+}
+
+words!(ClusterKind, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "tke");
+
+/// How the platform refers to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BcsInfo {
+    pub project_id: String,
+    /// Such as `BCS-K8S-15091`.
+    pub cluster_id: String,
+    pub kind: ClusterKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Such as `plain-dev` and `bcs-bcs-k8s-15091-k3f9x2ab`: lower case, unique.
+    pub id: String,
+    /// The part of `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random letters and digits. Unique.
+    pub identifier: String,
+    pub provider: Provider,
+    pub creator: UserId,
+    pub created_at: Moment,
+    pub bcs: Option<BcsInfo>,
+    /// What the agent reported. None before it reported.
+    pub credentials: Option<Arc<Credentials>>,
+    pub register_token: Option<RegisterToken>,
+    /// The permissions of users; the creator has its own, too.
+    pub grants: BTreeMap<UserId, Permission>,
+}
+
+/// How a cluster is reached, as its agent reported it. Compare with `==` to see whether it changed; unchanged ones
+/// keep their `Arc`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// `https://{host}:{port}` each, at least one, with an IP address or a name as the host.
+    pub server_addresses: Vec<http::Uri>,
+    /// Certificates as PEM.
+    pub ca: String,
+    /// The token of the agent's service account. It is sent only to the cluster.
+    pub user_token: Secret,
+    pub cluster_domain: String,
+    pub reported_at: Moment,
+}
+
+impl Credentials {
+    /// The addresses as text, without a slash at the end.
+    pub fn servers(&self) -> impl Iterator<Item = String> {
+        let servers = self.server_addresses.iter();
+        servers.map(|uri| uri.to_string().trim_end_matches('/').to_owned())
+    }
+}
+
+/// The token that an agent registers with.
+#[derive(Clone, Debug)]
+pub struct RegisterToken {
+    pub digest: TokenDigest,
+    pub created_at: Moment,
+    /// The deadline for its first use. Once used, it stays valid for the agent of this cluster until it is rotated or
+    /// revoked.
+    pub expires_at: Moment,
+    pub used_at: Option<Moment>,
+}
+
+impl PartialEq for RegisterToken {
+    fn eq(&self, other: &Self) -> bool {
+        bool::from(self.digest.is(&other.digest))
+            && (self.created_at, self.expires_at, self.used_at)
+                == (other.created_at, other.expires_at, other.used_at)
+    }
+}
+
+impl Eq for RegisterToken {}
+
+/// A string that is never logged.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(...)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn names_of_users() {
+        for (text, impersonated) in [
+            ("plain:alice", Some("plain.alice")),
+            ("plain:a.b", Some("plain.a.b")),
+            ("pass-1:a@example.com", Some("pass-1.a@example.com")),
+            ("plain.a:b", None),
+            ("Plain:b", None),
+            ("alice", None),
+            (":alice", None),
+            ("plain:", None),
+            ("plain:a:b", None),
+            ("system:admin/x", None),
+            ("plain:größe", None),
+            ("plain:a b", None),
+        ] {
+            let name = text.parse::<UserName>().ok();
+            assert_eq!(name.map(|name| name.impersonated()).as_deref(), impersonated, "{text}");
+        }
+        assert_eq!(UserName::plain("alice").unwrap().as_str(), "plain:alice");
+        assert_eq!(UserName::plain("bcs:alice").unwrap().as_str(), "bcs:alice");
+        assert!(UserName::plain("a/b").is_err());
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        assert!(!format!("{:?}", Secret("hidden".to_owned())).contains("hidden"));
+    }
+}

@@ -1,0 +1,254 @@
+//! The clusters that a gateway knows, and their drivers.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use admittance_bcs::{
+    ClusterId,
+    discovery::{Discovery, ServerKind},
+    zookeeper::{ChildList, Followed, NodePath, ZooKeeper},
+};
+use admittance_net::upstream::{Choice, FollowedServers, Servers, Upstream, UpstreamConfig};
+use metrics::gauge;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{config::GatewayConfig, error::GatewayError};
+use crate::{metric_names, status::GatewayCluster};
+
+/// The listed and the discovered clusters, followed until this is dropped.
+#[derive(Debug)]
+pub(super) struct Clusters {
+    known: watch::Receiver<Arc<KnownClusters>>,
+    path: Option<NodePath>,
+    /// How long a request waits until the clusters are known.
+    wait: Duration,
+    _watch: Option<AbortOnDropHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct KnownClusters {
+    pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
+    /// Whether the clusters were ever read.
+    pub(super) is_known: bool,
+    pub(super) lost: Option<String>,
+}
+
+impl KnownClusters {
+    fn update_metric(&self) {
+        let count = u32::try_from(self.clusters.len()).unwrap_or(u32::MAX);
+        gauge!(metric_names::GATEWAY_CLUSTERS).set(count);
+    }
+}
+
+/// The drivers of one cluster. Live as long as the cluster is known or a request to them is in flight.
+#[derive(Debug)]
+pub(super) struct Drivers {
+    pub(super) id: ClusterId,
+    pub(super) upstream: Upstream,
+    /// None: the drivers are listed.
+    discovery: Option<Discovery>,
+    _checking: Option<AbortOnDropHandle<()>>,
+}
+
+impl Drivers {
+    fn new(
+        config: &UpstreamConfig,
+        id: ClusterId,
+        servers: Servers,
+        discovery: Option<Discovery>,
+    ) -> Arc<Self> {
+        let upstream = Upstream::new(servers, Choice::LeastLoaded, config.clone());
+        let checking = config.health.is_some().then(|| {
+            let upstream = upstream.clone();
+            AbortOnDropHandle::new(tokio::spawn(async move { upstream.check_health().await }))
+        });
+        Arc::new(Self {
+            id,
+            upstream,
+            discovery,
+            _checking: checking,
+        })
+    }
+
+    /// Why no driver can be reached, if that is known without a request.
+    fn no_driver(&self) -> Option<&'static str> {
+        let servers = self.followed()?;
+        (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
+    }
+
+    fn followed(&self) -> Option<Arc<FollowedServers>> {
+        let discovery = self.discovery.as_ref()?;
+        Some(discovery.servers().borrow().clone())
+    }
+
+    pub(super) fn status(&self) -> GatewayCluster {
+        GatewayCluster {
+            cluster: self.id.to_string(),
+            drivers: self.upstream.health().into_iter().map(Into::into).collect(),
+            problem: self.problem(),
+        }
+    }
+
+    /// Why requests to the drivers fail, or why the list may be stale.
+    fn problem(&self) -> Option<String> {
+        let servers = self.followed()?;
+        match (&servers.lost, self.no_driver()) {
+            (Some(lost), _) => Some(lost.clone()),
+            (None, Some(no_driver)) => Some(no_driver.to_owned()),
+            (None, None) if servers.is_known => None,
+            (None, None) => Some("the registered drivers are not known yet".to_owned()),
+        }
+    }
+}
+
+impl Clusters {
+    /// The clusters of the configuration, and those discovered in `service`.
+    pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
+        let listed = config.clusters.iter().map(|(id, servers)| {
+            let servers = Servers::Listed(servers.clone());
+            (
+                id.clone(),
+                Drivers::new(&config.drivers, id.clone(), servers, None),
+            )
+        });
+        let found = config.discovery.clone().zip(service);
+        let known = KnownClusters {
+            clusters: listed.collect(),
+            is_known: found.is_none(),
+            lost: None,
+        };
+        known.update_metric();
+        let wait = config.drivers.connect_timeout;
+        let (sender, receiver) = watch::channel(Arc::new(known));
+        let watch = found.as_ref().map(|(path, zookeeper)| {
+            let watch = ClusterWatch {
+                zookeeper: (*zookeeper).clone(),
+                children: zookeeper.children(path.as_str()),
+                path: path.clone(),
+                config: config.drivers.clone(),
+                sender,
+            };
+            AbortOnDropHandle::new(tokio::spawn(watch.run()))
+        });
+        Self {
+            known: receiver,
+            path: found.map(|(path, _)| path),
+            wait,
+            _watch: watch,
+        }
+    }
+
+    /// The drivers of this cluster. Waits a moment while the clusters are not known yet.
+    pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
+        let mut known = self.known.clone();
+        let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
+        // An error: the task that follows them has ended, so the last known clusters are used.
+        let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
+        let known = self.now();
+        let reason = match known.clusters.get(id) {
+            Some(drivers) => match drivers.no_driver() {
+                None => return Ok(drivers.clone()),
+                Some(reason) => reason,
+            },
+            None if known.is_known => "",
+            None => "the clusters have not been read from ZooKeeper yet",
+        };
+        Err(GatewayError::UnknownCluster {
+            cluster: id.to_owned(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// What is known at this moment.
+    pub(super) fn now(&self) -> Arc<KnownClusters> {
+        self.known.borrow().clone()
+    }
+
+    /// The node below which clusters are discovered, if any.
+    pub(super) fn path(&self) -> Option<&NodePath> {
+        self.path.as_ref()
+    }
+}
+
+/// Keeps the clusters up to date with ZooKeeper, in addition to the listed ones.
+struct ClusterWatch {
+    zookeeper: ZooKeeper,
+    children: Followed<String>,
+    path: NodePath,
+    config: UpstreamConfig,
+    sender: watch::Sender<Arc<KnownClusters>>,
+}
+
+impl ClusterWatch {
+    async fn run(mut self) {
+        loop {
+            let now = self.known(&self.children.borrow());
+            let before = self.sender.send_replace(Arc::new(now));
+            self.log_change(&before);
+            self.children.changed().await;
+        }
+    }
+
+    /// The clusters for these names of nodes. Existing clusters keep their drivers.
+    fn known(&self, names: &ChildList<String>) -> KnownClusters {
+        let before = self.sender.borrow().clone();
+        let listed = before
+            .clusters
+            .iter()
+            .filter(|(_, drivers)| drivers.discovery.is_none());
+        let mut clusters: BTreeMap<_, _> = listed
+            .map(|(id, drivers)| (id.clone(), drivers.clone()))
+            .collect();
+        // Other nodes are not clusters: a driver that registers for the schedulers, for example.
+        for id in names
+            .children
+            .iter()
+            .filter_map(|name| ClusterId::of_node(name).ok())
+        {
+            let Ok(path) = self.path.child(id.as_str()) else {
+                continue;
+            };
+            clusters.entry(id.clone()).or_insert_with(|| {
+                before.clusters.get(&id).cloned().unwrap_or_else(|| {
+                    let discovery = Discovery::start(&self.zookeeper, path, ServerKind::Drivers);
+                    let servers = Servers::Followed(discovery.servers());
+                    Drivers::new(&self.config, id, servers, Some(discovery))
+                })
+            });
+        }
+        KnownClusters {
+            clusters,
+            is_known: names.is_read,
+            lost: names.lost.clone(),
+        }
+    }
+
+    fn log_change(&self, before: &KnownClusters) {
+        let path = &self.path;
+        let now = self.sender.borrow();
+        now.update_metric();
+        match (&before.lost, &now.lost) {
+            (None, Some(reason)) if now.is_known => {
+                tracing::warn!(%path, reason, "discovery of clusters is stale: the last known clusters are used");
+            }
+            (Some(_), None) if before.is_known => {
+                tracing::info!(%path, "discovery of clusters is up to date again")
+            }
+            _ => {}
+        }
+        for cluster in now
+            .clusters
+            .keys()
+            .filter(|id| !before.clusters.contains_key(*id))
+        {
+            tracing::info!(%path, %cluster, "cluster added");
+        }
+        for cluster in before
+            .clusters
+            .keys()
+            .filter(|id| !now.clusters.contains_key(*id))
+        {
+            tracing::warn!(%path, %cluster, "cluster removed");
+        }
+    }
+}

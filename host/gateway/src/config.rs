@@ -1,0 +1,78 @@
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use admittance_bcs::{ClusterId, RegistrationConfig, zookeeper::NodePath};
+use admittance_net::{
+    tls::ClientTls,
+    upstream::{Server, UpstreamConfig},
+};
+use http::Uri;
+
+use super::{PlainGroups, Statuses, TokenTable};
+use crate::{accounts::AccountsConfig, kubernetes::PeersConfig};
+
+/// The gateway to the drivers of one or many clusters.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// The drivers of clusters, at least one each. Listed clusters are not discovered.
+    pub clusters: BTreeMap<ClusterId, Vec<Server>>,
+    /// The node below which drivers of clusters register, in the service ensemble. None: only the
+    /// clusters above are known.
+    pub discovery: Option<NodePath>,
+    pub drivers: UpstreamConfig,
+    /// The users and their permissions. None: no token is required, and every request is allowed.
+    pub tokens: Option<TokensConfig>,
+    /// Users and clusters of the management API. None: it is not served.
+    pub accounts: Option<Box<AccountsConfig>>,
+    /// How this gateway registers itself. None: it does not.
+    pub registration: Option<RegistrationConfig>,
+    /// How it finds and trusts other gateways; requires a registration. None: each gateway uses only the tunnels that
+    /// agents have opened to it.
+    pub peers: Option<PeersConfig>,
+    /// The API groups whose custom resources `Write` may change. Default: none.
+    pub plain_groups: PlainGroups,
+    /// Whether drivers see the tokens of clients. Default: they do not.
+    pub forward_token: bool,
+    /// Default: as bcs-api does.
+    pub statuses: Statuses,
+}
+
+impl GatewayConfig {
+    /// Where bcs-mesos-driver registers, see [`discovery`](Self::discovery).
+    pub const DEFAULT_PATH: &str = "/bcs/services/endpoints/mesosdriver";
+}
+
+/// The source of tokens and permissions.
+#[derive(Clone, Debug)]
+pub enum TokensConfig {
+    File(TokenTable),
+    Endpoint(Box<EndpointConfig>),
+    /// The users of [`GatewayConfig::accounts`].
+    Accounts,
+}
+
+/// A server that checks the permissions of tokens, like bcs-user-manager at
+/// `permissions/verify`.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// Its URL. Without a path, [`DEFAULT_PATH`](Self::DEFAULT_PATH) is used.
+    pub url: Uri,
+    /// The trusted certificate authorities, and the client certificate.
+    pub tls: ClientTls,
+    /// The file with the gateway's own token, which is read for and sent with each request. None: no token is
+    /// sent.
+    pub token_file: Option<PathBuf>,
+    /// The timeout of a request, including the connection. Default: 5 s.
+    pub timeout: Duration,
+    /// How long an answer is cached. Default: 10 s.
+    pub cache: Duration,
+    /// The action that is checked for changes of definitions of hooks; for anything else it is the
+    /// request's method. Default: `hooks`.
+    pub hooks_action: String,
+}
+
+impl EndpointConfig {
+    pub const DEFAULT_PATH: &str = "/usermanager/v1/permissions/verify";
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+    pub const DEFAULT_CACHE: Duration = Duration::from_secs(10);
+    pub const DEFAULT_HOOKS_ACTION: &str = "hooks";
+}

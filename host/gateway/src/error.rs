@@ -1,0 +1,252 @@
+//! Why the gateway does not forward a request, and its reply.
+
+use admittance_admission::words;
+use admittance_bcs::reply::{API, Code, filter_error, handler_error};
+use admittance_dialect::End;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+
+use super::yaml::InvalidYaml;
+
+const RETRY_SECONDS: u64 = 1;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Statuses {
+    /// Like bcs-api: 200, whatever the status of the driver or the failure of the gateway. The code in the
+    /// body has the result.
+    #[default]
+    Ok,
+    /// The driver's status, or the HTTP status that fits the gateway's error.
+    Driver,
+}
+
+words!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
+
+impl Statuses {
+    /// The status of a reply for the client. A protocol switch keeps its status.
+    pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
+        match self {
+            Self::Driver => status,
+            Self::Ok if status.is_informational() => status,
+            Self::Ok => StatusCode::OK,
+        }
+    }
+}
+
+/// Why the gateway does not forward a request. `Display` is the message for the client, which begins like bcs-api's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum GatewayError {
+    #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
+    NoRoute,
+    /// A driver could read the path differently from the gateway, which checks permissions by it.
+    #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
+    DotSegment,
+    /// It is longer than a URI may be.
+    #[error("the path is too long")]
+    PathTooLong,
+    #[error("method not allowed: drivers accept only GET, POST, PUT and DELETE")]
+    Method,
+    #[error("http header BCS-ClusterID can't be empty")]
+    NoCluster,
+    #[error("http header BCS-ClusterID is set several times, with different values")]
+    SeveralClusters,
+    /// The reason may be empty.
+    #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
+    UnknownCluster { cluster: String, reason: String },
+    #[error("request mesos apiserver failed: {0}")]
+    Unreachable(String),
+    #[error("request mesos apiserver failed: {0}")]
+    Timeout(String),
+    #[error("request yaml convert to json error: {0}")]
+    Yaml(#[from] InvalidYaml),
+    #[error("request yaml convert to json error: its Content-Encoding is `{0}`; send it uncompressed")]
+    Encoded(String),
+    #[error("read http body failed: it is larger than the {limit} bytes that are allowed here")]
+    TooLarge { limit: usize },
+    #[error("read http body failed: {0}")]
+    BodyTimeout(String),
+    #[error("read http body failed: {0}")]
+    Unreadable(String),
+    #[error("anonymous requests is forbidden, please provide a valid token: {0}")]
+    Unauthorized(&'static str),
+    #[error("bcs auth check no authority: {0}")]
+    Forbidden(String),
+    #[error("bcs auth check error: {0}")]
+    AuthUnavailable(&'static str),
+    #[error("bcs apiserver internal error: {0}")]
+    Overloaded(String),
+}
+
+fn after_colon(reason: &str) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {reason}")
+    }
+}
+
+/// The part of bcs-api that would have written the reply, which determines the shape of the envelope.
+#[derive(Clone, Copy, Debug)]
+enum Writer {
+    /// A handler: HTTP 200 with [`Statuses::Ok`], compact, with the name of its program.
+    Handler,
+    /// A filter: its own status, indented by one space.
+    Filter,
+}
+
+/// One word for logs and metrics, and the parts of the reply.
+struct Form {
+    word: &'static str,
+    code: Code,
+    writer: Writer,
+    /// With [`Statuses::Ok`], handlers reply 200 instead.
+    status: StatusCode,
+}
+
+impl GatewayError {
+    fn form(&self) -> Form {
+        use Writer::{Filter, Handler};
+        #[rustfmt::skip]
+        let (word, code, writer, status) = match self {
+            Self::NoRoute => ("no-route", Code::NoRoute, Filter, StatusCode::NOT_FOUND),
+            Self::DotSegment | Self::PathTooLong => ("no-route", Code::NoRoute, Filter, StatusCode::BAD_REQUEST),
+            Self::Method => ("no-route", Code::NoRoute, Filter, StatusCode::METHOD_NOT_ALLOWED),
+            Self::NoCluster | Self::SeveralClusters => ("no-cluster", Code::NoCluster, Handler, StatusCode::BAD_REQUEST),
+            Self::UnknownCluster { .. } => ("unknown-cluster", Code::ClusterNotFound, Handler, StatusCode::NOT_FOUND),
+            Self::Unreachable(_) => ("upstream-unreachable", Code::DriverUnreachable, Handler, StatusCode::BAD_GATEWAY),
+            Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
+            Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
+            Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
+            // bcs-api has no such limits, so these keep their own status.
+            Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
+            Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
+            Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
+            Self::Unauthorized(_) => ("unauthorized", Code::Unauthorized, Filter, StatusCode::UNAUTHORIZED),
+            Self::Forbidden(_) => ("forbidden", Code::Forbidden, Filter, StatusCode::BAD_REQUEST),
+            Self::AuthUnavailable(_) => ("undecided", Code::AuthError, Filter, StatusCode::SERVICE_UNAVAILABLE),
+            Self::Overloaded(_) => ("overloaded", Code::Internal, Filter, StatusCode::SERVICE_UNAVAILABLE),
+        };
+        Form {
+            word,
+            code,
+            writer,
+            status,
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &'static str {
+        self.form().word
+    }
+
+    /// The HTTP status that fits the error, whatever bcs-api would reply.
+    pub(super) fn own_status(&self) -> StatusCode {
+        self.form().status
+    }
+
+    pub(super) fn reply(&self, statuses: Statuses) -> Response<Bytes> {
+        let Form {
+            code, writer, status, ..
+        } = self.form();
+        let message = self.to_string();
+        let mut response = match writer {
+            Writer::Handler => handler_error(Some(API), statuses.of_reply(status), code, &message),
+            Writer::Filter => filter_error(status, code, &message),
+        };
+        let headers = response.headers_mut();
+        match self {
+            Self::Method => {
+                headers.insert(ALLOW, HeaderValue::from_static("GET, POST, PUT, DELETE"));
+            }
+            Self::Unauthorized(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Self::AuthUnavailable(_) | Self::Overloaded(_) => {
+                headers.insert(RETRY_AFTER, RETRY_SECONDS.into());
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<&End<'_>> for GatewayError {
+    fn from(end: &End<'_>) -> Self {
+        match end {
+            End::UpstreamTimeout { .. } => Self::Timeout(end.to_string()),
+            End::Overloaded { .. } => Self::Overloaded(end.to_string()),
+            End::BodyTooLarge { limit } => Self::TooLarge { limit: *limit },
+            End::BodyTimeout { limit } => Self::BodyTimeout(format!("it did not arrive within {limit:?}")),
+            End::BodyStalled { reason } => Self::BodyTimeout((*reason).to_owned()),
+            End::BodyUnreadable { reason } => Self::Unreadable((*reason).to_owned()),
+            End::BodyEncoded { encoding } => Self::Encoded((*encoding).to_owned()),
+            end => Self::Unreachable(end.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn replies() {
+        let unknown = |reason: &str| GatewayError::UnknownCluster { cluster: "BCS-X".to_owned(), reason: reason.to_owned() };
+        // (error, status of bcs-api, own status, code, message)
+        for (error, ok, own, code, message) in [
+            (GatewayError::NoCluster, 200, 400, 1_405_007, "(bcs-api):http header BCS-ClusterID can't be empty"),
+            (unknown(""), 200, 404, 1_405_051, "(bcs-api):mesos cluster BCS-X not found"),
+            (unknown("no driver"), 200, 404, 1_405_051, "(bcs-api):mesos cluster BCS-X not found: no driver"),
+            (GatewayError::Unreachable("x".to_owned()), 200, 502, 1_405_053, "(bcs-api):request mesos apiserver failed: x"),
+            (GatewayError::Timeout("x".to_owned()), 200, 504, 1_405_053, "(bcs-api):request mesos apiserver failed: x"),
+            (GatewayError::Unreadable("x".to_owned()), 200, 400, 1_405_006, "(bcs-api):read http body failed: x"),
+            (GatewayError::TooLarge { limit: 7 }, 413, 413, 1_405_006, "read http body failed: it is larger than the 7 bytes that are allowed here"),
+            (GatewayError::Unauthorized("x"), 401, 401, 1_405_059, "anonymous requests is forbidden, please provide a valid token: x"),
+            (GatewayError::Forbidden("x".to_owned()), 400, 400, 1_405_058, "bcs auth check no authority: x"),
+            (GatewayError::AuthUnavailable("x"), 503, 503, 1_405_057, "bcs auth check error: x"),
+            (GatewayError::DotSegment, 400, 400, 1_405_061, "the path has a segment `.` or `..`, or an empty one; write it without"),
+        ] {
+            for (statuses, status) in [(Statuses::Ok, ok), (Statuses::Driver, own)] {
+                let response = error.reply(statuses);
+                assert_eq!(response.status(), status, "{error:?} {statuses:?}");
+                let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+                assert_eq!(body["code"], code, "{error:?}");
+                assert_eq!(body["message"], message, "{error:?}");
+                assert_eq!(body["result"], false);
+            }
+        }
+    }
+
+    #[test]
+    fn formats_of_envelopes() {
+        let text =
+            |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
+        // serde_json sorts, or keeps the order, by a feature that other crates may turn on.
+        let handler = text(GatewayError::NoCluster);
+        assert!(
+            handler.contains("\"data\":{}") && !handler.contains('\n'),
+            "{handler}"
+        );
+        let filter = text(GatewayError::Forbidden("x".to_owned()));
+        assert!(filter.contains("\n \"data\": null"), "{filter}");
+    }
+
+    #[test]
+    fn statuses_of_drivers() {
+        for (status, ok) in [
+            (200, 200),
+            (201, 200),
+            (400, 200),
+            (404, 200),
+            (500, 200),
+            (101, 101),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(Statuses::Ok.of_reply(status), ok);
+            assert_eq!(Statuses::Driver.of_reply(status), status);
+        }
+    }
+}

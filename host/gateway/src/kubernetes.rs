@@ -1,0 +1,364 @@
+//! The proxy to Kubernetes clusters: `/tunnels/clusters/{identifier}/{path}` goes to `{path}` of a cluster's API
+//! server, with the rights of the user there, and through the chains.
+
+mod agents;
+mod error;
+pub(crate) mod headers;
+mod identity;
+mod memory;
+mod path;
+mod peers;
+mod routes;
+mod state;
+mod stream;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use admittance::{AdmissionService, BodyLimits, Host, Passage, admission::FrontEnd};
+use admittance_admission::UserInfo;
+use admittance_bcs::{
+    routes::Permission,
+    status::ServerHealth,
+    zookeeper::{NodePath, ZooKeeper},
+};
+use admittance_dialect::{Dialect, End, KubernetesApi};
+use admittance_net::{
+    bearer::bearer,
+    header::only,
+    upstream::{Server, Upstream, is_upgrade},
+};
+use axum::body::Body;
+use http::{
+    HeaderMap, Request, Response,
+    header::{AUTHORIZATION, UPGRADE},
+};
+use tokio_util::sync::CancellationToken;
+use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
+
+pub use self::peers::{PeerSecrets, PeersConfig};
+pub(crate) use self::stream::Watched;
+use self::{
+    error::KubernetesError,
+    identity::Identity,
+    memory::Memory,
+    path::ClusterPath,
+    peers::Peers,
+    routes::{Route, Routes},
+    state::Question,
+};
+use crate::{
+    accounts::{Accounts, Cluster, Place, Session},
+    status::{KubernetesCluster, PeersStatus},
+};
+
+/// The key in `UserInfo.extra` under which chains find the ID of the cluster.
+const CLUSTER_KEY: &str = "admittance.dev/cluster";
+
+/// The interval at which the metrics of open tunnels are set again.
+const METRICS_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The proxy to clusters. Cheap to clone; lives as long as the gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubernetes(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    accounts: Accounts,
+    routes: Arc<Routes>,
+    /// The memory of the tunnels.
+    memory: Memory,
+    /// None: no other gateways use the tunnels here.
+    peers: Option<Arc<Peers>>,
+    host: Host,
+    limits: BodyLimits,
+    /// Asks tunnels to end.
+    stop: CancellationToken,
+    chains: AdmissionService<BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>>,
+}
+
+/// How this gateway and others find one another.
+pub(crate) struct OtherGateways<'a> {
+    pub(crate) config: PeersConfig,
+    /// This gateway, as it is registered.
+    pub(crate) own: Server,
+    pub(crate) zookeeper: &'a ZooKeeper,
+    /// The node that all of them register below.
+    pub(crate) path: NodePath,
+}
+
+/// A request that may go to its cluster.
+struct Entry {
+    cluster: Arc<Cluster>,
+    session: Session,
+    needed: Permission,
+    route: Arc<Route>,
+}
+
+/// The reply, and the cluster and user for logs and metrics.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    pub(crate) response: Response<Body>,
+    /// Its ID, and the user's name. None if the request ended before they were known.
+    pub(crate) recipient: Option<(Arc<str>, Arc<str>)>,
+}
+
+impl Kubernetes {
+    pub(crate) fn new(
+        accounts: Accounts,
+        others: Option<OtherGateways<'_>>,
+        host: &Host,
+        limits: BodyLimits,
+    ) -> Self {
+        let layer = host
+            .layer(KubernetesApi)
+            .body_limit(limits.size)
+            .body_timeout(limits.time);
+        Self(Arc::new(Inner {
+            accounts,
+            routes: Arc::default(),
+            memory: Memory::default(),
+            peers: others.map(|others| Arc::new(Peers::new(others))),
+            host: host.clone(),
+            limits,
+            stop: CancellationToken::new(),
+            chains: layer.layer(BoxCloneSyncService::new(service_fn(forward))),
+        }))
+    }
+
+    /// Whether a request is for a cluster, or opens a tunnel.
+    pub(crate) fn takes(path: &str) -> bool {
+        path.starts_with(path::PREFIX) || path == headers::PATH
+    }
+
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Entered {
+        if request.uri().path() == headers::PATH {
+            return self.connect(request).await;
+        }
+        let inner = &*self.0;
+        let is_upgrade = is_upgrade(&request) && switches(request.headers());
+        let (mut head, body) = request.into_parts();
+        let entry = match inner.admit(&mut head, is_upgrade) {
+            Ok(entry) => entry,
+            Err((error, recipient)) => {
+                return Entered {
+                    response: ended(&error),
+                    recipient,
+                };
+            }
+        };
+        let watched = Watched::new(
+            &inner.accounts,
+            &entry.session,
+            Place::Cluster(entry.cluster.id.clone()),
+            entry.needed,
+            entry.route.clone(),
+        );
+        if is_upgrade {
+            watched.guard_tunnel(&mut head.extensions);
+        }
+        let question = Question {
+            upstream: &entry.route.upstream,
+            limits: inner.limits,
+        };
+        let table = inner.host.table();
+        let settled = question.settle(&mut head, body, |inspection| {
+            table.may_match(&inspection.outline())
+        });
+        let response = match settled.await {
+            Err(reply) => *reply,
+            Ok(body) => {
+                head.extensions.insert(entry.route.clone());
+                let front = head.extensions.get::<Arc<FrontEnd>>();
+                head.extensions.insert(Arc::new(FrontEnd {
+                    cluster: Some(entry.cluster.id.as_str().into()),
+                    ..front.map(|front| (**front).clone()).unwrap_or_default()
+                }));
+                match inner.chains.clone().call(Request::from_parts(head, body)).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                }
+            }
+        };
+        Entered {
+            response: response.map(|body| watched.body(body)),
+            recipient: Some(recipient(&entry.cluster, &entry.session)),
+        }
+    }
+
+    /// Ends tunnels when no request uses them.
+    pub(crate) fn stop(&self) {
+        self.0.stop.cancel();
+    }
+
+    /// Waits until no agent has a tunnel to this gateway. Other gateways may use them longer than requests here.
+    pub(crate) async fn agents_gone(&self) {
+        self.0.routes.agents_gone().await;
+    }
+
+    /// The other gateways, if there may be any.
+    pub(crate) fn peers(&self) -> Option<PeersStatus> {
+        self.0.peers.as_ref().map(|peers| peers.status())
+    }
+
+    /// How every cluster is reached now.
+    pub(crate) fn clusters(&self) -> Vec<KubernetesCluster> {
+        let Ok(directory) = self.0.accounts.now() else {
+            return Vec::new();
+        };
+        let clusters = directory.clusters().map(|cluster| {
+            let state = self.0.routes.state(&cluster.id);
+            let has_tunnel = state.tunnels + state.gateways > 0;
+            let servers = state.upstream.iter().flat_map(Upstream::health);
+            let servers: Vec<ServerHealth> = servers.map(Into::into).collect();
+            let problem = match (&cluster.credentials, has_tunnel) {
+                (None, false) => Some("its agent has not reported credentials, and has no tunnel open"),
+                _ if !servers.is_empty() && servers.iter().all(|server| !server.is_up) => {
+                    Some("none of its API servers can be reached")
+                }
+                _ => None,
+            };
+            KubernetesCluster {
+                cluster: cluster.id.clone(),
+                tunnels: state.tunnels,
+                gateways: state.gateways,
+                reported: cluster
+                    .credentials
+                    .as_ref()
+                    .map(|credentials| credentials.reported_at),
+                servers,
+                problem: problem.map(str::to_owned),
+            }
+        });
+        clusters.collect()
+    }
+
+    pub(crate) fn upstreams(&self) -> Vec<Upstream> {
+        self.0.routes.upstreams()
+    }
+
+    /// Forgets the connections to clusters that are removed, and follows other gateways. Never returns.
+    pub(crate) async fn follow(&self) {
+        let peers = async {
+            if let Some(peers) = &self.0.peers {
+                peers.follow(self).await;
+            }
+        };
+        let metrics = async {
+            let mut turns = tokio::time::interval(METRICS_INTERVAL);
+            loop {
+                turns.tick().await;
+                self.0.routes.renew_metrics();
+            }
+        };
+        tokio::join!(peers, metrics, self.follow_clusters());
+    }
+
+    async fn follow_clusters(&self) {
+        let mut changes = self.0.accounts.changes();
+        while changes.changed().await.is_ok() {
+            if let Some(directory) = changes.borrow_and_update().clone() {
+                self.0.routes.retain(|id| directory.cluster(id).is_some());
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+type Recipient = (Arc<str>, Arc<str>);
+
+impl Inner {
+    /// Decides about a request by its head, and rewrites the head for the cluster.
+    fn admit(
+        &self,
+        head: &mut http::request::Parts,
+        is_upgrade: bool,
+    ) -> Result<Entry, (KubernetesError, Option<Recipient>)> {
+        let unknown = |error: KubernetesError| (error, None);
+        let path = ClusterPath::of(&head.uri).map_err(unknown)?;
+        let directory = self.accounts.now().map_err(|error| unknown(error.into()))?;
+        let token = token_of(&head.headers).map_err(unknown)?;
+        let session = directory
+            .authenticate(token)
+            .map_err(|denied| unknown(denied.into()))?;
+        // Only for those with a permission, so that nobody else can look for identifiers.
+        let (cluster, permission) = directory
+            .by_identifier(path.identifier)
+            .and_then(|cluster| Some((cluster.clone(), directory.permission(&session.user, cluster)?)))
+            .ok_or_else(|| unknown(KubernetesError::NoCluster(path.identifier.to_owned())))?;
+        let known = |error: KubernetesError| (error, Some(recipient(&cluster, &session)));
+        let needed = path::needed(&head.method, &path.target, is_upgrade);
+        directory
+            .check(&session.user, &cluster, needed)
+            .map_err(|denied| known(denied.into()))?;
+        let route = self.routes.to(&cluster, &self.accounts).map_err(known)?;
+        let user = &session.user;
+        let identity = Identity::new(
+            user.name.impersonated(),
+            &user.groups,
+            Some(permission),
+            user.is_super_user,
+        );
+        head.uri = path.rest;
+        if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
+            let message = format!(
+                "{} cannot be impersonated: its name or a group has unusual characters",
+                user.name
+            );
+            return Err(known(KubernetesError::Unavailable(message)));
+        }
+        let mut info = UserInfo {
+            username: identity.user,
+            groups: identity.groups,
+            ..UserInfo::default()
+        };
+        info.extra
+            .insert(CLUSTER_KEY.to_owned(), vec![cluster.id.clone()]);
+        head.extensions.insert(info);
+        Ok(Entry {
+            cluster,
+            session,
+            needed,
+            route,
+        })
+    }
+}
+
+fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
+    (cluster.id.as_str().into(), session.user.name.as_str().into())
+}
+
+/// The inner service of the chains: the cluster that the request was admitted to.
+async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
+        // Never: `answer` has put it there.
+        return Ok(end_reply(&End::NoRoute));
+    };
+    let reply = route.upstream.send(request).await;
+    Ok(reply.unwrap_or_else(|error| end_reply(&End::from(error))))
+}
+
+fn end_reply(end: &End<'_>) -> Response<Body> {
+    Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
+}
+
+/// Whether the protocol to switch to is one of Kubernetes. In another, such as `h2c`, requests could follow that nobody
+/// checks.
+fn switches(headers: &HeaderMap) -> bool {
+    let is_known =
+        |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");
+    only(headers, UPGRADE).is_some_and(|protocol| is_known(protocol.as_bytes()))
+}
+
+fn ended(error: &KubernetesError) -> Response<Body> {
+    tracing::info!(end = error.as_str(), "the request ends here: {error}");
+    Passage::Ended(error.as_str()).mark(error.reply().map(Body::from))
+}
+
+/// The token of a request. Two could belong to two users.
+fn token_of(headers: &HeaderMap) -> Result<&[u8], KubernetesError> {
+    let token = only(headers, AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    token.filter(|token| !token.is_empty()).ok_or_else(|| {
+        let message = "anonymous requests is forbidden: send one `Authorization: Bearer TOKEN`";
+        KubernetesError::Unauthenticated(message.to_owned())
+    })
+}

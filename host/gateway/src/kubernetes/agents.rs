@@ -1,0 +1,324 @@
+//! Tunnels that the agents of clusters, and other gateways, open: `/bcsapi/v1/websocket/connect`.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance::Passage;
+use admittance_net::{
+    header::only,
+    upstream::{TunnelGuard, is_upgrade},
+};
+use axum::body::Body;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE},
+};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{handshake::derive_accept_key, protocol::Role},
+};
+use tracing::{Instrument, info_span};
+
+use super::{
+    Entered, Kubernetes, ended,
+    error::KubernetesError,
+    headers::{CLUSTER, ID, MODULE, MODULES, PARAMS, PATH, TOKEN},
+    routes::{OpenTunnel, Route, Way},
+};
+use crate::{
+    accounts::{Cluster, Credentials, Report, Secret},
+    tunnel::{Accepts, LARGEST_OF_AGENT, Outgoing, Session, websocket_config},
+};
+
+/// How often an unused tunnel is looked for while the gateway stops.
+const IDLE_POLL: Duration = Duration::from_millis(50);
+
+/// The WebSocket of a tunnel, at the side that accepts it.
+pub(super) type Accepted = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+
+/// The header with the cluster's credentials: base64 of this as JSON.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params {
+    address: String,
+    user_token: String,
+    /// Base64 of PEM.
+    ca_cert: String,
+}
+
+/// What an agent sends to open a tunnel.
+struct TunnelRequest {
+    cluster: String,
+    token: Vec<u8>,
+    params: String,
+}
+
+impl TunnelRequest {
+    fn of(request: &Request<Body>) -> Result<Self, KubernetesError> {
+        let headers = request.headers();
+        let module = header(headers, MODULE)?;
+        if !MODULES.contains(&module) {
+            let message = format!("{MODULE}: {module:?} has no tunnels here: only kube-agent does");
+            return Err(KubernetesError::Tunnel(message));
+        }
+        Ok(Self {
+            cluster: header(headers, CLUSTER)?.to_owned(),
+            token: header(headers, TOKEN)?.as_bytes().to_vec(),
+            params: header(headers, PARAMS)?.to_owned(),
+        })
+    }
+}
+
+/// A tunnel whose WebSocket is about to be switched to.
+struct Opening {
+    cluster: Arc<Cluster>,
+    token: Vec<u8>,
+    session: Session,
+    outgoing: Outgoing,
+    open: OpenTunnel,
+}
+
+impl Kubernetes {
+    /// The reply to an agent or another gateway that opens a tunnel. The tunnel goes on until the other side is gone,
+    /// or its token or secret is no longer valid.
+    pub(crate) async fn connect(&self, request: Request<Body>) -> Entered {
+        let is_of_gateway = request.headers().contains_key(ID);
+        let entered = match is_websocket(&request) {
+            Ok(()) if is_of_gateway => self.accept_gateway(request),
+            Ok(()) => self.accept_agent(request).await,
+            Err(error) => Err(error),
+        };
+        entered.unwrap_or_else(|error| Entered {
+            response: ended(&error),
+            recipient: None,
+        })
+    }
+
+    async fn accept_agent(&self, request: Request<Body>) -> Result<Entered, KubernetesError> {
+        let opening = self.open(TunnelRequest::of(&request)?).await?;
+        let id: Arc<str> = opening.cluster.id.as_str().into();
+        let kubernetes = self.clone();
+        let carry = async move |socket, guard| kubernetes.carry(opening, socket, guard).await;
+        Ok(Entered {
+            response: switch(request, LARGEST_OF_AGENT, carry),
+            recipient: Some((id, "agent".into())),
+        })
+    }
+
+    async fn open(&self, request: TunnelRequest) -> Result<Opening, KubernetesError> {
+        let TunnelRequest {
+            cluster,
+            token,
+            params,
+        } = request;
+        // Before anything of the parameters is read.
+        let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
+        let credentials = credentials(&params)?;
+        let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts);
+        let memory = memory.ok_or_else(|| {
+            KubernetesError::Tunnel(format!(
+                "no memory is left for another tunnel of {}, or of other clusters of the user who created it",
+                cluster.id
+            ))
+        })?;
+        let (session, outgoing) = Session::new(memory);
+        let route = Route::new(&cluster.id, Arc::new(credentials), Way::Tunnel(session.clone()))?;
+        let open = self.0.routes.open(&cluster.id, Arc::new(route));
+        let open = open.ok_or_else(|| {
+            KubernetesError::Tunnel(format!("the agents of {} have too many tunnels open", cluster.id))
+        })?;
+        Ok(Opening {
+            cluster,
+            token,
+            session,
+            outgoing,
+            open,
+        })
+    }
+
+    /// Carries a tunnel to its end.
+    async fn carry(&self, opening: Opening, socket: Accepted, guard: Option<TunnelGuard>) {
+        let Opening {
+            cluster,
+            token,
+            session,
+            outgoing,
+            open,
+        } = opening;
+        let cluster = cluster.id.as_str();
+        tracing::info!(cluster, "the agent of a cluster has opened a tunnel");
+        let why = tokio::select! {
+            why = session.run(socket, outgoing, &Accepts::Nothing).instrument(info_span!("tunnel", cluster)) => why,
+            denied = self.0.accounts.until_agent_denied(cluster, &token) => denied.to_string(),
+            () = closed(guard.as_ref()) => CLOSED.to_owned(),
+            () = self.stopped(|| open.is_idle()) => STOPPING.to_owned(),
+        };
+        tracing::info!(cluster, why, "the tunnel of a cluster's agent has ended");
+    }
+
+    /// Waits until the gateway stops, and a tunnel is unused.
+    pub(super) async fn stopped(&self, is_idle: impl Fn() -> bool) {
+        self.0.stop.cancelled().await;
+        while !is_idle() {
+            tokio::time::sleep(IDLE_POLL).await;
+        }
+    }
+}
+
+/// Reasons why tunnels end, for the log.
+pub(super) const CLOSED: &str = "its connection was closed";
+pub(super) const STOPPING: &str = "the gateway stops";
+
+/// Waits until the client's connection has to end.
+pub(super) async fn closed(guard: Option<&TunnelGuard>) {
+    match guard {
+        Some(guard) => guard.connection_ended.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
+    let headers = request.headers();
+    let has = |name: HeaderName, expected: &str| {
+        let value = headers.get(name).map(HeaderValue::as_bytes);
+        value.is_some_and(|value| value.eq_ignore_ascii_case(expected.as_bytes()))
+    };
+    if is_upgrade(request)
+        && has(UPGRADE, "websocket")
+        && has(SEC_WEBSOCKET_VERSION, "13")
+        && headers.contains_key(SEC_WEBSOCKET_KEY)
+    {
+        return Ok(());
+    }
+    let message = format!("{PATH} is for WebSockets of agents: start `admittance agent` in the cluster");
+    Err(KubernetesError::Tunnel(message))
+}
+
+/// The reply that switches to a WebSocket, which `carry` then gets. No message of it may be larger than `largest`.
+pub(super) fn switch<F>(
+    mut request: Request<Body>,
+    largest: usize,
+    carry: impl FnOnce(Accepted, Option<TunnelGuard>) -> F + Send + 'static,
+) -> Response<Body>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let key = request.headers().get(SEC_WEBSOCKET_KEY);
+    let accept = derive_accept_key(key.map(HeaderValue::as_bytes).unwrap_or_default());
+    let guard = request.extensions_mut().remove::<TunnelGuard>();
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        match upgrade.await {
+            Ok(upgraded) => {
+                let config = Some(websocket_config(largest));
+                let stream = TokioIo::new(upgraded);
+                let socket = WebSocketStream::from_raw_socket(stream, Role::Server, config).await;
+                carry(socket, guard).await;
+            }
+            Err(error) => tracing::debug!(%error, "a tunnel could not be established"),
+        }
+    });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    let accept = HeaderValue::from_str(&accept).ok();
+    headers.extend(accept.map(|accept| (SEC_WEBSOCKET_ACCEPT, accept)));
+    Passage::Untouched.mark(response)
+}
+
+pub(super) fn header<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, KubernetesError> {
+    let text = only(headers, name).and_then(|value| value.to_str().ok());
+    text.filter(|text| !text.is_empty())
+        .ok_or_else(|| KubernetesError::Tunnel(format!("send one header {name}")))
+}
+
+/// The credentials in a header.
+pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> {
+    let wrong = |why: String| KubernetesError::Tunnel(format!("{PARAMS}: {why}"));
+    let json = BASE64_STANDARD
+        .decode(params)
+        .map_err(|_| wrong("it is not base64".to_owned()))?;
+    // The message of the error could hold the token.
+    let params: Params = serde_json::from_slice(&json)
+        .map_err(|_| wrong("it is not JSON with `address`, `userToken` and `caCert`".to_owned()))?;
+    let ca = BASE64_STANDARD
+        .decode(&params.ca_cert)
+        .ok()
+        .and_then(|ca| String::from_utf8(ca).ok());
+    let report = Report {
+        server_addresses: params.address,
+        ca: ca.ok_or_else(|| wrong("`caCert` is not base64 of PEM".to_owned()))?,
+        user_token: Secret(params.user_token),
+        cluster_domain: String::new(),
+    };
+    report.credentials().map_err(|error| wrong(error.to_string()))
+}
+
+/// The same, as [`credentials`] reads them.
+pub(super) fn params(credentials: &Credentials) -> String {
+    let params = serde_json::json!({
+        "address": credentials.servers().collect::<Vec<_>>().join(";"),
+        "userToken": credentials.user_token.0,
+        "caCert": BASE64_STANDARD.encode(&credentials.ca),
+    });
+    BASE64_STANDARD.encode(params.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters() {
+        let encode = |address: &str, token: &str, ca: &str| {
+            let ca = BASE64_STANDARD.encode(ca);
+            let json = serde_json::json!({"address": address, "userToken": token, "caCert": ca});
+            BASE64_STANDARD.encode(json.to_string())
+        };
+        let pem = "-----BEGIN CERTIFICATE-----";
+        let found = credentials(&encode("https://10.0.0.1:443;https://10.0.0.2", "t", pem)).unwrap();
+        assert_eq!((found.ca.as_str(), found.user_token.0.as_str()), (pem, "t"));
+        assert_eq!(found.server_addresses.len(), 2);
+        let again = credentials(&params(&found)).unwrap();
+        assert_eq!(
+            (&again.server_addresses, &again.ca, &again.user_token),
+            (&found.server_addresses, &found.ca, &found.user_token)
+        );
+        let many: Vec<_> = (0..17).map(|number| format!("https://10.0.0.{number}")).collect();
+        let servers = "https://10.0.0.1;".repeat(1000);
+        for (params, expected) in [
+            ("?".to_owned(), "not base64"),
+            (BASE64_STANDARD.encode("{"), "not JSON"),
+            (encode("http://a", "secret", pem), "is not https"),
+            (encode("", "secret", pem), "is empty"),
+            (encode("https://a", "secret", "?"), "no certificate as PEM"),
+            (
+                encode(&many.join(";"), "secret", pem),
+                "has 17 addresses, and at most 16",
+            ),
+            (
+                encode(&servers, "secret", pem),
+                "has 17000 bytes, and at most 2048",
+            ),
+            (
+                encode(&format!("https://{}", "a".repeat(93)), "secret", pem),
+                "more than 92 bytes",
+            ),
+            (
+                encode("https://a", &"secret".repeat(2000), pem),
+                "user_token has 12000 bytes",
+            ),
+            (
+                encode("https://a", "secret", &pem.repeat(3000)),
+                "cacert_data has 81000 bytes",
+            ),
+        ] {
+            let error = credentials(&params).unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Whose name a request carries to a cluster: never the one that the client writes.
+
+use admittance_bcs::routes::Permission;
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+};
+
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+
+/// The beginnings of headers in which proxies in front of API servers say who the client is.
+const PREFIXES: [&str; 2] = ["impersonate-", "x-remote-"];
+
+/// Headers with which proxies pass a client's certificate on.
+const CERTIFICATES: [&str; 9] = [
+    "client-cert",
+    "client-cert-chain",
+    "ssl-client-cert",
+    "x-client-cert",
+    "x-forwarded-client-cert",
+    "x-forwarded-tls-client-cert",
+    "x-forwarded-tls-client-cert-info",
+    "x-ssl-cert",
+    "x-ssl-client-cert",
+];
+
+/// A WebSocket protocol that is a bearer token for kube-apiserver.
+const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// The user of a request in its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) user: String,
+    pub(super) groups: Vec<String>,
+}
+
+/// The groups of users in every cluster, by what they may do there.
+const GROUPS: [(Permission, &str); 3] = [
+    (Permission::Read, "admittance:view"),
+    (Permission::Write, "admittance:edit"),
+    (Permission::Hooks, "admittance:hooks"),
+];
+pub(super) const SUPER_USERS: &str = "admittance:super-users";
+
+impl Identity {
+    /// `groups` are the user's own; those of the permission are added.
+    pub(super) fn new(
+        user: String,
+        groups: &[String],
+        permission: Option<Permission>,
+        is_super_user: bool,
+    ) -> Self {
+        let granted = GROUPS.iter().filter(|(needed, _)| permission >= Some(*needed));
+        let granted = granted.map(|(_, group)| *group);
+        let all = granted
+            .chain(is_super_user.then_some(SUPER_USERS))
+            .map(ToOwned::to_owned);
+        Self {
+            user,
+            groups: groups.iter().cloned().chain(all).collect(),
+        }
+    }
+
+    /// Replaces every header that says who the client is. `authorization` is the cluster's own token.
+    ///
+    /// `Connection` is replaced as well: the next hop would drop the headers that it lists. False if the name of the user
+    /// or a group cannot be sent in a header.
+    pub(super) fn replace(
+        &self,
+        headers: &mut HeaderMap,
+        authorization: &HeaderValue,
+        is_upgrade: bool,
+    ) -> bool {
+        let named: Vec<_> = headers.keys().filter(|name| is_identity(name)).cloned().collect();
+        for name in named {
+            headers.remove(name);
+        }
+        headers.remove(CONNECTION);
+        if is_upgrade {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        } else {
+            headers.remove(UPGRADE);
+        }
+        let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+        let protocols = without_tokens(protocols);
+        headers.remove(SEC_WEBSOCKET_PROTOCOL);
+        if let Some(protocols) = protocols.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, protocols);
+        }
+        let Ok(user) = HeaderValue::from_str(&self.user) else {
+            return false;
+        };
+        let groups: Result<Vec<_>, _> = self
+            .groups
+            .iter()
+            .map(|group| HeaderValue::from_str(group))
+            .collect();
+        let Ok(groups) = groups else { return false };
+        headers.insert(AUTHORIZATION, authorization.clone());
+        headers.insert(IMPERSONATE_USER, user);
+        headers.extend(groups.into_iter().map(|group| (IMPERSONATE_GROUP, group)));
+        true
+    }
+}
+
+/// Whether a header says who the client is. Some servers do not distinguish `_` from `-`.
+fn is_identity(name: &HeaderName) -> bool {
+    let text = name.as_str().replace('_', "-");
+    [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)
+        || text == "authorization"
+        || text == "x-bcs-user-token"
+        || PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+        || CERTIFICATES.contains(&text.as_str())
+}
+
+/// The protocols of a WebSocket that are not tokens.
+fn without_tokens<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> Option<String> {
+    let protocols: Vec<_> = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|protocol| !protocol.is_empty() && !is_token(protocol))
+        .collect();
+    (!protocols.is_empty()).then(|| protocols.join(", "))
+}
+
+fn is_token(protocol: &str) -> bool {
+    let start = protocol.get(..TOKEN_PROTOCOL.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(TOKEN_PROTOCOL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: [(&str, &str); 4] = [
+        ("authorization", "Bearer cluster"),
+        ("impersonate-group", "admittance:view"),
+        ("impersonate-group", "dev"),
+        ("impersonate-user", "plain.alice"),
+    ];
+
+    /// The headers that reach the cluster for these of a client.
+    fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(
+                HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                value.parse().unwrap(),
+            );
+        }
+        let identity = Identity::new(
+            "plain.alice".to_owned(),
+            &["dev".to_owned()],
+            Some(Permission::Read),
+            false,
+        );
+        assert!(identity.replace(&mut map, &HeaderValue::from_static("Bearer cluster"), is_upgrade));
+        let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
+        let mut all: Vec<_> = map
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        all.sort();
+        all
+    }
+
+    fn expected(more: &[(&str, &str)]) -> Vec<(String, String)> {
+        let all = OWN
+            .iter()
+            .chain(more)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut all: Vec<_> = all.collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn nothing_that_a_client_says_of_itself_reaches_a_cluster() {
+        for (name, value) in [
+            ("Authorization", "Bearer mine"),
+            ("Proxy-Authorization", "Basic x"),
+            ("Cookie", "a=b"),
+            ("X-BCS-User-Token", "mine"),
+            ("Impersonate-User", "system:admin"),
+            ("IMPERSONATE-USER", "system:admin"),
+            ("Impersonate_User", "system:admin"),
+            ("Impersonate-Group", "system:masters"),
+            ("impersonate-uid", "1"),
+            ("Impersonate-Extra-Scopes", "all"),
+            ("Impersonate-Anything", "x"),
+            ("X-Remote-User", "system:admin"),
+            ("X-Remote-Group", "system:masters"),
+            ("x_remote_group", "system:masters"),
+            ("X-Remote-Extra-A", "b"),
+            ("X-Forwarded-Client-Cert", "Subject=\"CN=admin\""),
+            ("X-SSL-Client-Cert", "pem"),
+            ("Ssl-Client-Cert", "pem"),
+            ("Client-Cert", ":pem:"),
+            // What `Connection` lists is dropped by the next hop.
+            ("Connection", "Impersonate-User, Impersonate-Group"),
+            ("Connection", "authorization"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io.bWluZQ"),
+            ("Sec-WebSocket-Protocol", "BASE64URL.bearer.authorization.k8s.io.bWluZQ"),
+        ] {
+            assert_eq!(replaced(&[(name, value)], false), expected(&[]), "{name}: {value}");
+            // Twice is no better than once.
+            assert_eq!(replaced(&[(name, value), (name, "other")], false).iter().filter(|(_, value)| value == "system:masters").count(), 0);
+        }
+    }
+
+    #[test]
+    fn other_headers_stay() {
+        assert_eq!(
+            replaced(&[("X-Other", "1")], false),
+            expected(&[("x-other", "1")])
+        );
+        let upgrade = [
+            ("Connection", "keep-alive, Upgrade, Impersonate-User"),
+            ("Upgrade", "websocket"),
+            (
+                "Sec-WebSocket-Protocol",
+                "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.x, v4.channel.k8s.io",
+            ),
+        ];
+        assert_eq!(
+            replaced(&upgrade, true),
+            expected(&[
+                ("connection", "upgrade"),
+                ("upgrade", "websocket"),
+                ("sec-websocket-protocol", "v5.channel.k8s.io, v4.channel.k8s.io"),
+            ])
+        );
+    }
+
+    #[test]
+    fn groups_by_permission() {
+        let groups = |permission, is_super| Identity::new("a".to_owned(), &[], permission, is_super).groups;
+        assert_eq!(
+            groups(Some(Permission::Write), false),
+            ["admittance:view", "admittance:edit"]
+        );
+        assert_eq!(
+            groups(Some(Permission::Hooks), true),
+            [
+                "admittance:view",
+                "admittance:edit",
+                "admittance:hooks",
+                "admittance:super-users"
+            ]
+        );
+        assert!(groups(None, false).is_empty());
+    }
+}

@@ -1,0 +1,73 @@
+//! The memory of tunnels, by the users whose clusters they lead to.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, Weak},
+};
+
+use admittance_net::lock::lock;
+
+use crate::{
+    accounts::{Accounts, UserId},
+    tunnel::{Budget, TUNNEL_COST, TUNNEL_LIMIT},
+};
+
+/// The memory of all tunnels to this gateway.
+const GATEWAY_LIMIT: usize = 1 << 30;
+/// The memory of the tunnels of one owner.
+const OWNER_LIMIT: usize = 128 << 20;
+
+/// The owner of a cluster's tunnels. Any user may create clusters and act as their agents, so the clusters of one user share
+/// a limit. Clusters of administrators and super users have a limit each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    User(UserId),
+    Cluster(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    gateway: Arc<Budget>,
+    /// The budgets of owners, which live as long as they have tunnels.
+    owners: Mutex<HashMap<Owner, Weak<Budget>>>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            gateway: Budget::new(GATEWAY_LIMIT),
+            owners: Mutex::default(),
+        }
+    }
+}
+
+impl Memory {
+    /// The budget of all tunnels together.
+    pub(super) fn gateway(&self) -> &Arc<Budget> {
+        &self.gateway
+    }
+
+    /// The budget that the tunnels of this cluster's owner share.
+    pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
+        let directory = accounts.now().ok();
+        let creator = directory.as_ref().and_then(|directory| {
+            let creator = directory.user(directory.cluster(cluster)?.creator)?;
+            (!creator.is_super_user).then_some(creator.id)
+        });
+        let owner = creator.map_or_else(|| Owner::Cluster(cluster.to_owned()), Owner::User);
+        let mut owners = lock(&self.owners);
+        if let Some(budget) = owners.get(&owner).and_then(Weak::upgrade) {
+            return budget;
+        }
+        owners.retain(|_, budget| budget.strong_count() > 0);
+        let budget = self.gateway.part(OWNER_LIMIT);
+        owners.insert(owner, Arc::downgrade(&budget));
+        budget
+    }
+
+    /// The budget of a new tunnel of the cluster's agent. None if its owner, or the gateway, has too little left.
+    pub(super) fn of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
+        let budget = self.of_owner(cluster, accounts).part(TUNNEL_LIMIT);
+        budget.charge(TUNNEL_COST).is_ok().then_some(budget)
+    }
+}

@@ -1,0 +1,132 @@
+//! Paths of requests for clusters.
+
+use admittance_bcs::routes::Permission;
+use admittance_dialect::Target;
+use http::{Method, Uri, uri::PathAndQuery};
+
+use super::error::KubernetesError;
+
+pub(super) const PREFIX: &str = "/tunnels/clusters/";
+
+/// The API group whose objects are hooks.
+const HOOKS: &str = "admissionregistration.k8s.io";
+/// Questions about oneself, which are asked by creating them.
+const QUESTIONS: [(&str, &[&str]); 2] = [
+    (
+        "authorization.k8s.io",
+        &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+    ),
+    ("authentication.k8s.io", &["selfsubjectreviews"]),
+];
+
+/// `/tunnels/clusters/{identifier}/{rest}`.
+#[derive(Debug)]
+pub(super) struct ClusterPath<'u> {
+    pub(super) identifier: &'u str,
+    /// The path in the cluster, and the query.
+    pub(super) rest: Uri,
+    /// What that path is about.
+    pub(super) target: Target,
+}
+
+impl<'u> ClusterPath<'u> {
+    pub(super) fn of(uri: &'u Uri) -> Result<Self, KubernetesError> {
+        let after = uri.path().strip_prefix(PREFIX).ok_or(KubernetesError::NoRoute)?;
+        let (identifier, rest) = after.split_once('/').unwrap_or((after, ""));
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if identifier.is_empty()
+            || !identifier.bytes().all(is_plain)
+            || identifier.bytes().all(|byte| byte == b'.')
+        {
+            return Err(KubernetesError::NoRoute);
+        }
+        let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+        let rest: PathAndQuery = format!("/{rest}{query}")
+            .parse()
+            .map_err(|_| KubernetesError::NoRoute)?;
+        // Of the whole path, so that none of its parts leaves the prefix.
+        let target = Target::of(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
+        Ok(Self {
+            identifier,
+            rest: Uri::from(rest),
+            target,
+        })
+    }
+}
+
+/// The permission for the cluster that a request needs here; what the user may do in it is up to the cluster.
+pub(super) fn needed(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
+    let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let Target::Resource(target) = target else {
+        return if is_read {
+            Permission::Read
+        } else {
+            Permission::Write
+        };
+    };
+    let is_question = QUESTIONS.iter().any(|(group, resources)| {
+        *group == target.resource.group && resources.contains(&target.resource.resource.as_str())
+    });
+    let opens = target.is_connect() || (is_upgrade && target.subresource.is_some());
+    match (is_read, opens) {
+        (true, false) => Permission::Read,
+        (false, false) if is_question && *method == Method::POST => Permission::Read,
+        (false, _) if target.resource.group == HOOKS => Permission::Hooks,
+        _ => Permission::Write,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn paths() {
+        for (uri, expected) in [
+            ("/tunnels/clusters/a-1/api/v1/pods?watch=true", Some(("a-1", "/api/v1/pods?watch=true"))),
+            ("/tunnels/clusters/a-1/", Some(("a-1", "/"))),
+            ("/tunnels/clusters/a-1", Some(("a-1", "/"))),
+            ("/tunnels/clusters/", None),
+            ("/tunnels/clusters//api", None),
+            ("/tunnels/clusters/../api", None),
+            // Identifiers of bcs-api are random and of both cases.
+            ("/tunnels/clusters/A/api", Some(("A", "/api"))),
+            ("/tunnels/clusters/a%2Db/api", None),
+            ("/tunnels/clusters/a-1//api/v1/pods", None),
+            ("/tunnels/clusters/a-1/../b-1/api/v1/pods", None),
+            ("/tunnels/clusters/a-1/%2e%2e/b-1/api", None),
+            ("/tunnels/clusters/a-1/api/v1/pods/%2e%2E", None),
+            ("/tunnels/clusters/a-1/api%2Fv1%2Fpods", None),
+            ("/tunnels/other", None),
+        ] {
+            let uri: Uri = uri.parse().unwrap();
+            let path = ClusterPath::of(&uri).ok();
+            let found = path.as_ref().map(|path| (path.identifier, path.rest.to_string()));
+            assert_eq!(found, expected.map(|(identifier, rest)| (identifier, rest.to_owned())), "{uri}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn permissions() {
+        for (method, path, is_upgrade, expected) in [
+            (Method::GET, "/api/v1/pods", false, Permission::Read),
+            (Method::GET, "/version", false, Permission::Read),
+            (Method::GET, "/api/v1/pods", true, Permission::Read),
+            (Method::GET, "/api/v1/namespaces/n/pods/a/exec", true, Permission::Write),
+            (Method::GET, "/api/v1/namespaces/n/services/a/proxy/x", false, Permission::Write),
+            (Method::GET, "/apis/x/v1/namespaces/n/machines/a/console", true, Permission::Write),
+            (Method::POST, "/api/v1/namespaces/n/pods", false, Permission::Write),
+            (Method::DELETE, "/api/v1/nodes/a", false, Permission::Write),
+            (Method::POST, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", false, Permission::Read),
+            (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews", false, Permission::Write),
+            (Method::GET, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", false, Permission::Read),
+            (Method::DELETE, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/a", false, Permission::Hooks),
+            (Method::POST, "/other", false, Permission::Write),
+        ] {
+            let target = Target::of(path).unwrap();
+            assert_eq!(needed(&method, &target, is_upgrade), expected, "{method} {path}");
+        }
+    }
+}

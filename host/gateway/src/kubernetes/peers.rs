@@ -1,0 +1,332 @@
+//! Other gateways. Each announces to all others which clusters' agents have opened tunnels to it, and connects to these
+//! clusters on their behalf.
+//!
+//! TLS between a gateway and an API server passes the other gateway unread, so a request is authorized and inspected by
+//! the gateway that the client has reached, and by no other.
+
+mod accepting;
+mod secrets;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use admittance_bcs::discovery::{Discovery, ServerKind};
+use admittance_net::{
+    causes,
+    listener::is_loopback,
+    lock::lock,
+    tls::ClientTls,
+    upstream::{Connector, FollowedServers, Server, connector},
+};
+use bytes::Bytes;
+use futures_util::SinkExt;
+use http::Uri;
+use metrics::gauge;
+use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio_tungstenite::tungstenite::{Message, handshake::client::generate_key};
+
+pub use self::secrets::PeerSecrets;
+use self::secrets::{Occasion, Role};
+use super::{
+    Kubernetes, OtherGateways,
+    agents::{STOPPING, params},
+    headers::{CHALLENGE, ID, PATH, TOKEN},
+    routes::Route,
+};
+use crate::{
+    metric_names,
+    status::{Peer, PeersStatus},
+    tunnel::{
+        Accepts, Announcement, Session,
+        connect::{ConnectError, LONGEST_PAUSE, Pauses, TIMEOUT, at_path, websocket},
+    },
+};
+
+/// How gateways find and trust one another.
+#[derive(Clone, Debug)]
+pub struct PeersConfig {
+    pub secrets: PeerSecrets,
+    /// Verifies the certificates of other gateways.
+    pub tls: ClientTls,
+}
+
+/// The other gateways. Lives as long as the gateway.
+#[derive(Debug)]
+pub(super) struct Peers {
+    /// Different after every start.
+    id: String,
+    /// The URL that this gateway registers.
+    own: Server,
+    secrets: PeerSecrets,
+    tls: ClientTls,
+    connector: Connector,
+    discovery: Discovery,
+    /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open; None if one is open.
+    links: Mutex<BTreeMap<String, Option<String>>>,
+    /// How many tunnels to this gateway others have opened.
+    accepted: Arc<AtomicUsize>,
+}
+
+/// Why there is no tunnel to another gateway; for the log and the status.
+#[derive(Debug, thiserror::Error)]
+enum PeerError {
+    #[error("it has no TLS: only gateways on the same machine may do without")]
+    Plain,
+    #[error("the secret cannot be read")]
+    NoSecret,
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("it does not know the secret")]
+    Unproven,
+}
+
+impl Peers {
+    /// Finds the other gateways. Needs a runtime.
+    pub(super) fn new(others: OtherGateways<'_>) -> Self {
+        let OtherGateways {
+            config,
+            own,
+            zookeeper,
+            path,
+        } = others;
+        Self {
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            own,
+            connector: connector(config.tls.clone(), TIMEOUT),
+            secrets: config.secrets,
+            tls: config.tls,
+            discovery: Discovery::start(zookeeper, path, ServerKind::Gateways),
+            links: Mutex::default(),
+            accepted: Arc::default(),
+        }
+    }
+
+    pub(super) fn status(&self) -> PeersStatus {
+        let links = lock(&self.links);
+        PeersStatus {
+            discovery: self.discovery.status(),
+            gateways: links
+                .iter()
+                .map(|(server, problem)| Peer {
+                    server: server.clone(),
+                    problem: problem.clone(),
+                })
+                .collect(),
+            accepted: self.accepted.load(Ordering::Relaxed),
+            problem: self.secrets.problem(),
+        }
+    }
+
+    /// Holds a tunnel to every registered gateway open. Never returns.
+    pub(super) async fn follow(self: &Arc<Self>, kubernetes: &Kubernetes) {
+        tokio::join!(
+            self.secrets.follow(),
+            self.tls.keep_fresh(),
+            self.hold_all(kubernetes)
+        );
+    }
+
+    async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
+        let mut found = self.discovery.servers();
+        // One for each server, also while its tunnel outlives its registration: it may register again.
+        let mut held: HashSet<String> = HashSet::new();
+        let mut links = JoinSet::new();
+        loop {
+            let servers = found.borrow_and_update().servers.clone();
+            let is_stopping = kubernetes.0.stop.is_cancelled();
+            let others = servers
+                .into_iter()
+                .map(|followed| followed.server)
+                .filter(|server| !is_stopping && *server != self.own);
+            for server in others {
+                let name = server.to_string();
+                if held.insert(name.clone()) {
+                    let (peers, kubernetes, found) = (self.clone(), kubernetes.clone(), found.clone());
+                    links.spawn(async move {
+                        peers.hold(&server, &kubernetes, found).await;
+                        name
+                    });
+                }
+            }
+            tokio::select! {
+                changed = found.changed() => if changed.is_err() {
+                    return std::future::pending().await;
+                },
+                Some(ended) = links.join_next() => if let Ok(name) = ended {
+                    held.remove(&name);
+                },
+            }
+        }
+    }
+
+    /// Holds a tunnel to another gateway open as long as it is listed. A tunnel that is open then goes on.
+    async fn hold(
+        &self,
+        server: &Server,
+        kubernetes: &Kubernetes,
+        mut found: watch::Receiver<Arc<FollowedServers>>,
+    ) {
+        let mut pauses = Pauses::default();
+        while is_listed(server, &found.borrow()) && !kubernetes.0.stop.is_cancelled() {
+            let begun = Instant::now();
+            let why = match self.open(server, kubernetes).await {
+                Ok(why) => why,
+                Err(error) => error.to_string(),
+            };
+            self.report(server, Some(why));
+            if begun.elapsed() > LONGEST_PAUSE {
+                pauses = Pauses::default();
+            }
+            let unlisted = async {
+                if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
+                    // The sender lives as long as `self`.
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pauses.next()) => {}
+                () = unlisted => {}
+                () = kubernetes.0.stop.cancelled() => {}
+            }
+        }
+        lock(&self.links).remove(&server.to_string());
+    }
+
+    /// Records why there is no tunnel, or that there is one.
+    fn report(&self, server: &Server, problem: Option<String>) {
+        let mut links = lock(&self.links);
+        let before = links.insert(server.to_string(), problem.clone());
+        let connected = links.values().filter(|problem| problem.is_none()).count();
+        gauge!(metric_names::GATEWAY_PEERS).set(u32::try_from(connected).unwrap_or(u32::MAX));
+        drop(links);
+        match problem {
+            None => tracing::info!(%server, "the tunnel to another gateway is open"),
+            // Each reason once.
+            Some(why) if before != Some(Some(why.clone())) => {
+                tracing::warn!(%server, why, "there is no tunnel to another gateway; trying again");
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Opens a tunnel and carries it to its end. Returns why it ended.
+    async fn open(&self, server: &Server, kubernetes: &Kubernetes) -> Result<String, PeerError> {
+        let text = server.to_string();
+        let uri: Uri = text.parse().map_err(|_| ConnectError::Header)?;
+        if !server.is_tls() && !is_local(&uri) {
+            return Err(PeerError::Plain);
+        }
+        let secret = self.secrets.first().ok_or(PeerError::NoSecret)?;
+        let mut occasion = Occasion {
+            id: self.id.clone(),
+            key: generate_key(),
+            server: text,
+            challenge: String::new(),
+        };
+        let headers = vec![
+            (ID, self.id.clone()),
+            (TOKEN, secret.proof(Role::Opens, &occasion)),
+        ];
+        let uri = at_path(&uri, PATH)?;
+        let (mut socket, reply) = websocket(&self.connector, uri, &occasion.key, headers).await?;
+        let of_reply = |name| reply.get(name).and_then(|value| value.to_str().ok());
+        occasion.challenge = of_reply(CHALLENGE).unwrap_or_default().to_owned();
+        if !of_reply(TOKEN).is_some_and(|proof| secret.accepts(proof, Role::Accepts, &occasion)) {
+            return Err(PeerError::Unproven);
+        }
+        let answer = Message::text(secret.proof(Role::Answers, &occasion));
+        let answered = tokio::time::timeout(TIMEOUT, socket.send(answer)).await;
+        answered
+            .map_err(|_| ConnectError::Timeout)?
+            .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
+        self.report(server, None);
+        let (session, outgoing) = Session::new(kubernetes.0.memory.gateway().clone());
+        let routes = kubernetes.0.routes.clone();
+        let accepts = Accepts::Through(Box::new(move |cluster| routes.tunnel(cluster)));
+        Ok(tokio::select! {
+            why = session.run(socket, outgoing, &accepts) => why,
+            () = announce(&session, kubernetes) => String::new(),
+            () = kubernetes.stopped(|| !session.is_used()) => STOPPING.to_owned(),
+            () = self.secrets.until_removed(&secret) => REMOVED.to_owned(),
+        })
+    }
+}
+
+const REMOVED: &str = "the secret was changed";
+
+fn is_listed(server: &Server, found: &FollowedServers) -> bool {
+    found.servers.iter().any(|followed| followed.server == *server)
+}
+
+/// Whether a server is on this machine.
+fn is_local(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.parse().is_ok_and(|ip: IpAddr| is_loopback((ip, 0).into()))
+}
+
+/// Tells another gateway of the tunnels to this one, and of every change. Never returns.
+async fn announce(session: &Session, kubernetes: &Kubernetes) {
+    let routes = &kubernetes.0.routes;
+    let mut changes = routes.changes();
+    let mut announced: HashMap<String, Weak<Route>> = HashMap::new();
+    loop {
+        changes.mark_unchanged();
+        let is_stopping = kubernetes.0.stop.is_cancelled();
+        // None while the gateway stops, so that others no longer use them.
+        let mut current = match is_stopping {
+            true => HashMap::new(),
+            false => routes.of_agents(),
+        };
+        let gone: Vec<_> = announced
+            .keys()
+            .filter(|cluster| !current.contains_key(*cluster))
+            .cloned()
+            .collect();
+        for cluster in gone {
+            announced.remove(&cluster);
+            session.announce(Announcement::Removed(cluster)).await;
+        }
+        for (cluster, route) in current.drain() {
+            let is_known = announced
+                .get(&cluster)
+                .is_some_and(|known| Weak::as_ptr(known) == Arc::as_ptr(&route));
+            if !is_known {
+                let text = format!("{cluster}\n{}", params(&route.credentials));
+                announced.insert(cluster, Arc::downgrade(&route));
+                // Before the wait, because a tunnel is in use while its route is held.
+                drop(route);
+                session.announce(Announcement::Added(Bytes::from(text))).await;
+            }
+        }
+        tokio::select! {
+            // An error: the sender lives as long as the gateway.
+            _ = changes.changed() => {}
+            () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_gateways_of_this_machine_may_do_without_tls() {
+        for (uri, is_here) in [
+            ("http://127.0.0.1:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://[::ffff:127.0.0.1]:8080", true),
+            ("http://10.0.0.5:8080", false),
+            ("http://localhost.example.com:8080", false),
+        ] {
+            assert_eq!(is_local(&uri.parse().unwrap()), is_here, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The side that accepts the tunnels of other gateways, and uses what they announce.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use admittance_net::{
+    listener::{Client, is_loopback},
+    lock::lock,
+    upstream::TunnelGuard,
+};
+use axum::body::Body;
+use futures_util::{Stream, StreamExt};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header::SEC_WEBSOCKET_KEY};
+use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::client::generate_key};
+
+use super::{
+    super::{
+        Entered, Kubernetes,
+        agents::{Accepted, CLOSED, STOPPING, closed, credentials, header, switch},
+        error::KubernetesError,
+        headers::{CHALLENGE, ID, TOKEN},
+        routes::{OpenTunnel, Route, Routes, Way},
+    },
+    Peers, REMOVED,
+    secrets::{Occasion, PeerSecret, Role},
+};
+use crate::tunnel::{Accepts, Announcement, Budget, LARGEST_OF_GATEWAY, Session, connect::TIMEOUT};
+
+/// The most clusters that one gateway may announce.
+const MOST_CLUSTERS: usize = 16 * 1024;
+/// The most tunnels that other gateways may have open to this one. Each has one, and while it reconnects also the
+/// previous one.
+const MOST_GATEWAYS: usize = 256;
+
+/// Counts a tunnel of another gateway until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Kubernetes {
+    /// The reply to another gateway that opens a tunnel to this one.
+    pub(in super::super) fn accept_gateway(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Entered, KubernetesError> {
+        let peers = self.0.peers.clone().ok_or_else(|| {
+            let message = "this gateway knows no others: configure `dialect.gateway.peers`";
+            KubernetesError::Tunnel(message.to_owned())
+        })?;
+        let client = request.extensions().get::<Client>();
+        if !client.is_some_and(|client| client.is_tls || is_loopback(client.address)) {
+            let message = "gateways connect with TLS: configure `listen.tls`";
+            return Err(KubernetesError::Tunnel(message.to_owned()));
+        }
+        let (secret, occasion) = peers.check(request.headers())?;
+        let counted = Counted(peers.accepted.clone());
+        if peers.accepted.fetch_add(1, Ordering::Relaxed) >= MOST_GATEWAYS {
+            let message = "too many gateways have tunnels to this one";
+            return Err(KubernetesError::Tunnel(message.to_owned()));
+        }
+        let replied = [
+            (CHALLENGE, occasion.challenge.clone()),
+            (TOKEN, secret.proof(Role::Accepts, &occasion)),
+        ];
+        let kubernetes = self.clone();
+        let mut response = switch(request, LARGEST_OF_GATEWAY, async move |mut socket, guard| {
+            let _counted = counted;
+            let is_answered = tokio::select! {
+                is_answered = is_answered(&mut socket, &secret, &occasion) => is_answered,
+                () = closed(guard.as_ref()) => return,
+            };
+            if is_answered {
+                kubernetes
+                    .carry_gateway(&occasion.id, &peers, &secret, socket, guard)
+                    .await;
+            } else {
+                tracing::warn!(
+                    gateway = occasion.id,
+                    "a gateway has opened a tunnel, but does not prove that it knows the secret"
+                );
+            }
+        });
+        let replied = replied.into_iter().filter_map(|(name, value)| {
+            let value = HeaderValue::from_str(&value).ok()?;
+            Some((HeaderName::from_static(name), value))
+        });
+        response.headers_mut().extend(replied);
+        Ok(Entered {
+            response,
+            recipient: None,
+        })
+    }
+
+    /// Carries the tunnel of another gateway to its end: requests here use the tunnels that it announces.
+    async fn carry_gateway(
+        &self,
+        id: &str,
+        peers: &Peers,
+        secret: &PeerSecret,
+        socket: Accepted,
+        guard: Option<TunnelGuard>,
+    ) {
+        tracing::info!(gateway = id, "another gateway has opened a tunnel");
+        let (session, outgoing) = Session::new(self.0.memory.gateway().clone());
+        let announced = Arc::new(Mutex::new(HashMap::new()));
+        let accepts = {
+            let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());
+            Accepts::Announcements(Box::new(move |announcement| {
+                let memory = |cluster: &str| inner.memory.of_owner(cluster, &inner.accounts);
+                learn(
+                    announcement,
+                    &inner.routes,
+                    &session,
+                    memory,
+                    &mut lock(&announced),
+                )
+            }))
+        };
+        let is_idle = || lock(&announced).values().all(OpenTunnel::is_idle);
+        let why = tokio::select! {
+            why = session.run(socket, outgoing, &accepts) => why,
+            () = closed(guard.as_ref()) => CLOSED.to_owned(),
+            () = self.stopped(is_idle) => STOPPING.to_owned(),
+            () = peers.secrets.until_removed(secret) => REMOVED.to_owned(),
+        };
+        tracing::info!(gateway = id, why, "the tunnel of another gateway has ended");
+    }
+}
+
+impl Peers {
+    /// Checks the request of a gateway that opens a tunnel. Returns the secret that both know, and a challenge.
+    fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, Occasion), KubernetesError> {
+        let id = header(headers, ID)?;
+        if id == self.id {
+            let message = "this is the gateway that opens the tunnel";
+            return Err(KubernetesError::Tunnel(message.to_owned()));
+        }
+        let key = headers.get(SEC_WEBSOCKET_KEY);
+        let mut occasion = Occasion {
+            id: id.to_owned(),
+            key: key
+                .and_then(|key| key.to_str().ok())
+                .unwrap_or_default()
+                .to_owned(),
+            server: self.own.to_string(),
+            challenge: String::new(),
+        };
+        let proof = header(headers, TOKEN)?;
+        let secret = self.secrets.accept(proof, Role::Opens, &occasion).ok_or_else(|| {
+            let message = format!(
+                "the gateway does not know the secret, or connects to another address than {}, which is registered",
+                self.own
+            );
+            KubernetesError::Unauthenticated(message)
+        })?;
+        occasion.challenge = generate_key();
+        Ok((secret, occasion))
+    }
+}
+
+/// Whether the first message of a gateway that opens a tunnel answers the challenge of this occasion. A request that
+/// was recorded and is repeated gets no further than this.
+async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, occasion: &Occasion) -> bool
+where
+    S: Stream<Item = Result<Message, WsError>> + Unpin,
+{
+    match tokio::time::timeout(TIMEOUT, socket.next()).await {
+        Ok(Some(Ok(Message::Text(answer)))) => secret.accepts(&answer, Role::Answers, occasion),
+        _ => false,
+    }
+}
+
+/// Applies an announcement of another gateway. An error ends the tunnel to that gateway.
+fn learn(
+    announcement: Announcement,
+    routes: &Arc<Routes>,
+    session: &Session,
+    memory: impl FnOnce(&str) -> Arc<Budget>,
+    announced: &mut HashMap<String, OpenTunnel>,
+) -> Result<(), String> {
+    let bytes = match announcement {
+        Announcement::Removed(cluster) => {
+            announced.remove(&cluster);
+            return Ok(());
+        }
+        Announcement::Added(bytes) => bytes,
+    };
+    let text = std::str::from_utf8(&bytes).ok();
+    let (cluster, params) = text
+        .and_then(|text| text.split_once('\n'))
+        .ok_or("it announced a tunnel in an unknown form")?;
+    if announced.len() >= MOST_CLUSTERS && !announced.contains_key(cluster) {
+        return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
+    }
+    let way = Way::Gateway(session.clone(), memory(cluster));
+    let opened = credentials(params).and_then(|credentials| Route::new(cluster, credentials.into(), way));
+    match opened {
+        Ok(route) => {
+            let open = routes.open(cluster, route.into());
+            announced.extend(open.map(|open| (cluster.to_owned(), open)));
+        }
+        Err(error) => tracing::warn!(cluster, "a tunnel of another gateway cannot be used: {error}"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use bytes::Bytes;
+    use futures_util::SinkExt;
+    use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role as Side};
+
+    use super::{
+        super::{
+            super::{agents::params, routes::credentials_of_a_test},
+            PeerSecrets,
+        },
+        *,
+    };
+
+    #[tokio::test]
+    async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
+        let routes = Arc::new(Routes::default());
+        let added = |cluster: &str| {
+            let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
+            Announcement::Added(Bytes::from(text))
+        };
+        let known = || routes.state("a").gateways;
+        let (mut before, mut after) = (HashMap::new(), HashMap::new());
+        let budget = Budget::new(1 << 20);
+        let (old, new) = (Session::new(budget.clone()).0, Session::new(budget.clone()).0);
+        let learn = |announcement, session: &Session, announced: &mut HashMap<_, _>| {
+            learn(announcement, &routes, session, |_| budget.clone(), announced)
+        };
+        learn(added("a"), &old, &mut before).unwrap();
+        // Another tunnel of the same agent takes the place of its own.
+        learn(added("a"), &old, &mut before).unwrap();
+        assert_eq!(known(), 1);
+        // The other gateway has connected again, and this one does not know yet that the old connection is gone.
+        learn(added("a"), &new, &mut after).unwrap();
+        drop(before);
+        assert_eq!(known(), 1);
+        learn(Announcement::Removed("b".to_owned()), &new, &mut after).unwrap();
+        assert_eq!(known(), 1);
+        learn(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
+        assert_eq!(known(), 0);
+
+        // What cannot be used is left out; what cannot be read ends the tunnel.
+        let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
+        assert!(learn(broken, &new, &mut after).is_ok() && after.is_empty());
+        for text in [&b"a"[..], b"\xff\n"] {
+            let unreadable = Announcement::Added(Bytes::copy_from_slice(text));
+            assert!(learn(unreadable, &new, &mut after).is_err());
+        }
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_challenge_is_answered_by_who_knows_the_secret_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        let secret = PeerSecrets::read(&path).unwrap().first().unwrap();
+        let occasion = |challenge: &str| Occasion {
+            id: "a".to_owned(),
+            key: "k".to_owned(),
+            server: "https://10.0.0.1:8443".to_owned(),
+            challenge: challenge.to_owned(),
+        };
+        let proof = |role, challenge| secret.proof(role, &occasion(challenge));
+        for (message, expected) in [
+            (Some(Message::text(proof(Role::Answers, "now"))), true),
+            (Some(Message::binary(proof(Role::Answers, "now"))), false),
+            // Recorded earlier, or what the gateway itself has sent.
+            (Some(Message::text(proof(Role::Answers, "before"))), false),
+            (Some(Message::text(proof(Role::Accepts, "now"))), false),
+            (Some(Message::Close(None)), false),
+            (None, false),
+        ] {
+            let (opening, accepting) = tokio::io::duplex(4096);
+            let mut opening = WebSocketStream::from_raw_socket(opening, Side::Client, None).await;
+            let mut accepting = WebSocketStream::from_raw_socket(accepting, Side::Server, None).await;
+            if let Some(message) = message.clone() {
+                opening.send(message).await.unwrap();
+            }
+            let is_answered = is_answered(&mut accepting, &secret, &occasion("now")).await;
+            assert_eq!(is_answered, expected, "{message:?}");
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! How clusters are reached: directly at their reported addresses, or through an agent's tunnel, to this gateway or to
+//! another.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use admittance_net::{
+    lock::lock,
+    tls::{self, ClientTls, Trust},
+    upstream::{
+        Choice, Dial, HealthCheck, Server, Servers, Upstream, UpstreamConfig, Wire, tcp_connector_with,
+    },
+};
+use http::{HeaderValue, Uri, uri::PathAndQuery};
+use hyper_util::client::legacy::connect::dns::Name;
+use metrics::gauge;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
+
+use super::error::KubernetesError;
+use crate::{
+    accounts::{Accounts, Cluster, Credentials},
+    metric_names,
+    tunnel::{Budget, Destination, Guard, Session},
+};
+
+/// The name in the certificate of every API server.
+const SERVER_NAME: &str = "kubernetes";
+/// The most tunnels that the agents of a cluster may have open to this gateway. Of those to other gateways, each
+/// announces one, and the number of gateways is limited.
+const MOST_TUNNELS: usize = 8;
+
+/// For a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may connect again
+/// at the same moment.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How connections to API servers are made.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    /// By TCP, to the addresses that these accounts allow.
+    Direct(Accounts),
+    /// In the tunnel of the cluster's agent.
+    Tunnel(Session),
+    /// In this tunnel to another gateway, which has the tunnel of the cluster's agent. The budget is that of the
+    /// cluster's owner.
+    Gateway(Session, Arc<Budget>),
+}
+
+/// The connections to a cluster with its current credentials. Lives until the credentials change, and as long as
+/// requests need it.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) credentials: Arc<Credentials>,
+    pub(super) upstream: Upstream,
+    /// The cluster's own token.
+    pub(super) authorization: HeaderValue,
+    way: Way,
+    /// Whether its servers are checked.
+    is_newest: watch::Sender<bool>,
+    _checking: AbortOnDropHandle<()>,
+}
+
+impl Route {
+    pub(super) fn new(
+        cluster: &str,
+        credentials: Arc<Credentials>,
+        way: Way,
+    ) -> Result<Self, KubernetesError> {
+        let unusable = |reason: String| KubernetesError::Credentials {
+            cluster: cluster.to_owned(),
+            reason,
+        };
+        let certificates = tls::certificates_in(credentials.ca.as_bytes())
+            .map_err(|error| unusable(format!("its CA: {error}")))?;
+        let client = tls::client(Trust::Only(&certificates), None)
+            .map_err(|error| unusable(format!("its CA: {error}")))?;
+        let tls = ClientTls::from(client)
+            .with_server_name(SERVER_NAME)
+            .map_err(|error| unusable(error.to_string()))?;
+        let servers = credentials.server_addresses.iter().cloned().map(Server::new);
+        let servers: Vec<_> = servers
+            .collect::<Result<_, _>>()
+            .map_err(|error| unusable(error.to_string()))?;
+        let bearer = format!("Bearer {}", credentials.user_token.0);
+        let mut authorization = HeaderValue::from_str(&bearer)
+            .map_err(|_| unusable("its token cannot be sent in a header".to_owned()))?;
+        authorization.set_sensitive(true);
+        let config = UpstreamConfig {
+            tls,
+            connect_timeout: CONNECT_TIMEOUT,
+            response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
+            // The gateway that has the agent's tunnel checks the API server.
+            health: (!matches!(way, Way::Gateway(..))).then(|| HealthCheck {
+                path: PathAndQuery::from_static("/readyz"),
+                interval: HealthCheck::DEFAULT_INTERVAL,
+                timeout: HealthCheck::DEFAULT_TIMEOUT,
+                authorization: Some(authorization.clone()),
+            }),
+        };
+        let servers = Servers::Listed(servers);
+        let upstream = Upstream::through(Some(dial(&way, cluster)), servers, Choice::LeastLoaded, config);
+        let is_newest = watch::Sender::new(false);
+        let checking = tokio::spawn(check_while(is_newest.subscribe(), upstream.clone()));
+        Ok(Self {
+            credentials,
+            upstream,
+            authorization,
+            way,
+            is_newest,
+            _checking: AbortOnDropHandle::new(checking),
+        })
+    }
+}
+
+/// Checks the servers while requests use them: an agent may open several tunnels, and report several servers for each.
+async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
+    while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
+        tokio::select! {
+            () = upstream.check_health() => return,
+            _ = is_newest.wait_for(|is_newest| !is_newest) => {}
+        }
+    }
+}
+
+fn dial(way: &Way, cluster: &str) -> Dial {
+    let (session, budget, cluster) = match way {
+        Way::Direct(accounts) => return tcp(accounts.clone()),
+        Way::Tunnel(session) => (session.clone(), session.budget().clone(), None),
+        Way::Gateway(session, budget) => (session.clone(), budget.clone(), Some(cluster.to_owned())),
+    };
+    BoxCloneSyncService::new(service_fn(move |server: Uri| {
+        let (session, budget, cluster) = (session.clone(), budget.clone(), cluster.clone());
+        async move {
+            let host = server.host().unwrap_or_default();
+            let port = server.port_u16().unwrap_or(443);
+            let address = format!("{host}:{port}");
+            let stream = session.open(Destination { cluster, address }, &budget).await?;
+            Ok::<_, BoxError>(Wire::new(stream))
+        }
+    }))
+}
+
+/// By TCP. A name must not lead where reports of addresses would be refused: whoever reports it may change what it
+/// resolves to.
+fn tcp(accounts: Accounts) -> Dial {
+    let resolver = service_fn(move |name: Name| {
+        let accounts = accounts.clone();
+        async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<_> = found
+                .filter(|address| accounts.may_connect(address.ip()))
+                .collect();
+            match allowed.is_empty() {
+                true => Err(io::Error::other(format!(
+                    "{name} has only addresses of the gateway's own machine or link: list them in \
+                     `accounts.localServers` if an API server is there"
+                ))),
+                false => Ok(allowed.into_iter()),
+            }
+        }
+    });
+    let tcp = tcp_connector_with(resolver);
+    BoxCloneSyncService::new(service_fn(move |server: Uri| {
+        let connecting = tcp.clone().oneshot(server);
+        async move { Ok::<_, BoxError>(Wire::new(connecting.await?.into_inner())) }
+    }))
+}
+
+/// The routes to all clusters. Lives as long as the gateway.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    direct: Mutex<HashMap<String, Arc<Route>>>,
+    tunnels: Mutex<Tunnels>,
+    /// Notice of every change of the tunnels of agents.
+    changed: watch::Sender<()>,
+}
+
+/// The tunnels that are open, by cluster. Requests use the newest.
+#[derive(Debug, Default)]
+struct Tunnels {
+    of_agents: HashMap<String, Vec<Arc<Route>>>,
+    of_gateways: HashMap<String, Vec<Arc<Route>>>,
+}
+
+impl Tunnels {
+    fn of(&mut self, way: &Way) -> &mut HashMap<String, Vec<Arc<Route>>> {
+        match way {
+            Way::Gateway(..) => &mut self.of_gateways,
+            Way::Direct(_) | Way::Tunnel(_) => &mut self.of_agents,
+        }
+    }
+
+    /// The tunnel of the cluster's agent to this gateway, or else one to another gateway.
+    fn newest(&self, cluster: &str) -> Option<&Arc<Route>> {
+        let of_agent = self.of_agents.get(cluster).and_then(|routes| routes.last());
+        of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
+    }
+
+    /// Has only the servers of the route that requests use checked.
+    fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
+        let newest = self.newest(cluster).or_else(|| direct.get(cluster));
+        let of_agents = self.of_agents.get(cluster).into_iter().flatten();
+        for route in of_agents.chain(direct.get(cluster)) {
+            let is_newest = newest.is_some_and(|newest| Arc::ptr_eq(newest, route));
+            route
+                .is_newest
+                .send_if_modified(|was| std::mem::replace(was, is_newest) != is_newest);
+        }
+    }
+}
+
+/// How a cluster is reached now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RouteState {
+    /// The tunnels of its agents to this gateway, and to others.
+    pub(super) tunnels: usize,
+    pub(super) gateways: usize,
+    /// What requests use.
+    pub(super) upstream: Option<Upstream>,
+}
+
+impl Routes {
+    /// The way to this cluster: the tunnel of its agent, to this gateway or another, or else the addresses that were
+    /// reported.
+    pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
+        let tunnels = lock(&self.tunnels);
+        if let Some(route) = tunnels.newest(&cluster.id) {
+            return Ok(route.clone());
+        }
+        let Some(credentials) = &cluster.credentials else {
+            return Err(KubernetesError::NotConnected(cluster.id.clone()));
+        };
+        let mut direct = lock(&self.direct);
+        if let Some(route) = direct.get(&cluster.id)
+            && (Arc::ptr_eq(&route.credentials, credentials) || route.credentials == *credentials)
+        {
+            return Ok(route.clone());
+        }
+        let route = Arc::new(Route::new(
+            &cluster.id,
+            credentials.clone(),
+            Way::Direct(accounts.clone()),
+        )?);
+        // A watch may hold the previous one for long.
+        if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
+            previous.is_newest.send_replace(false);
+        }
+        tunnels.check_newest(&cluster.id, &direct);
+        Ok(route)
+    }
+
+    /// Forget the routes to clusters that are gone.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        lock(&self.direct).retain(|id, route| {
+            let exists = exists(id);
+            if !exists {
+                route.is_newest.send_replace(false);
+            }
+            exists
+        });
+    }
+
+    /// Use this tunnel until the result is dropped. None: the agents of the cluster have as many as they may have.
+    pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
+        let mut tunnels = lock(&self.tunnels);
+        let is_limited = matches!(route.way, Way::Tunnel(_));
+        let of_cluster = tunnels.of(&route.way).entry(cluster.to_owned()).or_default();
+        if is_limited && of_cluster.len() >= MOST_TUNNELS {
+            return None;
+        }
+        of_cluster.push(route.clone());
+        let count = of_cluster.len();
+        let open = OpenTunnel {
+            routes: self.clone(),
+            cluster: cluster.to_owned(),
+            route,
+        };
+        open.changed(&tunnels, count);
+        Some(open)
+    }
+
+    /// The newest tunnel of each cluster's agents to this gateway.
+    pub(super) fn of_agents(&self) -> HashMap<String, Arc<Route>> {
+        let tunnels = lock(&self.tunnels);
+        let newest = tunnels.of_agents.iter();
+        newest
+            .filter_map(|(cluster, routes)| Some((cluster.clone(), routes.last()?.clone())))
+            .collect()
+    }
+
+    /// Sets the metrics of open tunnels again, because the exporter forgets a metric of a cluster that does not change.
+    pub(super) fn renew_metrics(&self) {
+        for (cluster, routes) in &lock(&self.tunnels).of_agents {
+            set_gauge(cluster, routes.len());
+        }
+    }
+
+    /// Notice of every change of [`of_agents`](Self::of_agents).
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// The tunnel of the cluster's agent, and what counts a connection in it as its use. Never one to another gateway, so
+    /// that no connection passes more than two.
+    pub(super) fn tunnel(&self, cluster: &str) -> Option<(Session, Guard)> {
+        let tunnels = lock(&self.tunnels);
+        let route = tunnels.of_agents.get(cluster)?.last()?;
+        match &route.way {
+            Way::Tunnel(session) => Some((session.clone(), route.clone())),
+            Way::Direct(_) | Way::Gateway(..) => None,
+        }
+    }
+
+    /// Waits until no agent has a tunnel to this gateway.
+    pub(super) async fn agents_gone(&self) {
+        let mut changes = self.changes();
+        while !lock(&self.tunnels).of_agents.is_empty() {
+            // An error: the sender lives as long as `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    pub(super) fn state(&self, cluster: &str) -> RouteState {
+        let tunnels = lock(&self.tunnels);
+        let count = |of: &HashMap<String, Vec<Arc<Route>>>| of.get(cluster).map_or(0, Vec::len);
+        let newest = tunnels.newest(cluster).map(|route| route.upstream.clone());
+        let direct = || {
+            lock(&self.direct)
+                .get(cluster)
+                .map(|route| route.upstream.clone())
+        };
+        RouteState {
+            tunnels: count(&tunnels.of_agents),
+            gateways: count(&tunnels.of_gateways),
+            upstream: newest.or_else(direct),
+        }
+    }
+
+    pub(super) fn upstreams(&self) -> Vec<Upstream> {
+        // In this order everywhere.
+        let (tunnels, direct) = (lock(&self.tunnels), lock(&self.direct));
+        let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
+        direct
+            .values()
+            .chain(of_tunnels.flatten())
+            .map(|route| route.upstream.clone())
+            .collect()
+    }
+}
+
+fn set_gauge(cluster: &str, tunnels: usize) {
+    let count = u32::try_from(tunnels).unwrap_or(u32::MAX);
+    gauge!(metric_names::GATEWAY_TUNNELS, "cluster" => cluster.to_owned()).set(count);
+}
+
+/// A tunnel that requests may use.
+#[derive(Debug)]
+pub(super) struct OpenTunnel {
+    routes: Arc<Routes>,
+    cluster: String,
+    route: Arc<Route>,
+}
+
+impl OpenTunnel {
+    /// Whether no request uses it: only the table and this know it.
+    pub(super) fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.route) <= 2
+    }
+
+    /// Reports the number of tunnels of this kind that the cluster has now.
+    fn changed(&self, tunnels: &Tunnels, count: usize) {
+        tunnels.check_newest(&self.cluster, &lock(&self.routes.direct));
+        if let Way::Tunnel(_) = self.route.way {
+            self.routes.changed.send_replace(());
+            set_gauge(&self.cluster, count);
+        }
+    }
+}
+
+impl Drop for OpenTunnel {
+    fn drop(&mut self) {
+        let mut tunnels = lock(&self.routes.tunnels);
+        self.route.is_newest.send_replace(false);
+        let table = tunnels.of(&self.route.way);
+        // Others stay, newer ones too.
+        if let Some(of_cluster) = table.get_mut(&self.cluster) {
+            of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
+            let count = of_cluster.len();
+            if count == 0 {
+                table.remove(&self.cluster);
+            }
+            self.changed(&tunnels, count);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) fn credentials_of_a_test() -> Arc<Credentials> {
+    use crate::accounts::Secret;
+
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+    Arc::new(Credentials {
+        server_addresses: vec!["https://10.0.0.1:6443".parse().unwrap()],
+        ca: certificate.pem(),
+        user_token: Secret("token".to_owned()),
+        cluster_domain: String::new(),
+        reported_at: admittance::Moment::now(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::accounts::{AccountsConfig, DatabaseConfig};
+
+    #[tokio::test]
+    async fn names_lead_only_where_addresses_may() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = async |local_servers: &[&str]| {
+            let config = AccountsConfig {
+                database: DatabaseConfig::Sqlite(directory.path().join("accounts.db")),
+                key_file: directory.path().join("accounts.key"),
+                creates_key: true,
+                register_token_lifetime: AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
+                clusters_per_user: AccountsConfig::DEFAULT_CLUSTERS_PER_USER,
+                local_servers: local_servers.iter().map(|text| text.parse().unwrap()).collect(),
+            };
+            Accounts::new(config).await.unwrap()
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server: Uri = format!("https://localhost:{port}").parse().unwrap();
+        let refused = tcp(accounts(&[]).await)
+            .oneshot(server.clone())
+            .await
+            .unwrap_err();
+        let why = admittance_net::causes::chain(&*refused);
+        assert!(why.contains("the gateway's own machine"), "{why}");
+        assert!(
+            tcp(accounts(&["127.0.0.0/8"]).await)
+                .oneshot(server)
+                .await
+                .is_ok()
+        );
+    }
+
+    #[tokio::test]
+    async fn only_the_servers_of_the_newest_tunnel_are_checked() {
+        let routes = Arc::new(Routes::default());
+        let credentials = credentials_of_a_test();
+        let tunnel = || {
+            let session = Session::new(Budget::new(1 << 20)).0;
+            Arc::new(Route::new("a", credentials.clone(), Way::Tunnel(session)).unwrap())
+        };
+        let (first, second) = (tunnel(), tunnel());
+        let checked = || [&first, &second].map(|route| *route.is_newest.borrow());
+        let older = routes.open("a", first.clone()).unwrap();
+        assert_eq!(checked(), [true, false]);
+        let newer = routes.open("a", second.clone()).unwrap();
+        assert_eq!(checked(), [false, true]);
+        drop(newer);
+        assert_eq!(checked(), [true, false]);
+        drop(older);
+    }
+
+    #[tokio::test]
+    async fn an_end_that_comes_late_leaves_newer_tunnels_open() {
+        let routes = Arc::new(Routes::default());
+        let credentials = credentials_of_a_test();
+        let route = |way: Way| Arc::new(Route::new("a", credentials.clone(), way).unwrap());
+        let budget = Budget::new(1 << 20);
+        let session = || Session::new(budget.clone()).0;
+        let own = |routes: &Routes| routes.state("a").tunnels;
+        let first = routes.open("a", route(Way::Tunnel(session()))).unwrap();
+        let second = route(Way::Tunnel(session()));
+        let newer = routes.open("a", second.clone()).unwrap();
+        drop(first);
+        assert_eq!(own(&routes), 1);
+        assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
+        // Those to other gateways are used only if there is no other, and never for other gateways.
+        let through = routes
+            .open("a", route(Way::Gateway(session(), budget.clone())))
+            .unwrap();
+        let newest = |routes: &Routes| lock(&routes.tunnels).newest("a").cloned();
+        assert!(newest(&routes).is_some_and(|newest| Arc::ptr_eq(&newest, &second)));
+        assert!(routes.tunnel("a").is_some());
+        drop(newer);
+        assert!(newest(&routes).is_some() && routes.tunnel("a").is_none());
+        routes.agents_gone().await;
+        drop(through);
+        assert!(newest(&routes).is_none());
+    }
+}

@@ -1,0 +1,129 @@
+//! Ends watches and tunnels whose user loses the right to them.
+
+use std::{
+    any::Any,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use admittance_bcs::routes::Permission;
+use admittance_net::upstream::TunnelGuard;
+use axum::body::Body;
+use bytes::Bytes;
+use http::Extensions;
+use http_body::{Frame, SizeHint};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::accounts::{Accounts, Denied, Place, Session};
+
+type UntilDenied = Pin<Box<dyn Future<Output = Denied> + Send>>;
+
+/// The right that a request needs as long as it goes on.
+#[derive(Clone)]
+pub(crate) struct Watched {
+    accounts: Accounts,
+    session: Session,
+    place: Place,
+    needed: Permission,
+    /// Held until the request has ended: see [`until_denied`](Self::until_denied).
+    _held: Arc<dyn Any + Send + Sync>,
+}
+
+impl Watched {
+    /// `held` is dropped when the request has ended.
+    pub(crate) fn new(
+        accounts: &Accounts,
+        session: &Session,
+        place: Place,
+        needed: Permission,
+        held: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self {
+            accounts: accounts.clone(),
+            session: session.clone(),
+            place,
+            needed,
+            _held: held,
+        }
+    }
+
+    /// Completes when the right is lost. The future keeps `_held` alive until it is dropped.
+    fn until_denied(&self) -> UntilDenied {
+        let watched = self.clone();
+        Box::pin(async move {
+            let Self {
+                accounts,
+                session,
+                place,
+                needed,
+                ..
+            } = &watched;
+            let denied = accounts.until_denied(session, place, *needed).await;
+            let (Place::Cluster(cluster) | Place::Drivers(cluster)) = place;
+            tracing::info!(cluster, by = %session.user.name, "a request is ended: {denied}");
+            denied
+        })
+    }
+
+    /// Makes a switched protocol end when the right is lost.
+    pub(crate) fn guard_tunnel(&self, extensions: &mut Extensions) {
+        let guard = extensions.remove::<TunnelGuard>();
+        let ended = guard.as_ref().map_or_else(CancellationToken::new, |guard| {
+            guard.connection_ended.child_token()
+        });
+        let (until_denied, end) = (self.until_denied(), ended.clone());
+        let watching = AbortOnDropHandle::new(tokio::spawn(async move {
+            until_denied.await;
+            end.cancel();
+        }));
+        extensions.insert(TunnelGuard {
+            permit: Arc::new((guard, watching)),
+            connection_ended: ended,
+        });
+    }
+
+    /// The body, which breaks off when the right is lost.
+    pub(crate) fn body(&self, body: Body) -> Body {
+        if http_body::Body::is_end_stream(&body) {
+            return body;
+        }
+        Body::new(WatchedBody {
+            body,
+            until_denied: Some(self.until_denied()),
+        })
+    }
+}
+
+struct WatchedBody {
+    body: Body,
+    /// None once it has ended.
+    until_denied: Option<UntilDenied>,
+}
+
+impl http_body::Body for WatchedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(until_denied) = &mut self.until_denied else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(denied) = until_denied.as_mut().poll(cx) {
+            self.until_denied = None;
+            return Poll::Ready(Some(Err(axum::Error::new(denied))));
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

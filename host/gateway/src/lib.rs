@@ -1,0 +1,40 @@
+//! The gateway to the clusters of BCS, in the role of bcs-api.
+//!
+//! - [`Gateway`] checks who may do what, and forwards requests to the drivers of Mesos clusters.
+//! - [`accounts`] has its users and clusters, in a database.
+//! - Requests for Kubernetes clusters pass the chains, and go to their API servers, also through [`tunnel`]s that the
+//!   agents of the clusters open.
+
+#![allow(
+    missing_docs,
+    reason = "internal to the program: names say what a docstring would repeat"
+)]
+
+pub mod accounts;
+mod body;
+mod clusters;
+mod config;
+mod error;
+mod kubernetes;
+mod metric_names;
+mod path;
+mod permission;
+mod rest;
+mod service;
+mod status;
+mod tokens;
+pub mod tunnel;
+mod yaml;
+
+pub use self::{
+    config::{EndpointConfig, GatewayConfig, TokensConfig},
+    error::Statuses,
+    kubernetes::{PeerSecrets, PeersConfig},
+    metric_names::METRICS,
+    permission::{ApiGroup, InvalidApiGroup, PlainGroups},
+    service::{Answer, Gateway, GatewayStartError, Recipient},
+    status::{
+        AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, TokensStatus,
+    },
+    tokens::TokenTable,
+};

@@ -1,0 +1,116 @@
+//! Maps paths of the gateway to paths of a driver.
+
+use admittance_bcs::routes::PREFIX;
+use http::{Uri, uri::PathAndQuery};
+use percent_encoding::percent_decode_str;
+
+use super::error::GatewayError;
+
+/// Paths of the gateway begin with one of these. The first is bcs-api's; the second is the other one that
+/// bcs-gateway-discovery leads to drivers, for consoles among others. The longer one comes first.
+const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
+
+/// The path of the driver for a path of the gateway. The query and percent-encoding stay the same.
+pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
+    let path = uri.path();
+    let rest = PREFIXES
+        .iter()
+        .find_map(|prefix| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')))
+        .filter(|rest| rest.len() > 1)
+        .ok_or(GatewayError::NoRoute)?;
+    if !is_plain(rest) {
+        return Err(GatewayError::DotSegment);
+    }
+    let text = match uri.query() {
+        Some(query) => format!("{PREFIX}{rest}?{query}"),
+        None => format!("{PREFIX}{rest}"),
+    };
+    text.parse().map_err(|_| GatewayError::PathTooLong)
+}
+
+/// Whether no segment between slashes, encoded ones included, is empty, `.` or `..`. The last may be empty.
+fn is_plain(rest: &str) -> bool {
+    let decoded = decoded(rest);
+    let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
+    if segments.last() == Some(&"") {
+        segments.pop();
+    }
+    !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
+}
+
+/// The most times that servers on the way may decode a path.
+const ROUNDS: usize = 4;
+
+/// Whether every server reads this path in the same way: nothing is encoded twice, and no slash is encoded.
+pub(super) fn has_one_reading(path: &str) -> bool {
+    let once = percent_decode_str(path).decode_utf8();
+    once.is_ok_and(|once| !once.contains('%') && once.matches('/').count() == path.matches('/').count())
+}
+
+/// The path with all percent-encoding decoded, repeatedly if it is encoded several times.
+fn decoded(path: &str) -> String {
+    let mut text = path.to_owned();
+    for _ in 0..ROUNDS {
+        if !text.contains('%') {
+            break;
+        }
+        text = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_with_one_reading() {
+        for (path, expected) in [
+            ("/a/b", true),
+            ("/a/%62", true),
+            ("/a/%E5%BA%94", true),
+            ("/a%2Fb", false),
+            ("/a%2fb", false),
+            ("/%2561", false),
+            ("/a%25", false),
+            ("/a%zz", false),
+            ("/a%FF", false),
+        ] {
+            assert_eq!(has_one_reading(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn paths_of_drivers() {
+        use GatewayError::{DotSegment, NoRoute};
+        for (path, expected) in [
+            ("/bcsapi/v4/scheduler/mesos/a/b", Ok("/mesosdriver/v4/a/b")),
+            ("/bcsapi/v4/scheduler/mesos/a/", Ok("/mesosdriver/v4/a/")),
+            ("/bcsapi/v4/scheduler/mesos/a?x=%20;y&", Ok("/mesosdriver/v4/a?x=%20;y&")),
+            ("/bcsapi/v4/scheduler/mesos/a%2Fb%61", Ok("/mesosdriver/v4/a%2Fb%61")),
+            ("/bcsapi/v4/scheduler/mesos/a..b/.c", Ok("/mesosdriver/v4/a..b/.c")),
+            ("/bcsapi/v1/webconsole/x?host_ip=10.0.0.1", Ok("/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1")),
+            ("/bcsapi/v1/a%zz", Ok("/mesosdriver/v4/a%zz")),
+            ("/", Err(NoRoute)),
+            ("/mesosdriver/v4/a", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/mesos", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/mesos/", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/mesosphere/a", Err(NoRoute)),
+            ("/bcsapi/v4/scheduler/k8s/a", Err(NoRoute)),
+            ("/bcsapi/v10/a", Err(NoRoute)),
+            ("/BCSAPI/v1/a", Err(NoRoute)),
+            ("/bcsapi/v1/../v4", Err(DotSegment)),
+            ("/bcsapi/v1/a/./b", Err(DotSegment)),
+            ("/bcsapi/v1/a//b", Err(DotSegment)),
+            ("/bcsapi/v1//a", Err(DotSegment)),
+            ("/bcsapi/v1/%2e%2e/a", Err(DotSegment)),
+            ("/bcsapi/v1/a%2f..%2fb", Err(DotSegment)),
+            ("/bcsapi/v1/a/%252e%252e/b", Err(DotSegment)),
+        ] {
+            let found = driver_path(&path.parse().unwrap());
+            let expected = expected.map(|path: &str| path.parse::<PathAndQuery>().unwrap());
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The management API of bcs-api: users, clusters, register tokens and credentials, below `/rest`.
+
+mod error;
+mod handlers;
+mod routes;
+
+use std::sync::Arc;
+
+use admittance::{BodyError, BodyLimits};
+use admittance_dialect::json_reply;
+use admittance_net::{bearer::bearer, header::only};
+use axum::body::Body;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderMap, Response, StatusCode, header::AUTHORIZATION, request::Parts};
+use serde_json::Value;
+
+use self::{
+    error::RestError,
+    handlers::Call,
+    routes::{Needs, find},
+};
+use crate::{
+    Statuses,
+    accounts::{Accounts, Cluster, Denied, Directory, Session},
+};
+
+/// The largest body: credentials with a bundle of certificates.
+const LARGEST_BODY: usize = 256 * 1024;
+/// The scheme of basic authentication. The password is a token.
+const BASIC: &[u8] = b"Basic ";
+
+/// The reply to a request, and what logs and metrics need.
+#[derive(Debug)]
+pub(super) struct RestAnswer {
+    pub(super) response: Response<Body>,
+    /// One word for logs and metrics.
+    pub(super) word: &'static str,
+    /// The name of the user, if known.
+    pub(super) holder: Option<Arc<str>>,
+}
+
+/// Whether a request is for this API.
+pub(super) fn is_rest(path: &str) -> bool {
+    path.starts_with("/rest/")
+}
+
+/// Answer a request. Only the status of invalid input depends on `statuses`.
+pub(super) async fn answer(
+    accounts: &Accounts,
+    head: &Parts,
+    body: Body,
+    limits: BodyLimits,
+    statuses: Statuses,
+) -> RestAnswer {
+    let mut holder = None;
+    let (response, word) = match reply(accounts, head, body, limits, &mut holder).await {
+        Ok(json) => (json_reply(StatusCode::OK, json.to_string()), "rest"),
+        Err(error) => {
+            let (method, path) = (&head.method, head.uri.path());
+            tracing::info!(%method, path, user = holder.as_deref(), "refused: {error}");
+            (error.reply(statuses), error.word())
+        }
+    };
+    RestAnswer {
+        response: response.map(Body::from),
+        word,
+        holder,
+    }
+}
+
+async fn reply(
+    accounts: &Accounts,
+    head: &Parts,
+    body: Body,
+    mut limits: BodyLimits,
+    holder: &mut Option<Arc<str>>,
+) -> Result<Value, RestError> {
+    let (row, parameter) = find(&head.method, head.uri.path())?;
+    let directory = accounts.now()?;
+    let caller = match row.needs {
+        Needs::Nothing => None,
+        Needs::User | Needs::SuperUser | Needs::Cluster(_) => Some(caller(&directory, &head.headers)?),
+    };
+    *holder = caller
+        .as_ref()
+        .map(|caller| caller.session.user.name.as_str().into());
+    let cluster = authorize(row.needs, &directory, caller.as_ref(), &parameter)?;
+    limits.size = limits.size.min(LARGEST_BODY);
+    let body = limits.collect(head, body).await;
+    let call = Call {
+        accounts,
+        directory: &directory,
+        caller,
+        cluster,
+        parameter: &parameter,
+        query: head.uri.query().unwrap_or_default(),
+        body: &body.map_err(|error| match error {
+            BodyError::NoMemory(refused) => RestError::Overloaded(refused),
+            error => RestError::Body(error.end().to_string()),
+        })?,
+    };
+    call.run(row.action).await
+}
+
+/// An authenticated user, and the token that was sent.
+#[derive(Debug)]
+struct Caller {
+    session: Session,
+    token: Vec<u8>,
+}
+
+fn caller(directory: &Directory, headers: &HeaderMap) -> Result<Caller, RestError> {
+    // Several tokens may belong to several users.
+    let value = only(headers, AUTHORIZATION).ok_or(Denied::Unknown)?.as_bytes();
+    let token = match value.split_at_checked(BASIC.len()) {
+        Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC) => password(encoded),
+        _ => bearer(value).map(<[u8]>::to_vec),
+    };
+    let token = token.ok_or(Denied::Unknown)?;
+    let session = directory.authenticate(&token)?;
+    Ok(Caller { session, token })
+}
+
+/// The password in basic authentication. The name of the user is ignored.
+fn password(encoded: &[u8]) -> Option<Vec<u8>> {
+    let decoded = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    decoded.get(colon + 1..).map(<[u8]>::to_vec)
+}
+
+/// Check that the user may use the route. Returns the cluster that the path names.
+fn authorize(
+    needs: Needs,
+    directory: &Directory,
+    caller: Option<&Caller>,
+    parameter: &str,
+) -> Result<Option<Arc<Cluster>>, RestError> {
+    let Some(Caller { session, .. }) = caller else {
+        return Ok(None);
+    };
+    let user = &session.user;
+    match needs {
+        Needs::SuperUser if !user.is_super_user => Err(RestError::NotSuperUser(user.name.to_string())),
+        Needs::Nothing | Needs::User | Needs::SuperUser => Ok(None),
+        Needs::Cluster(needed) => {
+            // A cluster that the user may not even see is as if it did not exist.
+            let cluster = directory
+                .cluster(parameter)
+                .filter(|cluster| directory.permission(user, cluster).is_some())
+                .ok_or_else(|| RestError::ClusterNotFound(parameter.to_owned()))?;
+            directory.check(user, cluster, needed)?;
+            Ok(Some(cluster.clone()))
+        }
+    }
+}

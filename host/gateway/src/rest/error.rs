@@ -1,0 +1,176 @@
+//! Why a request is refused, and the reply as bcs-api writes it.
+
+use admittance_bcs::reply::Code;
+use admittance_dialect::json_reply;
+use admittance_net::budget::NoBodyMemory;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use serde_json::json;
+
+use crate::{
+    Statuses,
+    accounts::{AccountsError, Denied},
+};
+
+const RETRY_SECONDS: u64 = 5;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RestError {
+    #[error("not found: see the table of routes below /rest in the documentation")]
+    NoRoute,
+    #[error("the path does not allow this method")]
+    Method,
+    #[error("{0}")]
+    Body(String),
+    #[error("{0}")]
+    Overloaded(NoBodyMemory),
+    /// A field of the body, or of the query.
+    #[error("{0}")]
+    Validation(String),
+    #[error("{0} is not a super user")]
+    NotSuperUser(String),
+    #[error("user {0} not found")]
+    UserNotFound(String),
+    #[error("user id {0} is invalid")]
+    UserId(String),
+    #[error("user {0} already exists")]
+    UserExists(String),
+    #[error("cluster {0} not found")]
+    ClusterNotFound(String),
+    #[error("cluster {0} already exists")]
+    ClusterExists(String),
+    #[error("cluster type {0} is invalid: write k8s, mesos or tke")]
+    ClusterType(String),
+    #[error(
+        "cannot create register token: the cluster {0} has one; rotate it with `admittance register-tokens create`"
+    )]
+    RegisterTokenExists(String),
+    #[error("register token of {0} not found")]
+    RegisterTokenNotFound(String),
+    #[error("credentials of {0} not found: its agent has not reported any")]
+    CredentialsNotFound(String),
+    #[error(transparent)]
+    Accounts(#[from] AccountsError),
+}
+
+impl From<Denied> for RestError {
+    fn from(denied: Denied) -> Self {
+        Self::Accounts(denied.into())
+    }
+}
+
+impl RestError {
+    /// The status, the code in the message, and its name.
+    #[rustfmt::skip]
+    fn form(&self) -> (StatusCode, Code, &'static str) {
+        use AccountsError as Why;
+        match self {
+            Self::NoRoute => (StatusCode::NOT_FOUND, Code::NoRoute, "NOT_FOUND"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, Code::NoRoute, "METHOD_NOT_ALLOWED"),
+            Self::Body(_) => (StatusCode::BAD_REQUEST, Code::ApiReadBody, "BODY_INVALID"),
+            Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
+            Self::Validation(_) | Self::Accounts(Why::Invalid(_)) => {
+                (StatusCode::BAD_REQUEST, Code::RequestData, "VALIDATION_ERROR")
+            }
+            Self::Accounts(Why::Quota(_)) => (StatusCode::FORBIDDEN, Code::Forbidden, "QUOTA_EXCEEDED"),
+            Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Forbidden { .. })) => {
+                (StatusCode::FORBIDDEN, Code::Forbidden, "FORBIDDEN")
+            }
+            Self::UserNotFound(_) => (StatusCode::NOT_FOUND, Code::RequestData, "USER_NOT_FOUND"),
+            Self::UserId(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "USER_ID_INVALID"),
+            Self::UserExists(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "USER_ALREADY_EXISTS"),
+            Self::ClusterNotFound(_) => (StatusCode::NOT_FOUND, Code::ClusterNotFound, "CLUSTER_NOT_FOUND"),
+            Self::ClusterExists(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "CLUSTER_ALREADY_EXISTS"),
+            Self::ClusterType(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "CLUSTER_TYPE_INVALID"),
+            Self::RegisterTokenExists(_) => (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "CANNOT_CREATE_RTOKEN"),
+            Self::RegisterTokenNotFound(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "RTOKEN_NOT_FOUND"),
+            Self::CredentialsNotFound(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "CREDENTIALS_NOT_FOUND"),
+            Self::Accounts(Why::Denied(Denied::RegisterToken)) => {
+                (StatusCode::BAD_REQUEST, Code::RequestData, "INVALID_RTOKEN")
+            }
+            Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
+                (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
+            }
+            Self::Accounts(Why::Unknown(..)) => (StatusCode::NOT_FOUND, Code::RequestData, "NOT_FOUND"),
+            Self::Accounts(Why::Exists(..)) => (StatusCode::BAD_REQUEST, Code::RequestData, "ALREADY_EXISTS"),
+            Self::Accounts(Why::TooSoon(_)) => (StatusCode::TOO_MANY_REQUESTS, Code::Internal, "TOO_MANY_REQUESTS"),
+            Self::Accounts(Why::Unavailable(_) | Why::MissingKey { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
+        }
+    }
+
+    /// For logs and metrics.
+    pub(super) fn word(&self) -> &'static str {
+        match self.form().0 {
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "no-route",
+            StatusCode::UNAUTHORIZED => "unauthorized",
+            StatusCode::FORBIDDEN => "forbidden",
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "overloaded",
+            _ => "rejected",
+        }
+    }
+
+    pub(super) fn reply(&self, statuses: Statuses) -> Response<Bytes> {
+        let (status, code, name) = self.form();
+        let separator = if status == StatusCode::UNAUTHORIZED {
+            "\u{ff1a}"
+        } else {
+            ": "
+        };
+        let message = match self {
+            // It names servers and files, which are for the log only.
+            Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
+                "the database of users and clusters cannot be used now".to_owned()
+            }
+            error => error.to_string(),
+        };
+        let message = format!("errcode{separator}{}, {message}", code.number());
+        let shown = match name {
+            "VALIDATION_ERROR" => statuses.of_reply(status),
+            _ => status,
+        };
+        let body = json!({"code_name": name, "message": message}).to_string();
+        let mut response = json_reply(shown, body);
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(RETRY_AFTER, RETRY_SECONDS.into());
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn replies() {
+        // (error, status of bcs-api, own status, name, beginning of the message)
+        for (error, ok, own, name, message) in [
+            (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405008, x"),
+            (Denied::Unknown.into(), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059, anonymous requests is forbidden"),
+            (Denied::RegisterToken.into(), 400, 400, "INVALID_RTOKEN", "errcode: 1405008, the register token"),
+            (RestError::RegisterTokenExists("c".to_owned()), 500, 500, "CANNOT_CREATE_RTOKEN", "errcode: 1405050, "),
+            (RestError::ClusterNotFound("c".to_owned()), 404, 404, "CLUSTER_NOT_FOUND", "errcode: 1405051, cluster c"),
+            (AccountsError::Unavailable("10.0.0.1 secret".to_owned()).into(), 503, 503, "UNAVAILABLE", "errcode: 1405050, the database of users and clusters cannot be used now"),
+        ] {
+            for (statuses, status) in [(Statuses::Ok, ok), (Statuses::Driver, own)] {
+                let response = error.reply(statuses);
+                assert_eq!(response.status(), status, "{error:?}");
+                let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+                assert_eq!(body["code_name"], name);
+                let found = body["message"].as_str().unwrap();
+                assert!(found.starts_with(message) && !found.contains("secret"), "{found}");
+            }
+        }
+    }
+}

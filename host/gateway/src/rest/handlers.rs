@@ -1,0 +1,301 @@
+//! The handlers of the routes, and their JSON. Names of fields are bcs-api's; some are those of its Go structs.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance::Moment;
+use admittance_bcs::routes::Permission;
+use bytes::Bytes;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{Caller, RestError, routes::Action};
+use crate::accounts::{
+    Accounts, AccountsError, BcsInfo, Cluster, ClusterKind, ClusterName, Credentials, Denied, Directory,
+    Provider, Report, Secret, User, UserId, UserName,
+};
+
+/// The lifetime of tokens that are created here. bcs-api's live for ten years.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// bcs-api's number for the type of plain tokens.
+const PLAIN_TOKEN: u8 = 3;
+
+/// An authorized request.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) accounts: &'a Accounts,
+    pub(super) directory: &'a Directory,
+    pub(super) caller: Option<Caller>,
+    /// The cluster that the path names, of routes that need one.
+    pub(super) cluster: Option<Arc<Cluster>>,
+    /// The name in the path.
+    pub(super) parameter: &'a str,
+    pub(super) query: &'a str,
+    pub(super) body: &'a Bytes,
+}
+
+/// A body that is not an object counts as an empty one, as at bcs-api: then a field is missing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UserForm {
+    user_name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClusterForm {
+    id: String,
+    project_id: String,
+    cluster_type: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CredentialsForm {
+    register_token: String,
+    server_addresses: String,
+    cacert_data: String,
+    user_token: String,
+    cluster_domain: String,
+}
+
+impl Call<'_> {
+    pub(super) async fn run(&self, action: Action) -> Result<Value, RestError> {
+        match action {
+            Action::CreateUser => self.create_user().await,
+            Action::GetUser => self.get_user(),
+            Action::CreateToken => self.create_token().await,
+            Action::CreateCluster => self.create_cluster(None).await,
+            Action::CreateBcsCluster => self.create_bcs_cluster().await,
+            Action::QueryById => self.query(|info, project| info.project_id == project),
+            Action::QueryByClusterId => self.query(|_, _| true),
+            Action::CreateRegisterToken => self.create_register_token().await,
+            Action::GetRegisterToken => self.get_register_token(),
+            Action::PutCredentials => self.put_credentials().await,
+            Action::GetCredentials => self.get_credentials(),
+            Action::GetClientCredentials => self.get_client_credentials(),
+        }
+    }
+
+    fn form<T: DeserializeOwned + Default>(&self) -> T {
+        serde_json::from_slice(self.body).unwrap_or_default()
+    }
+
+    fn caller(&self) -> Result<&Caller, RestError> {
+        self.caller.as_ref().ok_or_else(|| Denied::Unknown.into())
+    }
+
+    fn cluster(&self) -> Result<&Cluster, RestError> {
+        let missing = || RestError::ClusterNotFound(self.parameter.to_owned());
+        self.cluster.as_deref().ok_or_else(missing)
+    }
+
+    /// Who makes a change.
+    fn by(&self) -> Result<String, RestError> {
+        Ok(format!("user {}", self.caller()?.session.user.name))
+    }
+
+    async fn create_user(&self) -> Result<Value, RestError> {
+        let UserForm { user_name } = self.form();
+        let name = required("user_name", user_name)?;
+        let name = UserName::plain(&name).map_err(|error| RestError::Validation(error.to_string()))?;
+        let created = self.accounts.create_user(&self.by()?, &name, false, &[]).await;
+        match created {
+            Ok(created) => Ok(user(&created)),
+            Err(AccountsError::Exists(..)) => Err(RestError::UserExists(name.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn get_user(&self) -> Result<Value, RestError> {
+        let not_found = || RestError::UserNotFound(self.parameter.to_owned());
+        let name = UserName::plain(self.parameter).map_err(|_| not_found())?;
+        let found = self.directory.users().find(|user| user.name == name);
+        found.map(|found| user(found)).ok_or_else(not_found)
+    }
+
+    async fn create_token(&self) -> Result<Value, RestError> {
+        let invalid = || RestError::UserId(self.parameter.to_owned());
+        let id = UserId(self.parameter.parse().map_err(|_| invalid())?);
+        let user = self.directory.user(id).ok_or_else(invalid)?;
+        let token = self
+            .accounts
+            .create_token(&self.by()?, user, TOKEN_LIFETIME)
+            .await?;
+        Ok(json!({
+            "ID": token.id,
+            "UserId": id,
+            "Type": PLAIN_TOKEN,
+            "Value": token.value.0,
+            "ExpiresAt": token.expires_at,
+            "CreatedAt": token.created_at,
+        }))
+    }
+
+    async fn create_bcs_cluster(&self) -> Result<Value, RestError> {
+        let ClusterForm {
+            project_id,
+            cluster_type,
+            ..
+        } = self.form();
+        let project_id = required("project_id", project_id)?;
+        let kind = match cluster_type.as_str() {
+            "" => ClusterKind::Kubernetes,
+            text => text
+                .parse()
+                .map_err(|_| RestError::ClusterType(text.to_owned()))?,
+        };
+        self.create_cluster(Some((&project_id, kind))).await
+    }
+
+    async fn create_cluster(&self, bcs: Option<(&str, ClusterKind)>) -> Result<Value, RestError> {
+        let ClusterForm { id, .. } = self.form();
+        let id = required("id", id)?;
+        let name = ClusterName::new(&id, bcs)?;
+        let creator = &self.caller()?.session.user;
+        let created = self
+            .accounts
+            .create_cluster(&self.by()?, Some(creator), &name)
+            .await;
+        match created {
+            Ok(created) => Ok(cluster(&created)),
+            Err(AccountsError::Exists(..)) => Err(RestError::ClusterExists(id)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The cluster of the platform with the ID in the query. `is_of` compares its project with the one in the query.
+    fn query(&self, is_of: impl Fn(&BcsInfo, &str) -> bool) -> Result<Value, RestError> {
+        let parameters: Vec<(String, String)> = form_urlencoded::parse(self.query.as_bytes())
+            .into_owned()
+            .collect();
+        let parameter = |name: &str| {
+            let found = parameters.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str()).unwrap_or_default()
+        };
+        let id = required("cluster_id", parameter("cluster_id").to_owned())?;
+        let project = parameter("project_id");
+        let user = &self.caller()?.session.user;
+        let is = |info: &BcsInfo| info.cluster_id == id && is_of(info, project);
+        let found = self
+            .directory
+            .clusters()
+            .filter(|cluster| cluster.bcs.as_ref().is_some_and(is))
+            .filter(|cluster| self.directory.permission(user, cluster) >= Some(Permission::Read))
+            // Every user can register the same ID for another project, which must not hide the cluster.
+            .min_by_key(|cluster| cluster.created_at);
+        found
+            .map(|found| cluster(found))
+            .ok_or(RestError::ClusterNotFound(id))
+    }
+
+    async fn create_register_token(&self) -> Result<Value, RestError> {
+        let cluster = self.cluster()?;
+        let created = self
+            .accounts
+            .create_register_token(&self.by()?, cluster, false)
+            .await;
+        match created {
+            Ok(token) => Ok(register_tokens(cluster, &token.value, token.created_at)),
+            Err(AccountsError::Exists(..)) => Err(RestError::RegisterTokenExists(cluster.id.clone())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The token itself was shown when it was created, and only its digest is stored.
+    fn get_register_token(&self) -> Result<Value, RestError> {
+        let cluster = self.cluster()?;
+        let token = cluster.register_token.as_ref();
+        let token = token.ok_or_else(|| RestError::RegisterTokenNotFound(cluster.id.clone()))?;
+        Ok(register_tokens(cluster, &Secret(String::new()), token.created_at))
+    }
+
+    async fn put_credentials(&self) -> Result<Value, RestError> {
+        let form: CredentialsForm = self.form();
+        let token = required("register_token", form.register_token)?;
+        let report = Report {
+            server_addresses: required("server_addresses", form.server_addresses)?,
+            ca: required("cacert_data", form.cacert_data)?,
+            user_token: Secret(required("user_token", form.user_token)?),
+            cluster_domain: form.cluster_domain,
+        };
+        self.accounts
+            .report(self.parameter, token.as_bytes(), report)
+            .await?;
+        Ok(json!({}))
+    }
+
+    /// Without the token, which is sent only to the cluster.
+    fn get_credentials(&self) -> Result<Value, RestError> {
+        let not_found = || RestError::ClusterNotFound(self.parameter.to_owned());
+        let cluster = self.directory.cluster(self.parameter).ok_or_else(not_found)?;
+        let credentials = credentials(cluster)?;
+        let servers: Vec<String> = credentials.servers().collect();
+        Ok(json!({
+            "ID": 0,
+            "ClusterId": cluster.id,
+            "ServerAddresses": servers.join(";"),
+            "CaCertData": credentials.ca,
+            "UserToken": "",
+            "ClusterDomain": credentials.cluster_domain,
+            "CreatedAt": credentials.reported_at,
+        }))
+    }
+
+    fn get_client_credentials(&self) -> Result<Value, RestError> {
+        let cluster = self.cluster()?;
+        let credentials = credentials(cluster)?;
+        Ok(json!({
+            "cluster_id": cluster.id,
+            "server_address_path": format!("/tunnels/clusters/{}/", cluster.identifier),
+            // That of the request: only the digests of other tokens are known.
+            "user_token": String::from_utf8_lossy(&self.caller()?.token),
+            "cacert_data": credentials.ca,
+        }))
+    }
+}
+
+fn required(field: &str, value: String) -> Result<String, RestError> {
+    if value.is_empty() {
+        return Err(RestError::Validation(format!("{field} is required")));
+    }
+    Ok(value)
+}
+
+fn credentials(cluster: &Cluster) -> Result<&Credentials, RestError> {
+    let credentials = cluster.credentials.as_deref();
+    credentials.ok_or_else(|| RestError::CredentialsNotFound(cluster.id.clone()))
+}
+
+fn user(user: &User) -> Value {
+    json!({
+        "ID": user.id,
+        "Name": user.name.as_str(),
+        "IsSuperUser": user.is_super_user,
+        "CreatedAt": user.created_at,
+        "BackendType": "",
+        "BackendCredentials": null,
+    })
+}
+
+fn cluster(cluster: &Cluster) -> Value {
+    let provider = match cluster.provider {
+        Provider::Plain => 1,
+        Provider::Bcs => 2,
+    };
+    json!({
+        "id": cluster.id,
+        "provider": provider,
+        "creator_id": cluster.creator,
+        "identifier": cluster.identifier,
+        "created_at": cluster.created_at,
+    })
+}
+
+fn register_tokens(cluster: &Cluster, token: &Secret, created_at: Moment) -> Value {
+    json!([{
+        "id": 0,
+        "cluster_id": cluster.id,
+        "token": token.0,
+        "created_at": created_at,
+    }])
+}

@@ -1,0 +1,137 @@
+//! The table of routes, and what each needs.
+
+use std::sync::LazyLock;
+
+use admittance_bcs::routes::Permission;
+use http::Method;
+use matchit::Router;
+use percent_encoding::percent_decode_str;
+
+use super::error::RestError;
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Anybody: the request has its own proof.
+    Nothing,
+    User,
+    SuperUser,
+    /// A user with this permission for the cluster that the path names.
+    Cluster(Permission),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    CreateUser,
+    GetUser,
+    CreateToken,
+    CreateCluster,
+    CreateBcsCluster,
+    QueryById,
+    QueryByClusterId,
+    CreateRegisterToken,
+    GetRegisterToken,
+    PutCredentials,
+    GetCredentials,
+    GetClientCredentials,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    method: &'static str,
+    /// Without `/rest`, and without the slash at the end.
+    path: &'static str,
+    pub(super) needs: Needs,
+    pub(super) action: Action,
+}
+
+const fn row(method: &'static str, path: &'static str, needs: Needs, action: Action) -> Row {
+    Row {
+        method,
+        path,
+        needs,
+        action,
+    }
+}
+
+/// Whoever has a register token can replace the credentials of its cluster, so it needs more than to see them.
+#[rustfmt::skip]
+pub(super) const ROUTES: [Row; 12] = [
+    row("POST", "/users", Needs::SuperUser, Action::CreateUser),
+    row("GET", "/users/{name}", Needs::SuperUser, Action::GetUser),
+    row("POST", "/users/{name}/tokens", Needs::SuperUser, Action::CreateToken),
+    row("POST", "/clusters", Needs::User, Action::CreateCluster),
+    row("POST", "/clusters/bcs", Needs::User, Action::CreateBcsCluster),
+    row("GET", "/clusters/bcs/query_by_id", Needs::User, Action::QueryById),
+    row("GET", "/clusters/bcs/query_by_cluster_id", Needs::User, Action::QueryByClusterId),
+    row("POST", "/clusters/{name}/register_tokens", Needs::Cluster(Permission::Write), Action::CreateRegisterToken),
+    row("GET", "/clusters/{name}/register_tokens", Needs::Cluster(Permission::Write), Action::GetRegisterToken),
+    row("PUT", "/clusters/{name}/credentials", Needs::Nothing, Action::PutCredentials),
+    row("GET", "/clusters/{name}/credentials", Needs::SuperUser, Action::GetCredentials),
+    row("GET", "/clusters/{name}/client_credentials", Needs::Cluster(Permission::Read), Action::GetClientCredentials),
+];
+
+/// The rows of a path, by its method.
+type Rows = Vec<&'static Row>;
+
+static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
+    let mut router: Router<Rows> = Router::new();
+    for row in &ROUTES {
+        let rows = ROUTES.iter().filter(|other| other.path == row.path).collect();
+        // A path is inserted once for each of its methods, with the same rows.
+        let _ = router.insert(row.path, rows);
+    }
+    router
+});
+
+/// The row of a request, and the name in its path.
+pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Row, String), RestError> {
+    let rest = path.strip_prefix("/rest").unwrap_or(path);
+    let found = ROUTER.at(rest.strip_suffix('/').unwrap_or(rest));
+    let found = found.map_err(|_| RestError::NoRoute)?;
+    let row = found.value.iter().find(|row| row.method == method.as_str());
+    let row = row.ok_or(RestError::Method)?;
+    let name = found.params.get("name").unwrap_or_default();
+    let name = percent_decode_str(name)
+        .decode_utf8()
+        .map_err(|_| RestError::NoRoute)?;
+    Ok((row, name.into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn routes() {
+        for (method, path, expected) in [
+            ("POST", "/rest/users/", Some((Action::CreateUser, ""))),
+            ("POST", "/rest/users", Some((Action::CreateUser, ""))),
+            ("GET", "/rest/users/plain:a", Some((Action::GetUser, "plain:a"))),
+            ("GET", "/rest/users/plain%3Aa", Some((Action::GetUser, "plain:a"))),
+            ("POST", "/rest/users/1/tokens", Some((Action::CreateToken, "1"))),
+            ("POST", "/rest/clusters/", Some((Action::CreateCluster, ""))),
+            ("POST", "/rest/clusters/bcs", Some((Action::CreateBcsCluster, ""))),
+            ("GET", "/rest/clusters/bcs/query_by_id/", Some((Action::QueryById, ""))),
+            ("PUT", "/rest/clusters/plain-a/credentials", Some((Action::PutCredentials, "plain-a"))),
+            ("GET", "/rest/clusters/plain-a/credentials", Some((Action::GetCredentials, "plain-a"))),
+            ("DELETE", "/rest/clusters/plain-a/credentials", None),
+            ("GET", "/rest/", None),
+            ("GET", "/rest/clusters/a/b/c", None),
+            ("GET", "/rest//users/a", None),
+        ] {
+            let found = find(&method.parse().unwrap(), path).ok();
+            let found = found.as_ref().map(|(row, name)| (row.action, name.as_str()));
+            assert_eq!(found, expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn only_the_report_of_an_agent_needs_no_user() {
+        for row in ROUTES {
+            let is_open = row.needs == Needs::Nothing;
+            assert_eq!(is_open, row.action == Action::PutCredentials, "{row:?}");
+        }
+    }
+}

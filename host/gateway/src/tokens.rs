@@ -1,0 +1,222 @@
+//! Authentication and authorization: the token of a request, and the permissions of its holder.
+
+mod cache;
+mod endpoint;
+mod file;
+
+use std::sync::Arc;
+
+use admittance_bcs::routes::Permission;
+use admittance_net::bearer::bearer;
+use http::{HeaderMap, HeaderName, Method, header::AUTHORIZATION};
+use metrics::{Counter, counter};
+
+use self::endpoint::Endpoint;
+pub use self::file::TokenTable;
+use super::{GatewayStartError, config::TokensConfig, error::GatewayError};
+use crate::{
+    accounts::{Accounts, Denied, Place},
+    kubernetes::Watched,
+    metric_names,
+};
+
+/// bcs-api's own header for tokens.
+const USER_TOKEN: HeaderName = HeaderName::from_static("x-bcs-user-token");
+
+/// The access to a cluster that a request needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AccessRequest<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) needed: Permission,
+}
+
+/// The source of tokens. Lives as long as the gateway.
+#[derive(Debug)]
+pub(super) enum Tokens {
+    File(TokenTable),
+    Endpoint(Box<Endpoint>),
+    /// The users of the database, and what was granted to them.
+    Accounts(Accounts),
+}
+
+/// The holder of a token.
+#[derive(Default)]
+pub(super) struct Holder {
+    /// If known.
+    pub(super) name: Option<Arc<str>>,
+    /// The right, if the request has to end when it is lost.
+    pub(super) watched: Option<Watched>,
+}
+
+impl Tokens {
+    pub(super) fn new(config: TokensConfig, accounts: Option<&Accounts>) -> Result<Self, GatewayStartError> {
+        // So that the first failure is an increase.
+        for (source, results) in counted(&config) {
+            for result in *results {
+                checks(source, result).absolute(0);
+            }
+        }
+        Ok(match config {
+            TokensConfig::File(table) => Self::File(table),
+            TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(Endpoint::new(*config))),
+            TokensConfig::Accounts => Self::Accounts(accounts.ok_or(GatewayStartError::NoAccounts)?.clone()),
+        })
+    }
+
+    /// Check that the holder of the token in these headers may do this.
+    pub(super) async fn admit(
+        &self,
+        headers: &HeaderMap,
+        access: AccessRequest<'_>,
+    ) -> Result<Holder, GatewayError> {
+        let token = token_of(headers)?;
+        let counted = |source, found: &Result<Holder, GatewayError>| {
+            let result = if found.is_ok() { "allowed" } else { "refused" };
+            count_check(source, result);
+        };
+        match self {
+            Self::File(table) => {
+                let found = table.admit(token, access).map(|name| Holder {
+                    name: Some(name),
+                    watched: None,
+                });
+                counted("file", &found);
+                found
+            }
+            Self::Endpoint(endpoint) => endpoint.admit(token, access).await.map(|()| Holder::default()),
+            Self::Accounts(accounts) => {
+                let found = of_accounts(accounts, token, access);
+                counted("accounts", &found);
+                found
+            }
+        }
+    }
+
+    /// Reload files when they change. Never returns.
+    pub(super) async fn follow(&self) {
+        match self {
+            Self::File(table) => table.follow().await,
+            Self::Endpoint(endpoint) => endpoint.keep_tls_fresh().await,
+            // The gateway itself follows the database.
+            Self::Accounts(_) => std::future::pending().await,
+        }
+    }
+}
+
+fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> Result<Holder, GatewayError> {
+    let unread = "users and clusters have not been read from the database yet";
+    let directory = accounts
+        .now()
+        .map_err(|_| GatewayError::AuthUnavailable(unread))?;
+    let place = Place::Drivers(access.cluster.to_owned());
+    let admitted = directory.authenticate(token).and_then(|session| {
+        directory.may(&session.user, &place, access.needed)?;
+        Ok(session)
+    });
+    let session = admitted.map_err(|denied| match denied {
+        Denied::Forbidden { .. } => GatewayError::Forbidden(denied.to_string()),
+        Denied::Expired(_) => GatewayError::Unauthorized("the token has expired"),
+        Denied::Unknown | Denied::RegisterToken => GatewayError::Unauthorized("unknown token"),
+    })?;
+    Ok(Holder {
+        name: Some(session.user.name.as_str().into()),
+        watched: Some(Watched::new(
+            accounts,
+            &session,
+            place,
+            access.needed,
+            Arc::new(()),
+        )),
+    })
+}
+
+/// The labels of the checks that are counted: sources, and the results of each.
+fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static str])] {
+    match config {
+        TokensConfig::File(_) => &[("file", &["allowed", "refused"])],
+        TokensConfig::Endpoint(_) => &[
+            ("endpoint", &["allowed", "refused", "unanswered"]),
+            ("cache", &["allowed", "refused"]),
+        ],
+        TokensConfig::Accounts => &[("accounts", &["allowed", "refused"])],
+    }
+}
+
+/// `result` is `allowed`, `refused` or `unanswered`.
+fn count_check(source: &'static str, result: &'static str) {
+    checks(source, result).increment(1);
+}
+
+fn checks(source: &'static str, result: &'static str) -> Counter {
+    counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
+}
+
+/// The token of a request. `Authorization` takes precedence over bcs-api's own header.
+fn token_of(headers: &HeaderMap) -> Result<&[u8], GatewayError> {
+    let token = match (
+        single_value(headers, &AUTHORIZATION)?,
+        single_value(headers, &USER_TOKEN)?,
+    ) {
+        (Some(value), _) => bearer(value).ok_or(GatewayError::Unauthorized(
+            "`Authorization` is not `Bearer` and a token",
+        ))?,
+        (None, Some(token)) => token.trim_ascii(),
+        (None, None) => return Err(GatewayError::Unauthorized("send `Authorization: Bearer TOKEN`")),
+    };
+    match token {
+        [] => Err(GatewayError::Unauthorized("the token is empty")),
+        token => Ok(token),
+    }
+}
+
+/// Two tokens may belong to two users, and the driver might use the other one.
+fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, GatewayError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (_, Some(_)) => Err(GatewayError::Unauthorized(
+            "the request has more than one token; send one",
+        )),
+        (value, None) => Ok(value.map(|value| value.as_bytes())),
+    }
+}
+
+/// Remove the tokens from these headers.
+pub(super) fn remove(headers: &mut HeaderMap) {
+    headers.remove(AUTHORIZATION);
+    headers.remove(USER_TOKEN);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn tokens_of_headers() {
+        for (headers, expected) in [
+            (&[("authorization", "Bearer abc")][..], Some("abc")),
+            (&[("authorization", "bearer  abc ")], Some("abc")),
+            (&[("x-bcs-user-token", " abc")], Some("abc")),
+            (&[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")], Some("abc")),
+            (&[], None),
+            (&[("authorization", "Basic YTpi")], None),
+            // An invalid token does not make the other header count.
+            (&[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")], None),
+            (&[("authorization", "Bearer ")], None),
+            (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], None),
+            (&[("x-bcs-user-token", "")], None),
+            (&[("x-bcs-user-token", "a"), ("x-bcs-user-token", "a")], None),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(HeaderName::from_static(name), value.parse().unwrap());
+            }
+            let found = token_of(&map).ok();
+            assert_eq!(found, expected.map(str::as_bytes), "{headers:?}");
+            remove(&mut map);
+            assert!(map.is_empty());
+        }
+    }
+}

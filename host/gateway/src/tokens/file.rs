@@ -1,0 +1,294 @@
+//! Tokens and permissions in a file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use admittance_bcs::{ClusterId, routes::Permission};
+use admittance_definitions::{
+    Mistakes,
+    document::{self, Node},
+};
+use admittance_net::bearer::TokenDigest;
+use admittance_watch::Reloaded;
+use metrics::gauge;
+
+use super::AccessRequest;
+use crate::{error::GatewayError, metric_names};
+
+/// Matches every cluster that a token does not name.
+const ANY_CLUSTER: &str = "*";
+
+/// The tokens in a file, which is reloaded when it changes: their holders and their permissions for each
+/// cluster. Cheap to clone; clones share the same table. Lives as long as the gateway.
+///
+/// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
+#[derive(Clone, Debug)]
+pub struct TokenTable(Reloaded<Vec<Holder>>);
+
+#[derive(Clone, Debug)]
+struct Holder {
+    name: Arc<str>,
+    digest: TokenDigest,
+    clusters: BTreeMap<ClusterId, Permission>,
+    /// The permission for clusters that are not named.
+    every: Option<Permission>,
+}
+
+impl Holder {
+    fn permission(&self, cluster: &str) -> Option<Permission> {
+        self.clusters.get(cluster).copied().or(self.every)
+    }
+}
+
+impl TokenTable {
+    pub fn read(path: &Path) -> Result<Self, Mistakes> {
+        let path = path.to_owned();
+        Reloaded::load([path.clone()], move || read(&path)).map(Self)
+    }
+
+    /// The holder of this token, if the access is allowed. Takes constant time over all tokens.
+    pub(super) fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<Arc<str>, GatewayError> {
+        let digest = TokenDigest::of(token);
+        let holders = self.0.current();
+        let mut found = None;
+        for holder in holders.iter() {
+            if holder.digest.is(&digest).into() {
+                found = found.or(Some(holder));
+            }
+        }
+        let holder = found.ok_or(GatewayError::Unauthorized("unknown token"))?;
+        let (name, cluster) = (&holder.name, access.cluster);
+        match holder.permission(cluster) {
+            Some(permission) if permission >= access.needed => Ok(name.clone()),
+            Some(permission) => Err(GatewayError::Forbidden(format!(
+                "{name} has the permission {} for the cluster {cluster}, and this needs {}",
+                permission.as_str(),
+                access.needed.as_str(),
+            ))),
+            None => Err(GatewayError::Forbidden(format!(
+                "{name} has no permission for the cluster {cluster}"
+            ))),
+        }
+    }
+
+    /// Reload the file when it changes. Never returns.
+    pub(super) async fn follow(&self) {
+        let reloaded = gauge!(metric_names::TOKENS_RELOADED);
+        reloaded.set(1);
+        let report = |loaded: Result<&Vec<Holder>, &str>| {
+            reloaded.set(f64::from(u8::from(loaded.is_ok())));
+            match loaded {
+                Ok(holders) => tracing::debug!(tokens = holders.len(), "tokens loaded"),
+                Err(mistakes) => tracing::error!(
+                    "the changed tokens are invalid, so the previous tokens stay in use: {mistakes}"
+                ),
+            }
+        };
+        self.0.follow(report).await;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.current().len()
+    }
+
+    /// Why the current content of the file is not in use.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.0.problem()
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let document = document::read_one(path, &mut mistakes);
+    let holders = document.and_then(|document| {
+        let mut fields = document.root().object(&mut mistakes)?;
+        let fix = "list the users of the gateway; [] admits no user";
+        let holders = fields.get_required("tokens", fix, holders, &mut mistakes);
+        fields.finish(&mut mistakes);
+        holders
+    });
+    mistakes.into_result(holders.unwrap_or_default())
+}
+
+fn holders(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
+    let mut names = BTreeSet::new();
+    let mut digests = BTreeSet::new();
+    let mut holders = Vec::new();
+    for node in node.list(mistakes)? {
+        let Some((holder, digest)) = holder(&node, mistakes) else {
+            continue;
+        };
+        if !names.insert(holder.name.clone()) {
+            let message = format!("duplicate name {:?}", holder.name);
+            node.wrong(message, "give each user a unique name", mistakes);
+        }
+        if !digests.insert(digest.to_ascii_lowercase()) {
+            node.wrong(
+                "an earlier user has the same token",
+                "give each user a unique token",
+                mistakes,
+            );
+        }
+        holders.push(holder);
+    }
+    Some(holders)
+}
+
+/// A user, and the digest of the token as written.
+fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields.get_required("name", "say whose it is", Node::text, mistakes);
+    let digest = |node: &Node<'a>, mistakes: &mut Mistakes| {
+        Some((node.parse::<TokenDigest>(mistakes)?, node.text(mistakes)?))
+    };
+    let fix = "write what `printf %s \"$TOKEN\" | sha256sum` prints";
+    let digest = fields.get_required("sha256", fix, digest, mistakes);
+    let fix = "write `{ BCS-MESOS-10001: Read }`";
+    let clusters = fields.get_required("clusters", fix, clusters, mistakes);
+    fields.finish(mistakes);
+    let ((digest, written), (clusters, every)) = (digest?, clusters?);
+    let holder = Holder {
+        name: name?.into(),
+        digest,
+        clusters,
+        every,
+    };
+    Some((holder, written))
+}
+
+type Permissions = (BTreeMap<ClusterId, Permission>, Option<Permission>);
+
+fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Permissions> {
+    let (mut clusters, mut every) = (BTreeMap::new(), None);
+    for (id, node) in node.map(mistakes)? {
+        let permission = node.word::<Permission>(mistakes);
+        if id == ANY_CLUSTER {
+            every = permission;
+            continue;
+        }
+        match (ClusterId::of_node(id), permission) {
+            (Ok(id), Some(permission)) => {
+                clusters.insert(id, permission);
+            }
+            (Err(error), _) => node.wrong(error.to_string(), "write `*` for all others", mistakes),
+            (Ok(_), None) => {}
+        }
+    }
+    Some((clusters, every))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    const TOKENS: &str = "tokens:
+- { name: reader, sha256: READER, clusters: { BCS-1: Read } }
+- { name: writer, sha256: WRITER, clusters: { BCS-1: Write, '*': Read } }
+- { name: admin, sha256: ADMIN, clusters: { '*': Hooks, BCS-2: Read } }
+- { name: nobody, sha256: NOBODY, clusters: {} }
+";
+
+    fn digest(token: &str) -> String {
+        use sha2::{Digest, Sha256};
+        hex::encode(Sha256::digest(token))
+    }
+
+    fn text() -> String {
+        ["READER", "WRITER", "ADMIN", "NOBODY"]
+            .iter()
+            .fold(TOKENS.to_owned(), |text, token| {
+                text.replace(token, &digest(token))
+            })
+    }
+
+    fn table(text: &str) -> (tempfile::TempDir, Result<TokenTable, Mistakes>) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.yaml");
+        std::fs::write(&path, text).unwrap();
+        let table = TokenTable::read(&path);
+        (directory, table)
+    }
+
+    fn access(cluster: &str, needed: Permission) -> AccessRequest<'_> {
+        AccessRequest {
+            cluster,
+            method: &Method::GET,
+            path: "/",
+            needed,
+        }
+    }
+
+    #[test]
+    fn who_may_do_what() {
+        use Permission::{Hooks, Read, Write};
+        let (_directory, table) = table(&text());
+        let table = table.unwrap();
+        assert_eq!(table.len(), 4);
+        // (token, cluster, greatest permission)
+        for (token, cluster, most) in [
+            ("READER", "BCS-1", Some(Read)),
+            ("READER", "BCS-2", None),
+            ("WRITER", "BCS-1", Some(Write)),
+            ("WRITER", "BCS-2", Some(Read)),
+            // Case matters.
+            ("WRITER", "bcs-1", Some(Read)),
+            ("ADMIN", "BCS-1", Some(Hooks)),
+            // The entry of the cluster counts, even if it allows less.
+            ("ADMIN", "BCS-2", Some(Read)),
+            ("NOBODY", "BCS-1", None),
+        ] {
+            for needed in Permission::ALL {
+                let found = table.admit(token.as_bytes(), access(cluster, needed));
+                let may = most.is_some_and(|most| most >= needed);
+                match found {
+                    Ok(name) => assert!(
+                        may && *name == token.to_lowercase(),
+                        "{token} {cluster} {needed:?}"
+                    ),
+                    Err(GatewayError::Forbidden(reason)) => {
+                        assert!(
+                            !may && reason.contains(cluster),
+                            "{token} {cluster} {needed:?}: {reason}"
+                        );
+                    }
+                    Err(other) => panic!("{token}: {other}"),
+                }
+            }
+        }
+        for token in ["", "reader", "READER2", &digest("READER")] {
+            let found = table.admit(token.as_bytes(), access("BCS-1", Read));
+            assert_eq!(found, Err(GatewayError::Unauthorized("unknown token")), "{token}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn mistakes() {
+        for (text, part) in [
+            ("", "there is no document"),
+            ("tokens:\n", "tokens: missing"),
+            ("token: []\ntokens: []\n", "token: unknown field; known here: tokens"),
+            ("tokens: {}\n", "a list is expected"),
+            ("tokens: [{}]\n", "tokens[0].name: missing"),
+            ("tokens: [{}]\n", "tokens[0].sha256: missing"),
+            ("tokens: [{}]\n", "tokens[0].clusters: missing"),
+            ("tokens: [{ name: a, sha256: abc, clusters: {} }]\n", "64 hexadecimal digits"),
+            ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
+            (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
+            (&text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
+            (&text().replace("writer", "reader"), "duplicate name \"reader\""),
+            (&text().replace(&digest("WRITER"), &digest("READER").to_uppercase()), "the same token"),
+        ] {
+            let (_directory, table) = table(text);
+            let mistakes = table.unwrap_err().to_string();
+            assert!(mistakes.contains(part), "{text}: {mistakes}");
+        }
+        let (_directory, table) = table("tokens: []\n");
+        assert_eq!(table.unwrap().len(), 0);
+    }
+}

@@ -1,0 +1,170 @@
+//! An inbox keeps what has arrived for a connection in a tunnel until its reader takes it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use admittance_net::lock::lock;
+use tokio::sync::Notify;
+
+use super::{CHUNK, budget::Budget};
+
+/// The smallest chunk. Frames are copied into chunks: an empty one takes nothing, small ones share a chunk, and none
+/// keeps the buffer alive that it was received in.
+const SMALLEST_CHUNK: usize = 512;
+/// The memory of a chunk besides its bytes: its allocation, and its place in the queue.
+const CHUNK_COST: usize = 64;
+
+/// A queue of bytes, whose memory is charged to a budget.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) budget: Arc<Budget>,
+    queue: Mutex<Queue>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    chunks: VecDeque<Chunk>,
+    is_closed: bool,
+}
+
+/// Bytes that were taken from an inbox. They are charged until [`Inbox::delivered`].
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) bytes: Vec<u8>,
+    cost: usize,
+}
+
+impl Inbox {
+    pub(super) fn new(budget: Arc<Budget>) -> Self {
+        Self {
+            budget,
+            queue: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Adds bytes, or returns the budget that has too few left for them. A closed inbox ignores them.
+    pub(super) fn push(&self, bytes: &[u8]) -> Result<(), &Budget> {
+        let mut queue = lock(&self.queue);
+        if queue.is_closed {
+            return Ok(());
+        }
+        let spare = |chunk: &Chunk| chunk.bytes.capacity() - chunk.bytes.len();
+        let fitting = queue.chunks.back().map_or(0, spare).min(bytes.len());
+        let (fitting, rest) = bytes.split_at(fitting);
+        // Chunks of a connection that receives much in small frames grow.
+        let next = queue
+            .chunks
+            .back()
+            .map_or(SMALLEST_CHUNK, |last| 2 * last.bytes.capacity());
+        let size = rest.len().max(next.min(CHUNK));
+        if !rest.is_empty() {
+            self.budget.charge(size + CHUNK_COST)?;
+        }
+        if let Some(last) = queue.chunks.back_mut() {
+            last.bytes.extend_from_slice(fitting);
+        }
+        if !rest.is_empty() {
+            let mut bytes = Vec::with_capacity(size);
+            bytes.extend_from_slice(rest);
+            let cost = size + CHUNK_COST;
+            queue.chunks.push_back(Chunk { bytes, cost });
+        }
+        drop(queue);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The next bytes. None once it is closed and everything was taken.
+    pub(super) async fn take(&self) -> Option<Chunk> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut queue = lock(&self.queue);
+                if let Some(chunk) = queue.chunks.pop_front() {
+                    return Some(chunk);
+                }
+                if queue.is_closed {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn delivered(&self, chunk: Chunk) {
+        let cost = chunk.cost;
+        drop(chunk);
+        self.budget.release(cost);
+    }
+
+    /// Nothing more arrives. Its reader still takes what has.
+    pub(super) fn close(&self) {
+        lock(&self.queue).is_closed = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.queue).is_closed
+    }
+
+    /// Frees what was not taken.
+    pub(super) fn clear(&self) {
+        let chunks = std::mem::take(&mut lock(&self.queue).chunks);
+        chunks.into_iter().for_each(|chunk| self.delivered(chunk));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pushes these frames. Returns the memory that is held then, and the bytes that the reader takes.
+    async fn after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
+        let inbox = Inbox::new(Budget::new(1 << 20));
+        for frame in frames {
+            inbox.push(frame).unwrap();
+        }
+        let held = inbox.budget.held();
+        inbox.close();
+        let mut all = Vec::new();
+        while let Some(chunk) = inbox.take().await {
+            all.extend_from_slice(&chunk.bytes);
+            inbox.delivered(chunk);
+        }
+        assert_eq!(inbox.budget.held(), 0);
+        (held, all)
+    }
+
+    #[tokio::test]
+    async fn frames_cost_the_memory_that_they_take() {
+        let (held, all) = after(&vec![&b""[..]; 10_000]).await;
+        assert_eq!((held, all.len()), (0, 0));
+        // Each would keep a chunk or the buffer of the socket.
+        let (held, all) = after(&vec![&b"a"[..]; 10_000]).await;
+        assert_eq!(all, vec![b'a'; 10_000]);
+        assert!((10_000..25_000).contains(&held), "{held}");
+        let large = [b'b'; 100_000];
+        let (held, all) = after(&[b"a", &large, b"c", b"d"]).await;
+        assert_eq!(all, [b"a", &large[..], b"cd"].concat());
+        assert!((100_000..140_000).contains(&held), "{held}");
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_is_refused_changes_nothing() {
+        let inbox = Inbox::new(Budget::new(1000));
+        inbox.push(&[1; 600]).unwrap();
+        let held = inbox.budget.held();
+        assert!(std::ptr::eq(inbox.push(&[2; 600]).unwrap_err(), &*inbox.budget));
+        assert_eq!(inbox.budget.held(), held);
+        let chunk = inbox.take().await.unwrap();
+        assert_eq!(chunk.bytes, [1; 600]);
+        inbox.delivered(chunk);
+        inbox.push(&[2; 600]).unwrap();
+        inbox.clear();
+        assert_eq!(inbox.budget.held(), 0);
+    }
+}

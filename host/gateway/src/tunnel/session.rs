@@ -1,0 +1,430 @@
+//! One side of a tunnel: the connections in it, and the WebSocket that carries them.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use admittance_net::lock::lock;
+use bytes::{Bytes, BytesMut};
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf},
+    sync::{mpsc, watch},
+};
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    CHUNK, PING_INTERVAL, SILENCE, TUNNEL_LIMIT,
+    accepts::{Accepts, Wanted, connect},
+    budget::Budget,
+    connection::Connection,
+    frame::{Announcement, Content, Destination, EOF, Frame},
+};
+
+/// Data frames that wait to be written.
+const DATA_QUEUE: usize = 4;
+/// Other frames that wait to be written. More is an attack.
+const CONTROL_QUEUE: usize = 1024;
+/// The buffer of a connection in each direction.
+const BUFFER: usize = 16 << 10;
+/// The time that a connection gets whose reader is slow, and whose other side does not pause.
+const SLOW_READER: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// One side of a tunnel. Cheap to clone. The tunnel ends when [`run`](Self::run) does.
+#[derive(Clone, Debug)]
+pub struct Session(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    budget: Arc<Budget>,
+    data: mpsc::Sender<Frame>,
+    control: mpsc::Sender<Frame>,
+    connections: Mutex<HashMap<i64, Arc<Connection>>>,
+    next: AtomicI64,
+    /// Whether the log has a line about a connection that the other side may not have: it could ask for any number.
+    has_warned: AtomicBool,
+    ended: CancellationToken,
+}
+
+/// Frames to be written to the WebSocket.
+#[derive(Debug)]
+pub struct Outgoing {
+    data: mpsc::Receiver<Frame>,
+    control: mpsc::Receiver<Frame>,
+}
+
+impl Session {
+    /// One side of a tunnel whose connections are charged to this budget, unless [`open`](Self::open) names another.
+    pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
+        let (data, data_queue) = mpsc::channel(DATA_QUEUE);
+        let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
+        let shared = Shared {
+            budget,
+            data,
+            control,
+            connections: Mutex::default(),
+            next: AtomicI64::new(1),
+            has_warned: AtomicBool::new(false),
+            ended: CancellationToken::new(),
+        };
+        let outgoing = Outgoing {
+            data: data_queue,
+            control: control_queue,
+        };
+        (Self(Arc::new(shared)), outgoing)
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.0.budget
+    }
+
+    /// A connection, as the other side sees its destination, whose memory is charged to this budget. If the other side
+    /// cannot connect, it ends at once.
+    pub async fn open(&self, to: Destination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
+        let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
+        if !to.fits() {
+            return Err(io::Error::other("the address is too long for a tunnel"));
+        }
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        // Before the connection is added: nothing is left to remove if this future is dropped while it waits.
+        let permit = tokio::select! {
+            permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
+            () = self.0.ended.cancelled() => return Err(closed()),
+        };
+        let connection = self.0.add(number, budget).map_err(io::Error::other)?;
+        // Before its data, so in the same queue.
+        permit.send(Frame::new(number, Content::Connect(to)));
+        let (own, stream) = tokio::io::duplex(BUFFER);
+        tokio::spawn(self.0.clone().carry(number, connection, own));
+        Ok(stream)
+    }
+
+    /// Sends an announcement to another gateway. Waits until there is room in the queue.
+    pub(crate) async fn announce(&self, announcement: Announcement) {
+        // An error: the tunnel has ended.
+        let _ = self
+            .0
+            .data
+            .send(Frame::new(0, Content::Announcement(announcement)))
+            .await;
+    }
+
+    /// Whether there are connections.
+    pub(crate) fn is_used(&self) -> bool {
+        !lock(&self.0.connections).is_empty()
+    }
+
+    /// Carries the connections over the WebSocket, until it ends. Returns why.
+    pub async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &Accepts) -> String
+    where
+        S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
+    {
+        let _ended: DropGuard = self.0.ended.clone().drop_guard();
+        let (sink, stream) = socket.split();
+        let why = tokio::select! {
+            why = self.0.receive(stream, accepts) => why,
+            why = send(sink, outgoing) => why,
+            () = self.0.ended.cancelled() => "it was closed".to_owned(),
+        };
+        for (_, connection) in lock(&self.0.connections).drain() {
+            connection.ended.cancel();
+        }
+        why
+    }
+}
+
+/// Serves the agent's side of a WebSocket until it ends. Connects only to these addresses, each `host:port`. Returns why
+/// it ended.
+pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
+where
+    S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
+{
+    let (session, outgoing) = Session::new(Budget::new(TUNNEL_LIMIT));
+    session.run(socket, outgoing, &Accepts::Only(addresses)).await
+}
+
+/// Writes frames and pings.
+async fn send<S>(mut sink: S, mut outgoing: Outgoing) -> String
+where
+    S: Sink<Message, Error = WsError> + Unpin,
+{
+    let mut pings = tokio::time::interval(PING_INTERVAL);
+    for number in 1.. {
+        let message = tokio::select! {
+            biased;
+            _ = pings.tick() => Message::Ping(Bytes::new()),
+            Some(frame) = outgoing.control.recv() => Message::Binary(frame.write(number)),
+            Some(frame) = outgoing.data.recv() => Message::Binary(frame.write(number)),
+        };
+        match tokio::time::timeout(WRITE_TIMEOUT, sink.send(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error.to_string(),
+            Err(_) => return format!("the other side read nothing for {WRITE_TIMEOUT:?}"),
+        }
+    }
+    String::new()
+}
+
+impl Shared {
+    /// Reads frames until the WebSocket ends. Returns why.
+    async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &Accepts) -> String
+    where
+        S: Stream<Item = Result<Message, WsError>> + Unpin,
+    {
+        loop {
+            let message = match tokio::time::timeout(SILENCE, stream.next()).await {
+                Ok(Some(Ok(message))) => message,
+                Ok(Some(Err(error))) => return error.to_string(),
+                Ok(None) => return "the other side closed it".to_owned(),
+                Err(_) => return format!("nothing arrived for {SILENCE:?}"),
+            };
+            let frame = match message {
+                Message::Binary(bytes) => Frame::read(bytes),
+                Message::Close(_) => return "the other side closed it".to_owned(),
+                _ => continue,
+            };
+            let result = match frame {
+                Ok(frame) => self.take(frame, accepts).await,
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(why) = result {
+                return why;
+            }
+        }
+    }
+
+    /// Handles a frame. An error ends the tunnel.
+    async fn take(self: &Arc<Self>, frame: Frame, accepts: &Accepts) -> Result<(), String> {
+        let number = frame.connection;
+        let connection = lock(&self.connections).get(&number).cloned();
+        match (frame.content, connection) {
+            (Content::Connect(to), known) => {
+                let wanted = accepts.wanted(to);
+                match (wanted, known) {
+                    (Ok(wanted), None) => match self.add(number, wanted.budget(&self.budget)) {
+                        Ok(connection) => drop(tokio::spawn(self.clone().dial(number, wanted, connection))),
+                        Err(why) => self.tell(number, Content::Error(why.to_owned()))?,
+                    },
+                    (Ok(_), Some(_)) => {
+                        self.tell(number, Content::Error("the number is in use".to_owned()))?
+                    }
+                    (Err(why), _) => {
+                        if !self.has_warned.swap(true, Ordering::Relaxed) {
+                            tracing::warn!(
+                                why,
+                                "the other side of a tunnel asked for a connection that it cannot have"
+                            );
+                        }
+                        self.tell(number, Content::Error(why))?;
+                    }
+                }
+            }
+            (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
+            (Content::Data(bytes), Some(connection)) => self.arrived(number, &connection, bytes).await?,
+            // It has ended here, and the other side may not know yet. If it does not read that, it gets it for its next data.
+            (Content::Data(_), None) => drop(self.tell(number, Content::Error(EOF.to_owned()))),
+            (Content::Error(text), Some(connection)) => {
+                if text != EOF {
+                    tracing::debug!(number, text, "the other side of a tunnel ended a connection");
+                }
+                // It stays in the table, and counts, until its reader has taken what has arrived.
+                connection.inbox.close();
+            }
+            (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),
+            (Content::Resume, Some(connection)) => drop(connection.paused.send_replace(false)),
+            (Content::Error(_) | Content::Pause | Content::Resume | Content::Other, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Queues what arrived. Waits for a moment if its reader is slow and the other side does not pause. If the memory of
+    /// this tunnel, its user or the gateway is used up, ends the connection here that holds the most of it.
+    async fn arrived(&self, number: i64, connection: &Arc<Connection>, bytes: Bytes) -> Result<(), String> {
+        let inbox = &connection.inbox;
+        let slow = tokio::time::sleep(SLOW_READER);
+        tokio::pin!(slow);
+        loop {
+            // Before it is tried, so that no release is missed.
+            let released = inbox.budget.released();
+            match inbox.push(&bytes) {
+                Ok(()) => break,
+                Err(full) if std::ptr::eq(full, &*inbox.budget) => tokio::select! {
+                    () = released => {}
+                    () = connection.ended.cancelled() => return Ok(()),
+                    () = &mut slow => {
+                        let why = "its reader is too slow, and the other side goes on sending";
+                        return self.end(number, connection, why);
+                    }
+                },
+                Err(_) => {
+                    let (largest, victim) = self.largest_beside(number, connection);
+                    self.end(
+                        largest,
+                        &victim,
+                        "its reader is too slow, and no memory is left for tunnels",
+                    )?;
+                    if Arc::ptr_eq(&victim, connection) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        if connection.begin_pause() {
+            self.tell(number, Content::Pause)?;
+        }
+        Ok(())
+    }
+
+    /// The connection in this tunnel that shares its memory with this one, and holds the most: this one, if none holds more.
+    fn largest_beside(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
+        let own = &connection.inbox.budget;
+        let connections = lock(&self.connections);
+        let larger = connections.iter().filter(|(_, other)| {
+            let budget = &other.inbox.budget;
+            budget.is_beside(own) && budget.held() > own.held()
+        });
+        let largest = larger.max_by_key(|(_, other)| other.inbox.budget.held());
+        let (number, connection) = largest.unwrap_or((&number, connection));
+        (*number, connection.clone())
+    }
+
+    /// Ends a connection, and tells the other side why.
+    fn end(&self, number: i64, connection: &Connection, why: &'static str) -> Result<(), String> {
+        tracing::info!(number, why, "a connection in a tunnel is ended");
+        connection.ended.cancel();
+        connection.inbox.clear();
+        self.remove(number);
+        self.tell(number, Content::Error(why.to_owned()))
+    }
+
+    /// Queues a frame that waits for nothing.
+    fn tell(&self, number: i64, content: Content) -> Result<(), String> {
+        let sent = self.control.try_send(Frame::new(number, content));
+        sent.map_err(|_| "the other side does not read what it is sent".to_owned())
+    }
+
+    fn add(&self, number: i64, budget: &Arc<Budget>) -> Result<Arc<Connection>, &'static str> {
+        let connection = Connection::new(budget);
+        let connection =
+            Arc::new(connection.ok_or("the tunnel, or the gateway, has no memory for another connection")?);
+        let mut connections = lock(&self.connections);
+        if self.ended.is_cancelled() {
+            return Err("the tunnel has ended");
+        }
+        connections.insert(number, connection.clone());
+        Ok(connection)
+    }
+
+    fn remove(&self, number: i64) {
+        lock(&self.connections).remove(&number);
+    }
+
+    /// Opens a connection for the other side, and carries it.
+    async fn dial(self: Arc<Self>, number: i64, wanted: Wanted, connection: Arc<Connection>) {
+        let ended = connection.ended.clone();
+        let unwanted = async {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = self.ended.cancelled() => {}
+            }
+        };
+        let why = match wanted {
+            Wanted::Tcp(address) => {
+                let connected = tokio::select! {
+                    connected = connect(&address) => connected,
+                    () = unwanted => return,
+                };
+                match connected {
+                    Ok(stream) => return self.carry(number, connection, stream).await,
+                    Err(why) => why,
+                }
+            }
+            Wanted::Tunnel(session, _guard, to) => {
+                let opened = tokio::select! {
+                    opened = session.open(to, session.budget()) => opened,
+                    () = unwanted => return,
+                };
+                match opened {
+                    Ok(stream) => return self.carry(number, connection, stream).await,
+                    Err(error) => error.to_string(),
+                }
+            }
+        };
+        self.remove(number);
+        // An error: the tunnel ends.
+        let _ = self.data.send(Frame::new(number, Content::Error(why))).await;
+    }
+
+    /// Carries bytes both ways between a stream and the tunnel, until either ends.
+    async fn carry<S>(self: Arc<Self>, number: i64, connection: Arc<Connection>, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let (read, mut write) = tokio::io::split(stream);
+        let inbox = &connection.inbox;
+        let deliver = async {
+            while let Some(chunk) = inbox.take().await {
+                if write.write_all(&chunk.bytes).await.is_err() {
+                    break;
+                }
+                inbox.delivered(chunk);
+                if connection.end_pause() {
+                    // An error: the tunnel ends.
+                    let _ = self.control.send(Frame::new(number, Content::Resume)).await;
+                }
+            }
+            let _ = write.shutdown().await;
+        };
+        let collect = self.collect(number, read, connection.paused.subscribe());
+        tokio::select! {
+            // The other side has ended it, and all of its bytes are delivered.
+            () = deliver => {}
+            () = collect => {}
+            () = connection.ended.cancelled() => {}
+            () = self.ended.cancelled() => {}
+        }
+        let was_known = lock(&self.connections).remove(&number).is_some();
+        if was_known && !connection.inbox.is_closed() {
+            // After its data, so in the same queue.
+            let end = Frame::new(number, Content::Error(EOF.to_owned()));
+            tokio::select! {
+                _ = self.data.send(end) => {}
+                () = self.ended.cancelled() => {}
+            }
+        }
+    }
+
+    /// Sends what is read, to its end.
+    async fn collect<S>(&self, number: i64, mut read: ReadHalf<S>, mut paused: watch::Receiver<bool>)
+    where
+        S: AsyncRead,
+    {
+        let mut buffer = BytesMut::new();
+        loop {
+            if paused.wait_for(|paused| !paused).await.is_err() {
+                // The other side has ended the connection: what has arrived is delivered before it ends here.
+                return std::future::pending().await;
+            }
+            buffer.reserve(CHUNK);
+            match read.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let frame = Frame::new(number, Content::Data(buffer.split().freeze()));
+            if self.data.send(frame).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

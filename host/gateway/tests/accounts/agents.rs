@@ -1,0 +1,237 @@
+use std::{fs, sync::Arc, time::Duration};
+
+use admittance_gateway::accounts::{Accounts, AccountsError, DatabaseConfig, Denied, KeyFile};
+
+use crate::scene::{DAY, Scene, prepend_key, report};
+
+#[tokio::test]
+async fn an_agent_reports_with_its_register_token() {
+    for scene in Scene::all().await {
+        let accounts = &scene.accounts;
+        let cluster = scene.cluster("dev", None).await;
+        let token = scene.register_token(&cluster).await;
+        let other = scene.cluster("other", None).await;
+        let others = scene.register_token(&other).await;
+        for (id, wrong) in [
+            (&cluster.id, &b"guessed"[..]),
+            (&cluster.id, &others),
+            (&other.id, &token),
+            (&"plain-none".to_owned(), &token),
+        ] {
+            let refused = accounts.report(id, wrong, report("one")).await;
+            assert_eq!(refused, Err(AccountsError::Denied(Denied::RegisterToken)));
+        }
+        accounts.report(&cluster.id, &token, report("one")).await.unwrap();
+        let current = accounts.cluster(&cluster.id).unwrap();
+        let credentials = current.credentials.clone().unwrap();
+        assert_eq!(credentials.user_token.0, "one");
+        assert_eq!(credentials.server_addresses.len(), 2);
+        assert!(current.register_token.as_ref().unwrap().used_at.is_some());
+
+        // The same report is no change, and unchanged credentials keep their `Arc`.
+        let before = accounts.changes();
+        accounts.report(&cluster.id, &token, report("one")).await.unwrap();
+        assert!(!before.has_changed().unwrap());
+        scene.user("alice").await;
+        let same = accounts.cluster(&cluster.id).unwrap();
+        assert!(Arc::ptr_eq(&credentials, same.credentials.as_ref().unwrap()));
+
+        let too_soon = accounts.report(&cluster.id, &token, report("two")).await;
+        assert!(matches!(too_soon, Err(AccountsError::TooSoon(_))), "{too_soon:?}");
+
+        // A token that was replaced or revoked is refused.
+        let rotated = scene.register_token(&cluster).await;
+        let refused = accounts.report(&cluster.id, &token, report("one")).await;
+        assert_eq!(refused, Err(AccountsError::Denied(Denied::RegisterToken)));
+        accounts
+            .report(&cluster.id, &rotated, report("one"))
+            .await
+            .unwrap();
+        accounts.revoke_register_token("test", &cluster).await.unwrap();
+        let refused = accounts.use_register_token(&cluster.id, &rotated).await;
+        assert_eq!(refused, Err(AccountsError::Denied(Denied::RegisterToken)));
+    }
+}
+
+#[tokio::test]
+async fn a_register_token_has_to_be_used_in_time() {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    let database = DatabaseConfig::Sqlite(directory.path().join("db"));
+    let scene = Scene::start(directory, database, Duration::ZERO).await;
+    let cluster = scene.cluster("dev", None).await;
+    let token = scene.register_token(&cluster).await;
+    let refused = scene.accounts.report(&cluster.id, &token, report("one")).await;
+    assert_eq!(refused, Err(AccountsError::Denied(Denied::RegisterToken)));
+}
+
+#[tokio::test]
+async fn reports_are_checked() {
+    let scene = Scene::sqlite().await;
+    let cluster = scene.cluster("dev", None).await;
+    let token = scene.register_token(&cluster).await;
+    for (field, expected) in [
+        ("local", "accounts.localServers"),
+        ("none", "server_addresses is empty"),
+        ("long", "at most 2048 are allowed"),
+        ("many", "has 17 addresses, and at most 16 are allowed"),
+        ("ca", "no certificate as PEM"),
+        ("token", "not the token of a service account"),
+    ] {
+        let mut wrong = report("one");
+        match field {
+            "local" => wrong.server_addresses = "https://10.0.0.1:6443;https://127.0.0.1:6443".to_owned(),
+            "none" => wrong.server_addresses = ";".to_owned(),
+            "many" => {
+                let servers: Vec<_> = (0..17).map(|last| format!("https://10.0.0.{last}")).collect();
+                wrong.server_addresses = servers.join(";");
+            }
+            "long" => wrong.server_addresses = "https://10.0.0.1:6443;".repeat(100),
+            "ca" => wrong.ca = "none".to_owned(),
+            _ => wrong.user_token.0 = "two\r\nlines".to_owned(),
+        }
+        let refused = scene
+            .accounts
+            .report(&cluster.id, &token, wrong)
+            .await
+            .unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+    }
+    // None of them counts as the first use.
+    let current = scene.accounts.cluster(&cluster.id).unwrap();
+    assert!(current.register_token.as_ref().unwrap().used_at.is_none());
+}
+
+#[tokio::test]
+async fn secrets_are_not_in_the_database() {
+    let scene = Scene::sqlite().await;
+    let alice = scene.user("alice").await;
+    let cluster = scene.cluster("dev", None).await;
+    let secrets = [
+        scene.token(&alice).await,
+        scene.register_token(&cluster).await,
+        b"tokenOfTheServiceAccount".to_vec(),
+    ];
+    let service_account = report("tokenOfTheServiceAccount");
+    scene
+        .accounts
+        .report(&cluster.id, &secrets[1], service_account)
+        .await
+        .unwrap();
+    let mut looked = 0;
+    for entry in fs::read_dir(scene.directory.path()).unwrap() {
+        let content = fs::read(entry.unwrap().path()).unwrap();
+        looked += content.len();
+        for secret in &secrets {
+            let is_there = content
+                .windows(secret.len())
+                .any(|window| window == secret.as_slice());
+            assert!(!is_there, "{}", String::from_utf8_lossy(secret));
+        }
+        assert!(!format!("{:?}", scene.accounts).contains("tokenOfTheServiceAccount"));
+    }
+    assert!(looked > 10_000, "{looked}");
+}
+
+#[tokio::test]
+async fn keys_are_rotated_while_other_gateways_serve() {
+    let scene = Scene::mysql().await;
+    let cluster = scene.cluster("dev", None).await;
+    let token = scene.register_token(&cluster).await;
+    scene
+        .accounts
+        .report(&cluster.id, &token, report("one"))
+        .await
+        .unwrap();
+    let another = scene.another().await;
+    let new = prepend_key(&scene.key_file());
+    assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
+    fs::write(scene.key_file(), new).unwrap();
+    // It reads the key file again, because it does not have the new key.
+    scene.user("alice").await;
+    let directory = another
+        .until("the user of the other gateway", |directory| {
+            directory.users().count() == 1
+        })
+        .await;
+    let credentials = directory
+        .cluster(&cluster.id)
+        .unwrap()
+        .credentials
+        .clone()
+        .unwrap();
+    assert_eq!(credentials.user_token.0, "one");
+
+    // Without its key, the cluster has no credentials, and everything else goes on.
+    prepend_key(&scene.key_file());
+    let text = fs::read_to_string(scene.key_file()).unwrap();
+    fs::write(scene.key_file(), text.lines().next().unwrap()).unwrap();
+    let third = scene.another().await;
+    let directory = third.accounts.now().unwrap();
+    assert!(directory.cluster(&cluster.id).unwrap().credentials.is_none());
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_decrypted_holds_up_no_other() {
+    for scene in Scene::all().await {
+        let report_of = async |name: &str| {
+            let cluster = scene.cluster(name, None).await;
+            let token = scene.register_token(&cluster).await;
+            scene
+                .accounts
+                .report(&cluster.id, &token, report(name))
+                .await
+                .unwrap();
+        };
+        report_of("lost").await;
+        let key = |text: &str| text.lines().next().unwrap().to_owned();
+        let new = key(&prepend_key(&scene.key_file()));
+        // The old key is lost, and other clusters have reported since.
+        fs::write(scene.key_file(), &new).unwrap();
+        scene.accounts.reencrypt("test").await.unwrap();
+        report_of("kept").await;
+        report_of("zebra").await;
+        let newest = key(&prepend_key(&scene.key_file()));
+        let done = scene.accounts.reencrypt("test").await.unwrap();
+        assert_eq!((done.tokens, done.skipped.len()), (2, 1), "{done:?}");
+        let skipped = &done.skipped[0];
+        for part in ["plain-lost", "add that key", "report again"] {
+            assert!(skipped.contains(part), "{skipped}");
+        }
+        // The others no longer need the key before.
+        fs::write(scene.key_file(), newest).unwrap();
+        let another = scene.another().await;
+        let directory = another.accounts.now().unwrap();
+        for (id, is_known) in [("plain-lost", false), ("plain-kept", true), ("plain-zebra", true)] {
+            let credentials = &directory.cluster(id).unwrap().credentials;
+            assert_eq!(credentials.is_some(), is_known, "{id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_key_is_not_replaced_while_it_is_needed() {
+    let scene = Scene::sqlite().await;
+    // Nothing was encrypted with it.
+    fs::remove_file(scene.key_file()).unwrap();
+    Accounts::new(scene.config(DAY)).await.unwrap();
+    let key = fs::read_to_string(scene.key_file()).unwrap();
+    let scene = scene.another().await;
+    let cluster = scene.cluster("dev", None).await;
+    let token = scene.register_token(&cluster).await;
+    scene
+        .accounts
+        .report(&cluster.id, &token, report("one"))
+        .await
+        .unwrap();
+    fs::remove_file(scene.key_file()).unwrap();
+    let refused = Accounts::new(scene.config(DAY)).await.unwrap_err().to_string();
+    for part in ["keys does not exist", "(1)", "restore", "openssl rand -base64 32"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    assert!(!scene.key_file().exists());
+    KeyFile::create(&scene.key_file()).unwrap();
+    fs::write(scene.key_file(), key).unwrap();
+    let restored = scene.another().await;
+    let directory = restored.accounts.now().unwrap();
+    assert!(directory.cluster(&cluster.id).unwrap().credentials.is_some());
+}

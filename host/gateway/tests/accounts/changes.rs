@@ -1,0 +1,249 @@
+use std::time::Duration;
+
+use admittance_bcs::routes::Permission;
+use admittance_gateway::accounts::{AccountsError, ClusterKind, ClusterName, Denied, User, UserId, UserName};
+use futures_util::future::join_all;
+
+use crate::scene::{DAY, Scene};
+
+#[tokio::test]
+async fn a_token_is_its_users_until_it_is_revoked() {
+    for scene in Scene::all().await {
+        let accounts = &scene.accounts;
+        let alice = scene.user("alice").await;
+        assert_eq!(alice.name.as_str(), "plain:alice");
+        let (first, second) = (scene.token(&alice).await, scene.token(&alice).await);
+        let directory = accounts.now().unwrap();
+        let session = directory.authenticate(&first).unwrap();
+        assert_eq!(session.user, alice);
+        assert!(session.expires_at.0 > std::time::SystemTime::now() + DAY / 2);
+        for wrong in [&b""[..], b"x", &first[1..], &first.to_ascii_lowercase()] {
+            assert_eq!(directory.authenticate(wrong).unwrap_err(), Denied::Unknown);
+        }
+        assert_eq!(directory.tokens_of(alice.id).count(), 2);
+
+        accounts
+            .revoke_token("test", &alice, session.token)
+            .await
+            .unwrap();
+        let directory = accounts.now().unwrap();
+        assert_eq!(directory.authenticate(&first).unwrap_err(), Denied::Unknown);
+        assert!(directory.authenticate(&second).is_ok());
+        let again = accounts.revoke_token("test", &alice, session.token).await;
+        assert!(
+            matches!(again, Err(AccountsError::Unknown("token", _))),
+            "{again:?}"
+        );
+
+        accounts.delete_user("test", "plain:alice").await.unwrap();
+        let directory = accounts.now().unwrap();
+        assert_eq!(directory.authenticate(&second).unwrap_err(), Denied::Unknown);
+        // A user of the same name is another one.
+        assert_ne!(scene.user("alice").await.id, alice.id);
+    }
+}
+
+#[tokio::test]
+async fn an_expired_token_says_whose_it_was() {
+    let scene = Scene::sqlite().await;
+    let alice = scene.user("alice").await;
+    let token = scene
+        .accounts
+        .create_token("test", &alice, Duration::ZERO)
+        .await
+        .unwrap();
+    let directory = scene.accounts.now().unwrap();
+    let denied = directory.authenticate(token.value.0.as_bytes()).unwrap_err();
+    assert_eq!(denied.to_string(), "this token has expired for user: plain:alice");
+}
+
+#[tokio::test]
+async fn permissions() {
+    for scene in Scene::all().await {
+        let accounts = &scene.accounts;
+        let (alice, bob, root) = (
+            scene.user("alice").await,
+            scene.user("bob").await,
+            accounts
+                .create_user(
+                    "test",
+                    &UserName::plain("root").unwrap(),
+                    true,
+                    &["ops".to_owned()],
+                )
+                .await
+                .unwrap(),
+        );
+        assert_eq!(root.groups, ["ops"]);
+        let cluster = scene.cluster("dev", Some(&alice)).await;
+        let of = |user| {
+            let directory = accounts.now().unwrap();
+            directory.permission(user, directory.cluster(&cluster.id).unwrap())
+        };
+        assert_eq!(of(&alice), Some(Permission::Write));
+        assert_eq!(of(&bob), None);
+        assert_eq!(of(&root), Some(Permission::Hooks));
+        for permission in [Permission::Hooks, Permission::Read] {
+            accounts
+                .grant("test", &bob, &cluster, Some(permission))
+                .await
+                .unwrap();
+            assert_eq!(of(&bob), Some(permission));
+        }
+        // A grant does not take away what the creator has.
+        accounts
+            .grant("test", &alice, &cluster, Some(Permission::Read))
+            .await
+            .unwrap();
+        assert_eq!(of(&alice), Some(Permission::Write));
+        accounts.grant("test", &bob, &cluster, None).await.unwrap();
+        assert_eq!(of(&bob), None);
+        let again = accounts.grant("test", &bob, &cluster, None).await;
+        assert!(
+            matches!(again, Err(AccountsError::Unknown("permission", _))),
+            "{again:?}"
+        );
+
+        accounts.delete_user("test", "plain:bob").await.unwrap();
+        let gone = accounts
+            .grant("test", &bob, &cluster, Some(Permission::Read))
+            .await;
+        assert!(matches!(gone, Err(AccountsError::Unknown(..))), "{gone:?}");
+        // Nobody inherits the clusters of a deleted user.
+        accounts.delete_user("test", "plain:alice").await.unwrap();
+        assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::NOBODY);
+        accounts.delete_cluster("test", &cluster.id).await.unwrap();
+        assert!(
+            accounts
+                .now()
+                .unwrap()
+                .by_identifier(&cluster.identifier)
+                .is_none()
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_changes_at_the_same_moment_one_is_made() {
+    for scene in Scene::all().await {
+        let accounts = &scene.accounts;
+        let name = UserName::plain("alice").unwrap();
+        let users = (0..10).map(|_| accounts.create_user("test", &name, false, &[]));
+        let created = join_all(users).await;
+        assert_eq!(
+            created.iter().filter(|result| result.is_ok()).count(),
+            1,
+            "{created:?}"
+        );
+        let is_exists = |error: &AccountsError| matches!(error, AccountsError::Exists(..));
+        assert!(
+            created
+                .iter()
+                .filter_map(|result| result.as_ref().err())
+                .all(is_exists)
+        );
+
+        let name = ClusterName::new("BCS-K8S-1", Some(("project", ClusterKind::Kubernetes))).unwrap();
+        let clusters = (0..10).map(|_| accounts.create_cluster("test", None, &name));
+        let created = join_all(clusters).await;
+        let mut created: Vec<_> = created.into_iter().filter_map(Result::ok).collect();
+        assert_eq!(created.len(), 1);
+        let cluster = created.pop().unwrap();
+        assert!(
+            cluster.id.starts_with("bcs-bcs-k8s-1-") && cluster.id.len() == 22,
+            "{}",
+            cluster.id
+        );
+        assert_eq!(cluster.identifier.len(), cluster.id.len() + 17);
+
+        let tokens = (0..10).map(|_| accounts.create_register_token("test", &cluster, false));
+        let created = join_all(tokens).await;
+        let created: Vec<_> = created.into_iter().filter_map(Result::ok).collect();
+        assert_eq!(created.len(), 1);
+        let directory = accounts.now().unwrap();
+        assert!(
+            directory
+                .agent(&cluster.id, created[0].value.0.as_bytes())
+                .is_ok()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_user_creates_a_limited_number_of_clusters() {
+    for scene in Scene::all().await {
+        let alice = scene.user("alice").await;
+        let create = async |creator: Option<&User>, id: String| {
+            let name = ClusterName::new(&id, None).unwrap();
+            scene.accounts.create_cluster("test", creator, &name).await
+        };
+        // Also if they are created at the same moment.
+        let created = join_all((0..10).map(|number| create(Some(&alice), format!("a{number}")))).await;
+        assert_eq!(
+            created.iter().filter(|result| result.is_ok()).count(),
+            3,
+            "{created:?}"
+        );
+        let refused = create(Some(&alice), "b".to_owned()).await.unwrap_err();
+        assert!(matches!(refused, AccountsError::Quota(_)), "{refused:?}");
+        let text = refused.to_string();
+        for part in [
+            "plain:alice has created 3 clusters",
+            "`accounts.clustersPerUser`",
+            "clusters delete",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        // Others still may, and so may she once one is deleted.
+        let bob = scene.user("bob").await;
+        create(Some(&bob), "c".to_owned()).await.unwrap();
+        let root = UserName::plain("root").unwrap();
+        let root = scene
+            .accounts
+            .create_user("test", &root, true, &[])
+            .await
+            .unwrap();
+        for number in 0..5 {
+            create(Some(&root), format!("r{number}")).await.unwrap();
+            create(None, format!("n{number}")).await.unwrap();
+        }
+        let one = created.into_iter().find_map(Result::ok).unwrap();
+        scene.accounts.delete_cluster("test", &one.id).await.unwrap();
+        create(Some(&alice), "d".to_owned()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_is_explained() {
+    let scene = Scene::sqlite().await;
+    let name = UserName::plain("alice").unwrap();
+    for (group, expected) in [
+        ("system:masters", "cannot be a group"),
+        ("", "not a valid group"),
+        ("a b", "not a valid group"),
+    ] {
+        let made = scene
+            .accounts
+            .create_user("test", &name, false, &[group.to_owned()])
+            .await;
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    for (id, project) in [("", None), ("a/b", None), ("a", Some("../x")), ("a", Some(""))] {
+        let made = ClusterName::new(id, project.map(|project| (project, ClusterKind::Mesos)));
+        assert!(made.is_err(), "{id} {project:?}");
+    }
+    let alice = scene.user("alice").await;
+    for _ in 0..32 {
+        scene.token(&alice).await;
+    }
+    let error = scene
+        .accounts
+        .create_token("test", &alice, DAY)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("admittance tokens list plain:alice"),
+        "{error}"
+    );
+}

@@ -1,0 +1,213 @@
+//! Several gateways with one database, and a database that is unavailable for a while.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_bcs::routes::Permission;
+use admittance_gateway::accounts::{AccountsError, DatabaseConfig, Denied, Place};
+
+use crate::{
+    mariadb::{self, MariaDb},
+    scene::{DAY, NEVER, Scene, report},
+};
+
+/// The most time that a revocation or a change may take to have its effect.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_revocation_by_one_gateway_ends_what_goes_on_at_another() {
+    let scene = Scene::mysql().await;
+    let another = scene.another().await;
+    let alice = scene.user("alice").await;
+    let cluster = scene.cluster("dev", None).await;
+    scene
+        .accounts
+        .grant("test", &alice, &cluster, Some(Permission::Write))
+        .await
+        .unwrap();
+    let token = scene.token(&alice).await;
+    another
+        .until("the token", |directory| directory.authenticate(&token).is_ok())
+        .await;
+    let session = another.accounts.now().unwrap().authenticate(&token).unwrap();
+    let place = Place::Cluster(cluster.id.clone());
+    let watch = |needed| another.accounts.until_denied(&session, &place, needed);
+    let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
+    tokio::pin!(reading, writing);
+
+    // Other changes end nothing. A lesser permission ends what needs the greater one.
+    scene.user("bob").await;
+    scene
+        .accounts
+        .grant("test", &alice, &cluster, Some(Permission::Read))
+        .await
+        .unwrap();
+    let denied = tokio::select! {
+        denied = tokio::time::timeout(AT_ONCE, &mut writing) => denied.unwrap(),
+        denied = &mut reading => panic!("{denied}"),
+    };
+    let text = "plain:alice does not have the permission Write for the cluster plain-dev";
+    assert_eq!(denied.to_string(), text);
+    scene
+        .accounts
+        .revoke_token("test", &alice, session.token)
+        .await
+        .unwrap();
+    assert_eq!(
+        tokio::time::timeout(AT_ONCE, reading).await.unwrap(),
+        Denied::Unknown
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_expires_ends_what_goes_on() {
+    let scene = Scene::sqlite().await;
+    let alice = scene.user("alice").await;
+    let cluster = scene.cluster("dev", Some(&alice)).await;
+    let lifetime = Duration::from_secs(2);
+    let token = scene
+        .accounts
+        .create_token("test", &alice, lifetime)
+        .await
+        .unwrap();
+    let session = scene
+        .accounts
+        .now()
+        .unwrap()
+        .authenticate(token.value.0.as_bytes())
+        .unwrap();
+    let place = Place::Cluster(cluster.id.clone());
+    let denied = scene.accounts.until_denied(&session, &place, Permission::Read);
+    let denied = tokio::time::timeout(AT_ONCE, denied).await.unwrap();
+    assert_eq!(denied, Denied::Expired("plain:alice".to_owned()));
+}
+
+#[tokio::test]
+async fn changed_credentials_reach_all_gateways() {
+    let scene = Scene::mysql().await;
+    let another = scene.another().await;
+    let cluster = scene.cluster("dev", None).await;
+    let token = scene.register_token(&cluster).await;
+    another
+        .until("the cluster", |directory| {
+            directory.cluster(&cluster.id).is_some()
+        })
+        .await;
+    for (gateway, value) in [(&scene, "one"), (&another, "two")] {
+        let reported = gateway.accounts.report(&cluster.id, &token, report(value)).await;
+        reported.unwrap();
+        for other in [&scene, &another] {
+            let is_there = |directory: &admittance_gateway::accounts::Directory| {
+                let cluster = directory.cluster(&cluster.id);
+                let credentials = cluster.and_then(|cluster| cluster.credentials.as_ref());
+                credentials.is_some_and(|known| known.user_token.0 == value)
+            };
+            let seen = other.until("the new token", is_there);
+            tokio::time::timeout(AT_ONCE, seen).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_stops_changes_only() {
+    let mut server = tokio::task::spawn_blocking(MariaDb::start).await.unwrap();
+    let database = DatabaseConfig::MySql(server.database().await);
+    let scene = Scene::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await;
+    let alice = scene.user("alice").await;
+    let token = scene.token(&alice).await;
+    let mut server = tokio::task::spawn_blocking(move || {
+        server.stop();
+        server
+    })
+    .await
+    .unwrap();
+    assert!(scene.accounts.now().unwrap().authenticate(&token).is_ok());
+    let refused = scene.accounts.create_token("test", &alice, DAY).await;
+    assert!(
+        matches!(refused, Err(AccountsError::Unavailable(_))),
+        "{refused:?}"
+    );
+    let begin = std::time::Instant::now();
+    while scene.accounts.problem().is_none() {
+        assert!(begin.elapsed() < NEVER);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(scene.accounts.now().unwrap().authenticate(&token).is_ok());
+
+    let server = tokio::task::spawn_blocking(move || {
+        server.start_again();
+        server
+    })
+    .await
+    .unwrap();
+    while scene.accounts.problem().is_some() {
+        assert!(begin.elapsed() < NEVER);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let more = scene.token(&alice).await;
+    assert!(scene.accounts.now().unwrap().authenticate(&more).is_ok());
+    assert!(scene.accounts.now().unwrap().authenticate(&token).is_ok());
+    drop(server);
+}
+
+#[tokio::test]
+async fn a_backup_that_is_restored_is_used() {
+    let scene = Scene::mysql().await;
+    let DatabaseConfig::MySql(database) = &scene.database else {
+        unreachable!("it is MySQL")
+    };
+    let (alice, _) = (scene.user("alice").await, scene.user("bob").await);
+    let token = scene.token(&alice).await;
+    let before = [
+        "DELETE FROM admittance_users WHERE name = 'plain:bob'",
+        "DELETE FROM admittance_user_tokens",
+        "UPDATE admittance_state SET revision = 1 WHERE id = 1",
+    ];
+    mariadb::shared().run(&database.database, &before).await;
+    let restored = scene
+        .until("the backup", |directory| directory.authenticate(&token).is_err())
+        .await;
+    assert_eq!(restored.users().count(), 1);
+    // What belongs to something that another gateway has deleted meanwhile.
+    mariadb::shared()
+        .run(&database.database, &["DELETE FROM admittance_users"])
+        .await;
+    let gone = scene
+        .accounts
+        .create_token("test", &alice, DAY)
+        .await
+        .unwrap_err();
+    assert_eq!(gone, AccountsError::Unknown("user", "plain:alice".to_owned()));
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_read_back_is_made() {
+    let scene = Scene::mysql().await;
+    let DatabaseConfig::MySql(database) = &scene.database else {
+        unreachable!("it is MySQL")
+    };
+    let (alice, before) = (scene.user("alice").await, scene.accounts.now().unwrap());
+    // What another version has written, and this one cannot read. Without a new revision, it is not noticed yet.
+    let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
+                      VALUES ('unreadable', 0, '', 0)";
+    mariadb::shared().run(&database.database, &[unreadable]).await;
+    let token = scene.token(&alice).await;
+    let known = scene.accounts.now().unwrap();
+    assert!(Arc::ptr_eq(&known, &before) && known.authenticate(&token).is_err());
+    let begin = std::time::Instant::now();
+    while scene.accounts.problem().is_none() {
+        assert!(begin.elapsed() < NEVER);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let problem = scene.accounts.problem().unwrap();
+    assert!(problem.contains("invalid value"), "{problem}");
+
+    let repair = "DELETE FROM admittance_users WHERE name = 'unreadable'";
+    mariadb::shared().run(&database.database, &[repair]).await;
+    scene
+        .until("the token", |directory| directory.authenticate(&token).is_ok())
+        .await;
+    while scene.accounts.problem().is_some() {
+        assert!(begin.elapsed() < NEVER);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
