@@ -1,6 +1,6 @@
 //! The attacks.
 
-use admittance_tests::{Error, modules};
+use admittance_tests::{EndlessReply, Error, modules};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -25,9 +25,9 @@ pub(crate) enum Means {
     Informational(Server),
     /// Another client opens this many connections and sends the beginning of a request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
-    /// Another client opens this many watches of its cluster, through a gateway, and reads nothing of them. As the agent
-    /// of the cluster, it sends without end.
-    Tunnel(usize),
+    /// Another client is the agent of its cluster at a gateway, and gives this reply to all requests: to 256 watches whose
+    /// replies nobody reads, or to clients that send one request after another.
+    Tunnel(EndlessReply),
     /// A definition with the guest `misbehaves`, with 1 GiB of memory and this behaviour, is applied as a dry run.
     Configuring(&'static str),
     /// A definition with this module is applied as a dry run.
@@ -162,7 +162,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "agent ignores pauses",
-        means: Means::Tunnel(256),
+        means: Means::Tunnel(EndlessReply::Body),
+    },
+    Attack {
+        name: "agent sends 1xx",
+        means: Means::Tunnel(EndlessReply::Informational),
     },
     Attack {
         name: "configure fills 800 MiB",

@@ -7,9 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Artifacts, Client, Error, Serve, TunnelFlood, Upstream};
+use admittance_tests::{Admittance, Artifacts, Client, EndlessReply, Error, Serve, TunnelFlood, Upstream};
 use bytes::Bytes;
-use http::{Method, Request, header::CONTENT_TYPE};
+use futures_util::future::join_all;
+use http::{
+    Method, Request,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
@@ -35,6 +39,9 @@ definitions: [chains]
 
 /// The default of `limits.body`, in bytes.
 const LARGEST_BODY: usize = 7 << 20;
+
+/// The watches of an agent's cluster that nobody reads.
+const WATCHES: usize = 256;
 
 /// The path of the driver's API.
 const API: &str = "/mesosdriver/v4";
@@ -259,8 +266,14 @@ impl Scene {
                 attackers.spawn_on(attack, &self.attackers);
                 return Ok(());
             }
-            Means::Tunnel(watches) => {
-                let attacking = flood(self.admin.clone(), self.address(), *watches, outcomes.clone());
+            Means::Tunnel(reply) => {
+                let attacking = flood(
+                    self.admin.clone(),
+                    self.address(),
+                    *reply,
+                    clients,
+                    outcomes.clone(),
+                );
                 attackers.spawn_on(attacking, &self.attackers);
                 return Ok(());
             }
@@ -432,14 +445,20 @@ fn gateway(driver: &str) -> String {
 }
 
 /// Floods a tunnel to a cluster that a new user creates.
-async fn flood(admin: String, gateway: String, watches: usize, outcomes: Outcomes) {
-    if let Err(error) = flooding(admin, gateway, watches, &outcomes).await {
+async fn flood(admin: String, gateway: String, reply: EndlessReply, clients: usize, outcomes: Outcomes) {
+    if let Err(error) = flooding(admin, gateway, reply, clients, &outcomes).await {
         outcomes.add(error.to_string());
     }
     std::future::pending::<()>().await;
 }
 
-async fn flooding(admin: String, gateway: String, watches: usize, outcomes: &Outcomes) -> Result<(), Error> {
+async fn flooding(
+    admin: String,
+    gateway: String,
+    reply: EndlessReply,
+    clients: usize,
+    outcomes: &Outcomes,
+) -> Result<(), Error> {
     let client = Client::new()?;
     let change = async |path: &str, body: serde_json::Value| {
         let request = Request::post(format!("{admin}/v1/{path}")).header(CONTENT_TYPE, "application/json");
@@ -457,6 +476,7 @@ async fn flooding(admin: String, gateway: String, watches: usize, outcomes: &Out
         cluster: "plain-dev".to_owned(),
         register_token: text(&register_token, "token"),
         empty_frames: 16,
+        reply,
         sent: Arc::default(),
     };
     let path = format!("/tunnels/clusters/{}/api/v1/pods", text(&cluster, "identifier"));
@@ -464,7 +484,7 @@ async fn flooding(admin: String, gateway: String, watches: usize, outcomes: &Out
     let watching = async {
         loop {
             let mut held = Vec::new();
-            for _ in 0..watches {
+            for _ in 0..WATCHES {
                 match agent.watch(&path, &token).await {
                     Ok(stream) => held.push(stream),
                     Err(error) => outcomes.add(error.to_string()),
@@ -477,9 +497,28 @@ async fn flooding(admin: String, gateway: String, watches: usize, outcomes: &Out
             outcomes.add(format!("{sent} MiB"));
         }
     };
+    let requests = (0..clients).map(async |_| {
+        let url = format!("http://{gateway}{path}");
+        loop {
+            let request = Request::get(&url).header(AUTHORIZATION, format!("Bearer {token}"));
+            let Ok(request) = request.body(Bytes::new()) else {
+                return;
+            };
+            outcomes.add(match client.send(request).await {
+                Ok(reply) => outcome(reply.status.as_u16(), &reply.text()),
+                Err(error) => error.to_string(),
+            });
+        }
+    });
+    let attack = async {
+        match reply {
+            EndlessReply::Body => watching.await,
+            EndlessReply::Informational => drop(join_all(requests).await),
+        }
+    };
     tokio::select! {
         ended = agent.run() => ended?,
-        () = watching => {}
+        () = attack => {}
     }
     outcomes.add("the tunnel was ended".to_owned());
     Ok(())

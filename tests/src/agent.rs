@@ -1,4 +1,4 @@
-//! An agent that attacks its gateway: it answers each request with an endless reply, and ignores requests to pause.
+//! An agent that attacks its gateway: no reply of it ends, and it ignores requests to pause.
 
 use std::{
     collections::HashMap,
@@ -38,8 +38,19 @@ pub struct TunnelFlood {
     pub register_token: String,
     /// The number of frames without data after each frame with data.
     pub empty_frames: usize,
+    /// The reply to each request.
+    pub reply: EndlessReply,
     /// Counts the bytes of data that were sent.
     pub sent: Arc<AtomicU64>,
+}
+
+/// A reply that does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndlessReply {
+    /// A body without a length.
+    Body,
+    /// Informational responses, which no final response follows.
+    Informational,
 }
 
 /// Kinds of frames.
@@ -145,7 +156,7 @@ impl TunnelFlood {
     ) -> WriteHalf<DuplexStream> {
         let (near, far) = tokio::io::duplex(64 << 10);
         let (mut read, write) = tokio::io::split(near);
-        tokio::spawn(endless_reply(acceptor, far));
+        tokio::spawn(self.reply.send(acceptor, far));
         let flood = self.clone();
         tokio::spawn(async move {
             let mut buffer = vec![0; 32 << 10];
@@ -166,18 +177,23 @@ impl TunnelFlood {
     }
 }
 
-async fn endless_reply(acceptor: TlsAcceptor, stream: DuplexStream) -> io::Result<()> {
-    let mut stream = acceptor.accept(stream).await?;
-    let mut request = Vec::new();
-    while !request.ends_with(b"\r\n\r\n") {
-        if stream.read_buf(&mut request).await? == 0 {
-            return Ok(());
+impl EndlessReply {
+    async fn send(self, acceptor: TlsAcceptor, stream: DuplexStream) -> io::Result<()> {
+        let mut stream = acceptor.accept(stream).await?;
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            if stream.read_buf(&mut request).await? == 0 {
+                return Ok(());
+            }
         }
-    }
-    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
-    let data = vec![b'x'; 16 << 10];
-    loop {
-        stream.write_all(&data).await?;
+        let (head, data) = match self {
+            Self::Body => ("HTTP/1.1 200 OK\r\n\r\n", "x".repeat(16 << 10)),
+            Self::Informational => ("", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(500)),
+        };
+        stream.write_all(head.as_bytes()).await?;
+        loop {
+            stream.write_all(data.as_bytes()).await?;
+        }
     }
 }
 

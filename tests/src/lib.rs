@@ -23,7 +23,7 @@ mod swaps;
 mod upstream;
 mod versions;
 
-pub use agent::TunnelFlood;
+pub use agent::{EndlessReply, TunnelFlood};
 pub use answers::{Answer, longest_overlap};
 pub use artifacts::{Artifacts, repository};
 pub use client::{Client, Reply, Trust};

@@ -2,11 +2,14 @@
 
 use std::{process::Stdio, sync::atomic::Ordering};
 
-use admittance_tests::{LogLine, NEVER, POLL, TunnelFlood};
+use admittance_tests::{EndlessReply, Error, LogLine, NEVER, POLL, TunnelFlood};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    task::JoinHandle,
+};
 
 use super::{
     scene::{PODS, Scene, pod},
@@ -118,23 +121,46 @@ async fn a_slow_reader_does_not_hold_others_up() {
     drop(agent);
 }
 
-#[tokio::test]
-async fn an_agent_that_ignores_pauses_takes_a_bounded_amount_of_memory() {
-    const MIB: u64 = 1 << 20;
-    let mut scene = Scene::behind_a_tunnel().await;
-    let flood = TunnelFlood {
+/// An agent that gives this reply to every request.
+fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
+    TunnelFlood {
         gateway: scene.gateway_address(),
         cluster: "plain-dev".to_owned(),
         register_token: scene.register_token.clone(),
         empty_frames: 8,
+        reply,
         sent: std::sync::Arc::default(),
-    };
-    let flooding = flood.clone();
-    let flooding = tokio::spawn(async move { flooding.run().await });
+    }
+}
+
+/// Returns once the gateway knows the tunnel of this agent.
+async fn open_flood(scene: &mut Scene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
+    let flood = flood.clone();
+    let flooding = tokio::spawn(async move { flood.run().await });
     let opened = scene.gateway.until_logged("the tunnel", |line| {
         line.message().contains("agent of a cluster has opened a tunnel")
     });
     opened.await.unwrap();
+    flooding
+}
+
+#[tokio::test]
+async fn informational_responses_through_a_tunnel_are_limited() {
+    let mut scene = Scene::behind_a_tunnel().await;
+    let flood = flood(&scene, EndlessReply::Informational);
+    let flooding = open_flood(&mut scene, &flood).await;
+    let reply = scene.send(Method::GET, &format!("{PODS}/a"), Value::Null);
+    let reply = tokio::time::timeout(NEVER, reply).await.unwrap();
+    assert_eq!(reply.status, 502, "{}", reply.text());
+    assert!(!flooding.is_finished(), "the tunnel stays open");
+}
+
+#[tokio::test]
+async fn an_agent_that_ignores_pauses_takes_a_bounded_amount_of_memory() {
+    const MIB: u64 = 1 << 20;
+    let mut scene = Scene::behind_a_tunnel().await;
+    let flood = flood(&scene, EndlessReply::Body);
+    let flooding = open_flood(&mut scene, &flood).await;
     let before = scene.gateway.resident_memory().unwrap();
     let mut unread = Vec::new();
     for _ in 0..64 {
