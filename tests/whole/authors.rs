@@ -50,8 +50,7 @@ async fn finished(mut command: Command) -> Finished {
 /// A new project, with the versions of this workspace and a target directory that is kept between test runs.
 async fn project(name: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let sdk = repository();
-    let new = admittance(folder.path(), &["new", name, "--sdk", sdk.to_str().unwrap()]).await;
+    let new = admittance(folder.path(), &["new", name]).await;
     assert_eq!(new.code, Some(0), "{}", new.stderr);
     let directory = folder.path().join(name);
     fs::copy(repository().join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();

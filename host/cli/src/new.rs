@@ -1,30 +1,29 @@
 //! `admittance new`: writes the project of a plugin.
 
-mod sdk;
+mod manifest;
 mod template;
 
 use std::{
+    borrow::Cow,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
 
-use self::{sdk::Sdk, template::Lang};
+use self::template::Lang;
 use crate::{
     files,
     output::{BOLD, write},
 };
 
-/// Write a small, finished project of a plugin: its code, tests, a chain, and a file for CI.
+/// Write a small, finished project of a plugin: its code with the SDK, tests, a chain, and a file for CI.
 ///
 /// The directory must not exist yet, or be empty.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance new require-label
-  admittance new require-label --lang python
-  admittance new plugins/require-label --sdk ../admittance
-  admittance new require-label --sdk https://git.example.com/admittance.git")]
+  admittance new require-label --lang python")]
 pub(crate) struct Arguments {
     /// The directory to create. The package gets its name.
     #[arg(value_name = "NAME")]
@@ -32,23 +31,11 @@ pub(crate) struct Arguments {
     /// The language of the plugin.
     #[arg(long, value_enum, default_value_t)]
     lang: Lang,
-    /// The SDK for Rust: a clone of Admittance's repository, or its URL [default: the clone that this program
-    /// was built in, or that contains the directory]. Projects in other languages contain their package.
-    #[arg(long, value_name = "DIRECTORY|URL")]
-    sdk: Option<Sdk>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let Arguments { directory, lang, sdk } = arguments;
+    let Arguments { directory, lang } = arguments;
     let name = name(directory, *lang)?;
-    let dependency = match (lang, sdk) {
-        (Lang::Rust, Some(sdk)) => sdk.dependency()?,
-        (Lang::Rust, None) => Sdk::found(directory)?.dependency()?,
-        (_, None) => String::new(),
-        (_, Some(_)) => {
-            return Err("--sdk is for projects in Rust; those in other languages contain their package, so leave it out".into());
-        }
-    };
     let is_free = match fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
@@ -59,19 +46,25 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         return Err(error.into());
     }
     let template = lang.template();
+    let filled = |text: &str| {
+        text.replace("{{module}}", template.module)
+            .replace("{{setup}}", template.setup)
+            .replace("{{name}}", name)
+            .replace("{{crate}}", &name.replace('-', "_"))
+    };
     for (path, content) in template.files() {
+        let content = str::from_utf8(content).map(filled);
+        let content = content.map_err(|error| format!("the template {path}: {error}"))?;
+        files::replace_in_tree(&directory.join(path), content.as_bytes(), files::PUBLIC)?;
+    }
+    for (path, content) in template.sdk {
         let content = match str::from_utf8(content) {
-            Ok(text) => text
-                .replace("{{module}}", template.module)
-                .replace("{{setup}}", template.setup)
-                .replace("{{name}}", name)
-                .replace("{{crate}}", &name.replace('-', "_"))
-                .replace("{{sdk}}", &dependency)
-                .into_bytes(),
-            Err(_) => content.to_vec(),
+            Ok(manifest) if path.ends_with("Cargo.toml") => {
+                Cow::Owned(manifest::resolved(manifest).into_bytes())
+            }
+            _ => Cow::Borrowed(*content),
         };
-        let path = directory.join(path);
-        files::replace_in_tree(&path, &content, files::PUBLIC)?;
+        files::replace_in_tree(&directory.join(path), &content, files::PUBLIC)?;
     }
     let place = directory.display();
     Ok(write(&format!(
@@ -114,10 +107,6 @@ fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
 mod tests {
     use super::*;
 
-    fn clone() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-    }
-
     #[test]
     fn a_name_is_valid_for_packages_and_chains() {
         for (path, expected) in [
@@ -140,8 +129,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for lang in [Lang::Rust, Lang::Python, Lang::Javascript] {
             let directory = folder.path().join(format!("{lang:?}").to_lowercase());
-            let sdk = (lang == Lang::Rust).then(|| clone().to_str().unwrap().parse().unwrap());
-            let arguments = Arguments { directory, lang, sdk };
+            let arguments = Arguments { directory, lang };
             run(&arguments).unwrap();
             for (path, _) in lang.template().files() {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
@@ -152,16 +140,7 @@ mod tests {
             let error = run(&arguments).unwrap_err();
             assert!(error.to_string().contains("is not empty"), "{error}");
         }
-        let manifest = files::read(&folder.path().join("rust/Cargo.toml")).unwrap();
-        let (_, rest) = manifest.split_once("admittance-sdk = { path = \"").unwrap();
-        let (dependency, _) = rest.split_once('"').unwrap();
-        assert!(Path::new(dependency).join("src/lib.rs").exists());
-        let arguments = Arguments {
-            directory: folder.path().join("other"),
-            lang: Lang::Python,
-            sdk: Some(clone().to_str().unwrap().parse().unwrap()),
-        };
-        let error = run(&arguments).unwrap_err().to_string();
-        assert!(error.starts_with("--sdk is for projects in Rust"), "{error}");
+        let manifest = files::read(&folder.path().join("rust/vendor/admittance/Cargo.toml")).unwrap();
+        assert!(!manifest.contains("workspace"), "{manifest}");
     }
 }

@@ -13,7 +13,7 @@ pub(super) enum Lang {
     Javascript,
 }
 
-/// A path and a content. In a text, `{{name}}`, `{{crate}}`, `{{module}}`, `{{setup}}` and `{{sdk}}` are replaced.
+/// A path and a content.
 type File = (&'static str, &'static [u8]);
 
 pub(super) struct ProjectTemplate {
@@ -22,8 +22,8 @@ pub(super) struct ProjectTemplate {
     /// The step of CI that installs the language.
     pub(super) setup: &'static str,
     own: &'static [File],
-    /// The package for plugins, which is in no registry yet.
-    package: &'static [File],
+    /// The SDK, which is in no registry yet.
+    pub(super) sdk: &'static [File],
 }
 
 macro_rules! template {
@@ -51,7 +51,7 @@ const RUST: ProjectTemplate = ProjectTemplate {
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
     ),
-    package: &[],
+    sdk: package!(".": "Cargo.toml", "macros/Cargo.toml", "macros/src/arguments.rs", "macros/src/derives.rs", "macros/src/export.rs", "macros/src/lib.rs", "src/bindings.rs", "src/cluster.rs", "src/error.rs", "src/http.rs", "src/lib.rs", "src/log.rs", "src/merge.rs", "src/patch.rs", "src/plugin.rs", "src/pointer.rs", "src/request.rs", "src/response.rs", "src/sample.json", "src/sample.rs", "src/settings.rs", "src/testing.rs", "src/testing/cluster.rs", "src/text.rs", "src/workload.rs", "src/workload/container.rs", "src/workload/shape.rs", "wit/cluster.wit", "wit/deps/cli/environment.wit", "wit/deps/logging/logging.wit", "wit/environment.wit", "wit/http.wit", "wit/types.wit", "wit/world.wit"),
 };
 
 const JAVASCRIPT: ProjectTemplate = ProjectTemplate {
@@ -64,7 +64,7 @@ const JAVASCRIPT: ProjectTemplate = ProjectTemplate {
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
     ),
-    package: package!("javascript":
+    sdk: package!("javascript":
         "package.json", "index.js", "index.d.ts", "schema.js", "sample.js", "errors.js", "message.js",
         "cluster.js", "cluster.d.ts", "environment.js", "environment.d.ts", "http.js", "http.d.ts", "log.js", "log.d.ts",
         "testing.js", "testing.d.ts",
@@ -85,7 +85,7 @@ const PYTHON: ProjectTemplate = ProjectTemplate {
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
     ),
-    package: package!("python/src/admittance":
+    sdk: package!("python/src/admittance":
         "__init__.py", "py.typed", "cluster.py", "component.py", "environment.py", "heap.py", "host.py", "http.py",
         "log.py", "patch.py", "plugin.py", "request.py", "response.py", "sample.py", "schema.py", "testing.py",
         "_immortal.cpython-314-wasm32-wasi.so",
@@ -123,8 +123,9 @@ impl Lang {
 }
 
 impl ProjectTemplate {
+    /// The files beside the SDK, in which `{{name}}`, `{{crate}}`, `{{module}}` and `{{setup}}` are replaced.
     pub(super) fn files(&self) -> impl Iterator<Item = File> {
-        [self.own, self.package, &COMMON].into_iter().flatten().copied()
+        [self.own, &COMMON].into_iter().flatten().copied()
     }
 }
 
@@ -139,6 +140,9 @@ mod tests {
     use super::*;
 
     fn below(directory: &Path) -> Vec<PathBuf> {
+        if directory.is_file() {
+            return vec![directory.to_owned()];
+        }
         let entries = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().path());
@@ -149,24 +153,26 @@ mod tests {
         paths.collect()
     }
 
-    /// A project contains the whole package, except for its tests.
     #[test]
-    fn a_project_has_the_whole_package() {
-        for (lang, folder) in [
-            (Lang::Javascript, "javascript"),
-            (Lang::Python, "python/src/admittance"),
+    fn a_project_contains_the_whole_sdk_except_for_its_tests() {
+        for (lang, folder, parts) in [
+            (Lang::Rust, "", &["Cargo.toml", "src", "macros", "wit"][..]),
+            (Lang::Javascript, "javascript", &[""]),
+            (Lang::Python, "python/src/admittance", &[""]),
         ] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
                 .join("../../sdk")
                 .join(folder);
-            let files = below(&folder);
-            let is_shipped = |path: &&Path| !path.starts_with("test") && !path.starts_with("__pycache__");
+            let files: Vec<_> = parts.iter().flat_map(|part| below(&folder.join(part))).collect();
+            let is_shipped = |path: &&Path| {
+                !path.starts_with("test") && !path.starts_with("__pycache__") && !path.ends_with("tests.rs")
+            };
             let expected: BTreeSet<_> = files
                 .iter()
                 .map(|path| path.strip_prefix(&folder).unwrap())
                 .filter(is_shipped)
                 .collect();
-            let package = lang.template().package.iter();
+            let package = lang.template().sdk.iter();
             let found: BTreeSet<_> = package
                 .map(|(path, _)| Path::new(path).strip_prefix("vendor/admittance").unwrap())
                 .collect();

@@ -1,0 +1,74 @@
+//! The manifests of the SDK for Rust, as a project's own package has them.
+
+/// The versions of the SDK's dependencies.
+const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
+
+/// Replaces what a manifest of the SDK inherits from the workspace, in which the package of a project is not. Tests of
+/// the SDK, and its lints, stay behind.
+pub(super) fn resolved(manifest: &str) -> String {
+    let mut section = "";
+    let mut lines = Vec::new();
+    for line in manifest.lines().filter(|line| !line.starts_with('#')) {
+        if line.starts_with('[') {
+            section = line;
+        }
+        match section {
+            "[lints]" | "[dev-dependencies]" => {}
+            "[dependencies]" if line == "admittance-sdk-macros.workspace = true" => {
+                lines.push("admittance-sdk-macros = { path = \"macros\" }".to_owned());
+            }
+            _ => lines.push(inherited(line).unwrap_or_else(|| line.to_owned())),
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The line of the workspace that this one stands for, with the features that this one adds. None for a line that
+/// inherits nothing.
+fn inherited(line: &str) -> Option<String> {
+    let (name, features) = match line.strip_suffix(".workspace = true") {
+        Some(name) => (name, None),
+        None => {
+            let (name, rest) = line.split_once(" = { workspace = true, ")?;
+            (name, Some(rest.strip_suffix(" }")?))
+        }
+    };
+    let of_workspace = |line: &&str| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(" = "))
+    };
+    let whole = WORKSPACE.lines().find(of_workspace)?;
+    let Some(features) = features else {
+        return Some(whole.to_owned());
+    };
+    let (_, value) = whole.split_once(" = ")?;
+    let fields = match value.strip_prefix("{ ") {
+        Some(fields) => fields.strip_suffix(" }")?.to_owned(),
+        None => format!("version = {value}"),
+    };
+    Some(format!("{name} = {{ {fields}, {features} }}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_inherited_in_a_project() {
+        for manifest in [
+            include_str!("../../../../sdk/Cargo.toml"),
+            include_str!("../../../../sdk/macros/Cargo.toml"),
+        ] {
+            let text = resolved(manifest);
+            assert!(!text.contains("workspace"), "{text}");
+            assert!(text.contains("version = \"0.1.0\""), "{text}");
+        }
+        let text =
+            resolved("[dependencies]\nserde_json = { workspace = true, features = [\"raw_value\"] }\n");
+        assert!(
+            text.starts_with("[dependencies]\nserde_json = { version = \"1.")
+                && text.ends_with("features = [\"raw_value\"] }\n"),
+            "{text}"
+        );
+    }
+}
