@@ -8,6 +8,7 @@ use admittance_fleet::{IGNORE_LABEL, Webhook, excluded};
 use super::{
     Installation, Prepared,
     certificates::{Certificates, Server},
+    configuration::Configuration,
     manifest::Manifest,
     values::Version,
 };
@@ -50,7 +51,15 @@ pub(super) fn of_chart(prepared: &Prepared) -> Vec<String> {
 
 /// Writes the notes that manifests and charts share.
 pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: &[Webhook]) -> Vec<String> {
-    let configuration = &prepared.configuration;
+    let mut notes = of_webhooks(installation, webhooks);
+    notes.extend(of_configuration(installation, &prepared.configuration));
+    let warnings = prepared.chains.iter().flat_map(ChainDefinition::warnings);
+    notes.extend(warnings.map(|warning| warning.to_string()));
+    notes
+}
+
+/// Writes the notes on the webhooks.
+fn of_webhooks(installation: &Installation, webhooks: &[Webhook]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |condition: bool, text: &str| {
         if condition {
@@ -107,6 +116,17 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: 
         "there is one replica, and the failure policy is Fail: requests are refused while its Pod is moved \
          to another node",
     );
+    notes
+}
+
+/// Writes the notes on the configuration.
+fn of_configuration(installation: &Installation, configuration: &Configuration) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |condition: bool, text: &str| {
+        if condition {
+            notes.push(text.to_owned());
+        }
+    };
     note(
         !configuration.has_admin_users(),
         "the admin API of the Pods is disabled, except for probes and metrics: list its users in \
@@ -134,8 +154,6 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: 
         "tracing.headers, tracing.tls.certificate and tracing.tls.key are omitted, because a ConfigMap must not hold \
          credentials: mount a Secret, and add them with the paths of its files",
     );
-    let warnings = prepared.chains.iter().flat_map(ChainDefinition::warnings);
-    notes.extend(warnings.map(|warning| warning.to_string()));
     notes
 }
 

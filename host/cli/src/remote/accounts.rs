@@ -27,10 +27,7 @@ enum UsersCommand {
     /// List users.
     #[command(after_help = "Examples:
   admittance users list --output json")]
-    List {
-        #[command(flatten)]
-        query: Query,
-    },
+    List(Query),
     /// Create a user.
     #[command(after_help = "Examples:
   admittance users create alice --group developers")]
@@ -57,10 +54,7 @@ enum UsersCommand {
     /// Copy users, tokens and clusters of bcs-api, whose tables are in the gateway's MySQL database.
     #[command(after_help = "Examples:
   admittance users import")]
-    Import {
-        #[command(flatten)]
-        query: Query,
-    },
+    Import(Query),
 }
 
 /// Manage the tokens of users.
@@ -115,10 +109,7 @@ enum ClustersCommand {
     /// List clusters.
     #[command(after_help = "Examples:
   admittance clusters list")]
-    List {
-        #[command(flatten)]
-        query: Query,
-    },
+    List(Query),
     /// Register a cluster.
     #[command(after_help = "Examples:
   admittance clusters create dev --creator alice
@@ -149,10 +140,7 @@ enum ClustersCommand {
     /// Encrypt the credentials of all clusters with the first key of the gateway's key file.
     #[command(after_help = "Examples:
   admittance clusters reencrypt")]
-    Reencrypt {
-        #[command(flatten)]
-        query: Query,
-    },
+    Reencrypt(Query),
 }
 
 /// Manage the tokens that agents of clusters register with.
@@ -167,10 +155,7 @@ enum RegisterTokensCommand {
     /// List clusters with their register tokens, without values.
     #[command(after_help = "Examples:
   admittance register-tokens list")]
-    List {
-        #[command(flatten)]
-        query: Query,
-    },
+    List(Query),
     /// Create the register token of a cluster, or replace it, and print it. It is not shown again.
     #[command(after_help = "Examples:
   admittance register-tokens create plain-dev")]
@@ -201,10 +186,7 @@ enum PermissionsCommand {
     /// List permissions.
     #[command(after_help = "Examples:
   admittance permissions list")]
-    List {
-        #[command(flatten)]
-        query: Query,
-    },
+    List(Query),
     /// Grant a user a permission for a cluster, instead of the user's previous one.
     #[command(after_help = "Examples:
   admittance permissions grant alice plain-dev Write")]
@@ -230,7 +212,7 @@ enum PermissionsCommand {
 impl UsersArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
-            UsersCommand::List { query } => query
+            UsersCommand::List(query) => query
                 .show(&["users"], &[], |list: &UserList| users(&list.users))
                 .map(drop),
             UsersCommand::Create {
@@ -249,7 +231,7 @@ impl UsersArguments {
                 })
             }
             UsersCommand::Delete { name, query } => query.remove(&["users", name]),
-            UsersCommand::Import { query } => query.post(&["accounts", "import"], &(), imported),
+            UsersCommand::Import(query) => query.post(&["accounts", "import"], &(), imported),
         }
     }
 }
@@ -281,7 +263,7 @@ impl TokensArguments {
 impl ClustersArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
-            ClustersCommand::List { query } => query.list_clusters(clusters),
+            ClustersCommand::List(query) => query.list_clusters(clusters),
             ClustersCommand::Create {
                 id,
                 creator,
@@ -299,7 +281,7 @@ impl ClustersArguments {
                 query.post(&["clusters"], &body, text)
             }
             ClustersCommand::Delete { id, query } => query.remove(&["clusters", id]),
-            ClustersCommand::Reencrypt { query } => {
+            ClustersCommand::Reencrypt(query) => {
                 let message = Message::default();
                 let done = query.send(Method::POST, &["accounts", "reencrypt"], message, reencrypted)?;
                 match done.skipped.len() {
@@ -317,7 +299,7 @@ impl ClustersArguments {
 impl RegisterTokensArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
-            RegisterTokensCommand::List { query } => query.list_clusters(register_tokens),
+            RegisterTokensCommand::List(query) => query.list_clusters(register_tokens),
             RegisterTokensCommand::Create { cluster, query } => {
                 query.post(&["clusters", cluster, "register-token"], &(), issued)
             }
@@ -331,7 +313,7 @@ impl RegisterTokensArguments {
 impl PermissionsArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         match &self.command {
-            PermissionsCommand::List { query } => query.list_clusters(permissions),
+            PermissionsCommand::List(query) => query.list_clusters(permissions),
             PermissionsCommand::Grant {
                 user,
                 cluster,
