@@ -15,7 +15,7 @@ use super::{
     form::names,
     layout::{Section, page},
     mistakes::problems,
-    parts::{Tone, badge, count},
+    parts::{Column::Text, Tone, badge, count, headings},
     session::Session,
 };
 use crate::{
@@ -136,7 +136,7 @@ fn answer(reply: &AppliesReply) -> Markup {
         @if !others.is_empty() {
             h2 { "Others" }
             table.data.stack {
-                thead { tr { th scope="col" { "Chain" } th scope="col" { "Phase" } th scope="col" { "Why not" } } }
+                (headings(&[Text("Chain"), Text("Phase"), Text("Why not")]))
                 tbody {
                     @for chain in &others {
                         tr {
@@ -162,7 +162,7 @@ fn seen_chain(chain: &ChainApplies) -> Markup {
             }
             @if let Some(reason) = &chain.reason { p { (reason) } }
             table.data.stack {
-                thead { tr { th scope="col" { "Stage" } th scope="col" { "Called" } th scope="col" { "Why" } } }
+                (headings(&[Text("Stage"), Text("Called"), Text("Why")]))
                 tbody { @for stage in &chain.stages { (stage_row(stage)) } }
             }
         }

@@ -21,7 +21,7 @@ use super::{
     form::ChangeForm,
     history::comparison,
     layout::{Section, form_key, page, refusal},
-    parts::{Tone, badge, count, moment, object_name},
+    parts::{Column::Number, Tone, badge, count, headings, moment, object_name},
     session::Session,
     switch::back,
 };
@@ -86,10 +86,7 @@ fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
             @if let Some(next) = rollout.next { " This step ends " (moment(next)) "." }
         }
         div.scroll { table.data {
-            thead { tr {
-                th.number scope="col" { "Decided" } th.number scope="col" { "Failed" }
-                th.number scope="col" { "Compared" } th.number scope="col" { "Refused" }
-            } }
+            (headings(&[Number("Decided"), Number("Failed"), Number("Compared"), Number("Refused")]))
             tbody { tr {
                 (number("Decided", rollout.decided, None)) (number("Failed", rollout.failed, Some(Tone::Bad)))
                 (number("Compared", rollout.compared, None)) (number("Refused", rollout.refused, Some(Tone::Bad)))
@@ -119,10 +116,7 @@ fn statistics(report: &CandidateReport) -> Markup {
     let candidate = &report.candidate;
     html! {
         div.scroll { table.data {
-            thead { tr {
-                th.number scope="col" { "Same answer" } th.number scope="col" { "Different" }
-                th.number scope="col" { "Failed" } th.number scope="col" { "Passed over" }
-            } }
+            (headings(&[Number("Same answer"), Number("Different"), Number("Failed"), Number("Passed over")]))
             tbody { tr {
                 (number("Same answer", candidate.same, None)) (number("Different", candidate.different, Some(Tone::Warn)))
                 (number("Failed", candidate.failed, Some(Tone::Bad))) (number("Passed over", candidate.passed_over, None))

@@ -21,7 +21,10 @@ use serde_json::Value as Json;
 use super::{
     candidates,
     layout::{Section, page, refusal},
-    parts::{Tone, badge, count, duration, moment},
+    parts::{
+        Column::{Number, Text},
+        Tone, badge, count, duration, headings, moment,
+    },
     session::Session,
     switch::switch,
 };
@@ -62,12 +65,10 @@ fn overview(status: &Status) -> Markup {
             p.notice { "No chain is live: every request passes unchanged." }
         } @else {
             table.data.stack {
-                thead { tr {
-                    th scope="col" { "Chain" } th scope="col" { "Phase" } th scope="col" { "Stages" }
-                    th.number scope="col" { "Calls" } th.number scope="col" { "Changed" }
-                    th.number scope="col" { "Denied" } th.number scope="col" { "Failed" }
-                    th.number scope="col" { "Slowest p99" } th scope="col" { "State" }
-                } }
+                (headings(&[
+                    Text("Chain"), Text("Phase"), Text("Stages"), Number("Calls"), Number("Changed"),
+                    Number("Denied"), Number("Failed"), Number("Slowest p99"), Text("State")
+                ]))
                 tbody { @for chain in &status.chains { (row(chain)) } }
             }
             p.hint { "Calls of all stages of a chain, over the last five to ten minutes." }
@@ -225,11 +226,10 @@ fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) ->
                 }
                 div.scroll { table.data {
                     caption.visually-hidden { "Calls of stage " (stage.name) " of chain " (chain.name) }
-                    thead { tr {
-                        th scope="col" { "Calls" } th.number scope="col" { "Allowed" } th.number scope="col" { "Changed" }
-                        th.number scope="col" { "Denied" } th.number scope="col" { "Failed" } th.number scope="col" { "p50" }
-                        th.number scope="col" { "p99" }
-                    } }
+                    (headings(&[
+                        Text("Calls"), Number("Allowed"), Number("Changed"), Number("Denied"), Number("Failed"),
+                        Number("p50"), Number("p99")
+                    ]))
                     tbody {
                         tr {
                             th.nowrap scope="row" { "last " (minutes.max(1)) " min" }

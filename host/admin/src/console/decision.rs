@@ -19,7 +19,10 @@ use super::{
     diff::side_by_side,
     layout::{Section, page, refusal},
     live::tone,
-    parts::{LONGEST_TEXT, Tone, badge, count, duration, moment, object_name, text},
+    parts::{
+        Column::{Number, Text},
+        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, text,
+    },
     session::Session,
 };
 use crate::{Api, api::DecisionDetails, config::Role, decisions, route, v1::decisions::OfUidQuery};
@@ -164,14 +167,10 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.stack.timeline {
-            thead {
-                tr {
-                    th scope="col" { "Stage" }
-                    th scope="col" { "Result" }
-                    th scope="col" { "From 0 to " (duration(whole)) }
-                    th.number scope="col" { "Duration" }
-                }
-            }
+            (headings(&[
+                Text("Stage"), Text("Result"), Text(&format!("From 0 to {}", duration(whole))),
+                Number("Duration")
+            ]))
             tbody { @for stage in &decision.stages { (stage_row(stage, whole)) } }
         }
         @if decision.stages.is_empty() { p.muted { "No stage was called." } }

@@ -14,7 +14,10 @@ use super::{
     chains::numbered,
     form::ChangeForm,
     layout::{Section, form_key, page, refusal},
-    parts::{Tone, badge, count, moment},
+    parts::{
+        Column::{Number, Text},
+        Tone, badge, count, headings, moment,
+    },
     session::Session,
 };
 use crate::{
@@ -40,10 +43,10 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
              exactly its modules; it changes no file."
         }
         table.data.stack {
-            thead { tr {
-                th.number scope="col" { "Revision" } th scope="col" { "Live since" } th scope="col" { "Made by" }
-                th.number scope="col" { "Chains" } th.number scope="col" { "Plugins" } th scope="col" { "" }
-            } }
+            (headings(&[
+                Number("Revision"), Text("Live since"), Text("Made by"), Number("Chains"), Number("Plugins"),
+                Text("")
+            ]))
             tbody {
                 @for revision in &revisions {
                     tr {
@@ -170,9 +173,7 @@ fn compare_with(kept: &[Revision], number: u64, from: Option<u64>) -> Markup {
 fn modules(modules: &[RevisionModule]) -> Markup {
     html! {
         div.scroll { table.data {
-            thead { tr {
-                th scope="col" { "Stage" } th scope="col" { "Plugin" } th scope="col" { "Module" } th scope="col" { "Digest" }
-            } }
+            (headings(&[Text("Stage"), Text("Plugin"), Text("Module"), Text("Digest")]))
             tbody {
                 @for module in modules {
                     tr {

@@ -26,7 +26,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{
     layout::{Section, page, refusal},
-    parts::{Tone, badge, duration, object_name, plain_moment},
+    parts::{
+        Column::{Number, Text},
+        Tone, badge, duration, headings, object_name, plain_moment,
+    },
     session::Session,
 };
 use crate::{
@@ -102,17 +105,10 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
     let newest = list.decisions.first().map_or(0, |decision| decision.id);
     let table = html! {
         table.data.stack.live {
-            thead {
-                tr {
-                    th scope="col" { "Time (UTC)" }
-                    th scope="col" { "Verdict" }
-                    th scope="col" { "Request" }
-                    th scope="col" { "Object" }
-                    th scope="col" { "User" }
-                    th scope="col" .number { "Duration" }
-                    th scope="col" { "Why" }
-                }
-            }
+            (headings(&[
+                Text("Time (UTC)"), Text("Verdict"), Text("Request"), Text("Object"), Text("User"),
+                Number("Duration"), Text("Why")
+            ]))
             tbody data-part="decisions" {
                 @for decision in &list.decisions { (row(decision, false)) }
             }
@@ -239,17 +235,10 @@ fn rates(api: &Api) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Chains in the last minute" {
             table.data.chains {
-                thead {
-                    tr {
-                        th scope="col" { "Chain, in the last minute" }
-                        th scope="col" .number { "Requests/s" }
-                        th scope="col" .number { "Changed" }
-                        th scope="col" .number { "Denied" }
-                        th scope="col" .number { "Failed" }
-                        th scope="col" .number { "p50" }
-                        th scope="col" .number { "p99" }
-                    }
-                }
+                (headings(&[
+                    Text("Chain, in the last minute"), Number("Requests/s"), Number("Changed"), Number("Denied"),
+                    Number("Failed"), Number("p50"), Number("p99")
+                ]))
                 tbody data-part="chains" { (rates_rows(&api.sources.host.decisions().rates(RATES_OF))) }
             }
         }

@@ -26,6 +26,28 @@ impl Tone {
     }
 }
 
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Column<'a> {
+    Text(&'a str),
+    /// The cells are aligned right.
+    Number(&'a str),
+}
+
+/// Shows the headings of a table.
+pub(super) fn headings(columns: &[Column<'_>]) -> Markup {
+    html! {
+        thead { tr {
+            @for column in columns {
+                @match column {
+                    Column::Text(name) => th scope="col" { (name) },
+                    Column::Number(name) => th.number scope="col" { (name) },
+                }
+            }
+        } }
+    }
+}
+
 /// Shows a word in a coloured field.
 pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
