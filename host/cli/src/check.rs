@@ -213,7 +213,7 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// What chains of namespaces use although this configuration does not allow it to those in the cluster. Files of the
+/// Lists what chains of namespaces use although the configuration does not allow it to chains in the cluster. Files of the
 /// configuration itself are the operator's.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| match place {

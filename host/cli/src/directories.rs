@@ -1,4 +1,4 @@
-//! Default directories.
+//! Finds the default directories of the user.
 
 use std::{
     env,

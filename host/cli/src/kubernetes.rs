@@ -397,7 +397,7 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Definitio
     }
 }
 
-/// The chains of all definitions, those that are resources included.
+/// Loads the chains of all definitions, also of resources in the cluster.
 fn chains(
     installation: &Installation,
     configuration: &Configuration,

@@ -1,4 +1,4 @@
-//! Progress display of loading, downloads and uploads.
+//! Shows the progress of loading, downloads and uploads.
 
 use std::{
     collections::{HashMap, HashSet},

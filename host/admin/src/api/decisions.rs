@@ -1,4 +1,4 @@
-//! Decisions.
+//! The types of decisions in the API.
 
 use admittance::{ChainRates, DecisionDetail};
 use schemars::JsonSchema;
@@ -76,11 +76,11 @@ pub enum Difference {
 }
 
 impl DecisionReplay {
-    /// Compares the two.
+    /// Compares the original decision with the new one.
     pub(crate) fn new(before: DecisionDetail, after: DecisionDetail) -> Self {
         let (old, new) = (&before.decision, &after.decision);
         let is_allowed = |detail: &DecisionDetail| !detail.decision.verdict.is_refusal();
-        // What a refused request would have become does not matter.
+        // The object of a refused request does not matter.
         let are_allowed = is_allowed(&before) && is_allowed(&after);
         let parts = [
             (

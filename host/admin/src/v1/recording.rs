@@ -141,7 +141,7 @@ fn line(request: &RecordedRequest) -> Option<Bytes> {
     Some(line.into())
 }
 
-/// Recorded requests as they come.
+/// The stream of recorded requests.
 struct Records(mpsc::Receiver<Bytes>);
 
 impl IntoResponse for Records {

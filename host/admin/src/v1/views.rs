@@ -113,7 +113,7 @@ fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
 }
 
-/// Two revisions.
+/// The revisions to compare.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiffQuery {

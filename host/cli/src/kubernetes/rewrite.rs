@@ -19,7 +19,7 @@ pub(super) struct NewSource {
 }
 
 impl NewSource {
-    /// The source of a plugin with this role in a stage.
+    /// Returns the new source of a plugin with this role in a stage.
     pub(super) fn of(stage: &StageDefinition, role: PluginRole<'_>, source: String) -> Self {
         let (at, field) = match role {
             PluginRole::Plugin => (&stage.location, Some("plugin")),
@@ -35,7 +35,7 @@ impl NewSource {
     }
 }
 
-/// The text of this file with other sources for these stages.
+/// Returns the text of a file with new sources for these stages.
 ///
 /// # Errors
 ///

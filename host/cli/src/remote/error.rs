@@ -1,4 +1,4 @@
-//! Errors of requests to the admin API.
+//! Explains why requests to the admin API fail.
 
 use std::{borrow::Cow, fmt};
 

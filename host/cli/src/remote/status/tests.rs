@@ -14,7 +14,7 @@ fn at(seconds: u64) -> Moment {
     Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// As the driver writes it.
+/// Reads a status as the driver writes it.
 fn read<T: DeserializeOwned>(json: Json) -> T {
     serde_json::from_value(json).unwrap()
 }

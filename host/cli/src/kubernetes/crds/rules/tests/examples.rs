@@ -1,4 +1,4 @@
-//! Definitions that have every field of the schemas together.
+//! Writes definitions that together have every field of the schemas.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};

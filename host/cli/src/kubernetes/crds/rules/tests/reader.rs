@@ -177,7 +177,7 @@ const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
     ),
 ];
 
-/// The changes of an example about which schemas and reader differ.
+/// Returns the changes of an example that the schemas and the reader judge differently.
 async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
     let Example { document, under } = example;
     let schemas = Schemas::of(document["kind"].as_str().unwrap());
