@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_loopback_address() {
+    fn names_of_the_loopback_address_are_known() {
         for (host, expected) in [
             ("localhost", true),
             ("LocalHost:9090", true),

@@ -85,7 +85,7 @@ pub struct Sources {
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
-    /// The users and clusters of a gateway; none unless it has them.
+    /// The users and clusters of a gateway; `None` for other drivers.
     pub accounts: Option<Accounts>,
     /// The decisions on disk, if they are written there.
     pub decisions: Option<DecisionDatabase>,
@@ -109,7 +109,7 @@ struct Api {
     sources: Arc<Sources>,
     /// One permit for each recording that goes on.
     recordings: Arc<Semaphore>,
-    /// Limits the questions what applies that are answered at a time.
+    /// A permit for each concurrent reply of `/v1/applies`.
     explanations: Arc<Semaphore>,
     sessions: Arc<Sessions>,
     /// A permit for each client that follows decisions.

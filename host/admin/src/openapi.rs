@@ -128,7 +128,7 @@ fn security(role: Option<Role>) -> Json {
     }
 }
 
-/// The fields of an object as parameters.
+/// Returns the fields of an object as parameters.
 fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     let required: Vec<&str> = schema
         .get("required")

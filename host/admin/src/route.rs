@@ -338,7 +338,7 @@ pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiErro
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
-/// The whole of a body of at most this many bytes.
+/// Reads a body of at most this many bytes.
 pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let collected = BodyLimits::new(limit, BODY_TIMEOUT).collect(head, body).await;
     collected.map_err(|error| match error {
@@ -349,7 +349,7 @@ pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<By
     })
 }
 
-/// A place for a request with a body of up to `limit` bytes, before it is read; none is needed if it is small.
+/// Returns a permit to read a body of up to `limit` bytes; `None` if the limit is small and no permit is needed.
 pub(crate) fn large_body(
     api: &Api,
     caller: &Caller,

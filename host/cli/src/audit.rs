@@ -1,4 +1,4 @@
-//! `admittance audit`: what chains say of the objects that a cluster, or another control plane, has.
+//! `admittance audit`: runs the objects of a cluster, or of another control plane, through chains.
 
 mod configured;
 mod report;

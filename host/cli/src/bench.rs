@@ -62,7 +62,7 @@ const ROUND: Duration = Duration::from_millis(50);
 /// The fewest rounds of each version; with fewer, a comparison says nothing.
 const LEAST_ROUNDS: u32 = 12;
 
-/// The requests that measure memory, of which the median counts, after as many that only warm up.
+/// The number of requests whose memory is measured; as many requests before them only warm up.
 const MEMORY_REQUESTS: usize = 5;
 
 /// A version of the hooks, with its measurements so far.

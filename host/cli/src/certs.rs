@@ -204,7 +204,7 @@ fn authority(
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
-            // The certificates first: they show whether the key is for the old or the new one.
+            // The certificates are replaced first: they show whether the key is for the old CA or the new one.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;

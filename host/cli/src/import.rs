@@ -98,7 +98,7 @@ fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
     Ok(sources)
 }
 
-/// Its JSON form is part of the program's interface: fields are only added.
+/// Returns the report in JSON, which is part of the program's interface: fields are only added.
 fn report(imported: &Import, written: Option<&Path>) -> Json {
     json!({
         "definitions": imported.definitions,

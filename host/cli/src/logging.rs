@@ -61,7 +61,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
-    // They are exported, not logged; the span of a line is that which has the uid.
+    // These spans are exported and not logged: the span of a log line is the one with the uid.
     let exported = format!("{SPANS}=off");
     directives.push(exported.into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())

@@ -33,7 +33,7 @@ struct Language {
 /// Dependencies that are installed before the first build, and again when a file that names them changes.
 #[derive(Debug)]
 struct SetupStep {
-    /// The path that exists once they are installed.
+    /// The path that exists once the dependencies are installed.
     result: &'static str,
     /// The files that name the dependencies, and the path of a copy of them as they were installed.
     named_in: Option<(&'static [&'static str], &'static str)>,

@@ -33,7 +33,7 @@ async fn health(session: Session, State(api): State<Api>) -> Response {
     page(&session, Section::Health, "Health", content)
 }
 
-/// A line of a table: what it is, its state, and what is wrong.
+/// A line of a table: a dependency, its state, and its problem.
 struct Line {
     what: String,
     state: Markup,

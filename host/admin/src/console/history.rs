@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_diff() {
+    fn lines_of_a_diff_are_told_apart() {
         for (line, expected) in [
             ("--- a.yaml", "file"),
             ("+++ a.yaml", "file"),

@@ -41,11 +41,11 @@ use crate::{
 };
 
 /// The time over which the requests of chains are counted.
-const RATES_OF: Duration = Duration::from_secs(60);
+const RATE_PERIOD: Duration = Duration::from_secs(60);
 /// The interval at which these numbers are sent.
-const RATES_EVERY: Duration = Duration::from_secs(2);
+const RATE_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time between two groups of decisions, so that browsers keep up.
-const GROUP_EVERY: Duration = Duration::from_millis(200);
+const GROUP_INTERVAL: Duration = Duration::from_millis(200);
 /// The most decisions of a group that are shown: the newest ones.
 const GROUP: usize = 100;
 
@@ -239,7 +239,7 @@ fn rates(api: &Api) -> Markup {
                     Text("Chain, in the last minute"), Number("Requests/s"), Number("Changed"), Number("Denied"),
                     Number("Failed"), Number("p50"), Number("p99")
                 ]))
-                tbody data-part="chains" { (rates_rows(&api.sources.host.decisions().rates(RATES_OF))) }
+                tbody data-part="chains" { (rates_rows(&api.sources.host.decisions().rates(RATE_PERIOD))) }
             }
         }
     }
@@ -289,7 +289,7 @@ async fn events(
     let last = headers
         .get("last-event-id")
         .and_then(|id| id.to_str().ok()?.parse().ok());
-    let mut ticks = tokio::time::interval(RATES_EVERY);
+    let mut ticks = tokio::time::interval(RATE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let following = FollowingPage {
         decisions: api.sources.host.decisions().follow(filter, last.or(after)),
@@ -335,13 +335,13 @@ impl FollowingPage {
         };
         tokio::select! {
             group = group => {
-                self.next = Instant::now() + GROUP_EVERY;
+                self.next = Instant::now() + GROUP_INTERVAL;
                 Some(group?.event())
             }
             _ = self.ticks.tick() => {
                 let goes_on = self.session.is_current(&self.api) && !self.api.is_stopping();
                 goes_on.then(|| {
-                    let rows = rates_rows(&self.api.sources.host.decisions().rates(RATES_OF));
+                    let rows = rates_rows(&self.api.sources.host.decisions().rates(RATE_PERIOD));
                     Event::default().event("chains").data(json!(rows.into_string()).to_string())
                 })
             }

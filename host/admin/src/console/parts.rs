@@ -3,7 +3,7 @@
 use admittance::Moment;
 use maud::{Markup, html};
 
-/// The colour of a state. Its word says the same.
+/// The colour of a state, which its word says too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,

@@ -32,8 +32,8 @@ const CONNECTIONS: u32 = 4;
 /// The interval at which old decisions are removed.
 const PRUNE: Duration = Duration::from_secs(60);
 
-/// The share of the decisions that is removed when the database is too large: one in this number.
-const PART: i64 = 10;
+/// A database that is too large loses its oldest decisions: one in this number.
+const REMOVED_ONE_IN: i64 = 10;
 
 /// The most values in one statement: SQLite allows 32,766.
 const VALUES: usize = 30_000;
@@ -261,7 +261,7 @@ impl DecisionDatabase {
             }
             let first: Option<i64> =
                 query_scalar("SELECT id FROM admittance_decisions ORDER BY id LIMIT 1 OFFSET ?")
-                    .bind((count / PART).max(1))
+                    .bind((count / REMOVED_ONE_IN).max(1))
                     .fetch_optional(pool)
                     .await?;
             self.remove_before(first.unwrap_or(i64::MAX)).await?;

@@ -86,7 +86,7 @@ impl SinkError {
     }
 }
 
-/// The sinks of decisions. Lives until the driver runs.
+/// The sinks of decisions, until they are started.
 #[derive(Debug)]
 pub struct DecisionSinks {
     sinks: Vec<Sink>,
@@ -284,7 +284,7 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // Written decisions leave their room in the queue to others.
+        // The decisions take no more room in the queue.
         waiting.clear();
     }
 }

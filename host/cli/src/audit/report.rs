@@ -185,7 +185,7 @@ impl AuditReport {
         text + &self.summary()
     }
 
-    /// `3 objects of 2 resources: 1 denied, 2 allowed`.
+    /// Counts the objects by verdict: `3 objects of 2 resources: 1 denied, 2 allowed`.
     fn summary(&self) -> String {
         let total: u64 = self.objects.values().sum();
         if total == 0 {
@@ -210,7 +210,7 @@ impl AuditReport {
         )
     }
 
-    /// Its form is part of the program's interface: fields are only added.
+    /// Returns the document of `--output json`, which is part of the program's interface: fields are only added.
     fn json(&self) -> Value {
         let verdicts: serde_json::Map<_, _> = Verdict::ALL
             .into_iter()

@@ -175,7 +175,7 @@ impl Modules {
             }
             Entry::Occupied(entry) => {
                 let (first, present) = entry.get();
-                // The same module by another path is kept once.
+                // A module that is named by two paths is included once.
                 if *present != bytes {
                     return Err(same_name(first, path, &file_name));
                 }

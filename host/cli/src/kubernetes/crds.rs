@@ -218,7 +218,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
     }
 }
 
-/// The schema of objects that may have several forms: one with the fields of all. A rule tells the forms apart.
+/// Returns one schema with the fields of all forms that an object may have. A rule tells the forms apart.
 fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {

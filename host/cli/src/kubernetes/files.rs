@@ -25,7 +25,7 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, Str
         for key in entries(rule.get_mut("keys")) {
             take(Some(key))?;
         }
-        // A trusted_root.json, or its parts as files.
+        // The trust root is a trusted_root.json, or has its parts in files.
         take(rule.pointer_mut("/keyless/trustRoot"))?;
         for part in ["authorities", "signatureLog", "certificateLog"] {
             take(rule.pointer_mut(&format!("/keyless/trustRoot/{part}")))?;

@@ -14,7 +14,7 @@ pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The directory of the history, with the same permissions.
 pub(super) const STATE: &str = "/var/lib/admittance";
 
-/// The relative path from one of the directories to another.
+/// The paths of directories relative to the other ones.
 pub(super) const RELATIVE_CHAINS: &str = "../chains";
 pub(super) const RELATIVE_MODULES: &str = "../modules";
 pub(super) const RELATIVE_TLS: &str = "../tls";

@@ -66,7 +66,7 @@ impl Needs {
         self.authorizer || !self.kinds.is_empty()
     }
 
-    /// The rules of a role with exactly these permissions.
+    /// Returns the rules of a role with exactly these permissions.
     pub(super) fn rules(&self) -> Vec<Json> {
         let read = self.resources().into_iter().map(|resource| {
             json!({
@@ -85,7 +85,7 @@ impl Needs {
         read.chain(ask).collect()
     }
 
-    /// The kinds that are read from the API server, each once, sorted.
+    /// Returns the resources that are read from the API server, each once, sorted.
     fn resources(&self) -> Vec<GroupVersionResource> {
         let resource = |kind: &ClusterKind| {
             GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()

@@ -69,7 +69,7 @@ pub(super) fn all(
 
 pub(super) fn namespace(installation: &Installation) -> Json {
     let mut labels = installation.labels();
-    // Also excluded from the webhooks where namespaces have no label with their name.
+    // The label excludes the namespace from the webhooks where namespaces have no label with their name.
     labels[IGNORE_LABEL] = "true".into();
     json!({
         "apiVersion": "v1",
@@ -176,7 +176,7 @@ fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
     installation.object(version, "NetworkPolicy", name, [("spec", spec)])
 }
 
-/// Percent of the CPU request above which Pods are added.
+/// The percentage of the CPU request above which Pods are added.
 pub(super) const TARGET_CPU: u8 = 70;
 
 /// Returns an autoscaler by the use of processors.

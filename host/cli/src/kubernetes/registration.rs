@@ -63,7 +63,7 @@ impl Prepared {
         configurations
     }
 
-    /// The webhooks to register.
+    /// Returns the webhooks to register.
     pub(super) fn webhooks(&self, installation: &Installation) -> Result<Vec<Webhook>, String> {
         let mut chains = Vec::new();
         for chain in &self.chains {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_document() {
+    fn sources_are_replaced_in_every_form_of_document() {
         let native = r#"{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {"name": "n"},
             "spec": {"rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
             "stages": [{"name": "s", "plugin": {"source": "file:a.wasm"}}]}}"#;

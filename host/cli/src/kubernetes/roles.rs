@@ -106,7 +106,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // The labels of namespaces say which are left out.
+    // Namespaces are read for their labels, by which the configuration leaves some out.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];
@@ -148,7 +148,7 @@ fn own_namespace(installation: &Installation, configuration: &Configuration) -> 
         "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
     })];
     if configuration.keeps_webhooks.is_some() {
-        // Whether a Pod is ready, before the first webhook configuration is written.
+        // The first webhook configuration is written when an EndpointSlice has a Pod that is ready.
         rules.push(json!({
             "apiGroups": ["discovery.k8s.io"],
             "resources": ["endpointslices"],

@@ -79,7 +79,7 @@ impl FromStr for Version {
         let wrong = "write major and minor version, 1.30";
         let numbers = text.strip_prefix('v').unwrap_or(text);
         let minor = numbers.strip_prefix("1.").ok_or(wrong)?;
-        // `1.30.2`, and the `1.30+` of some vendors.
+        // A patch version is ignored, `1.30.2`, and the sign of some vendors, `1.30+`.
         let digits = minor.split('.').next().unwrap_or_default().trim_end_matches('+');
         match digits.parse().map_err(|_| wrong)? {
             ..16 => Err("1.16 is the oldest with admissionregistration.k8s.io/v1"),

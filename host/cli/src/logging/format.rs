@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// What is logged in each form.
+    /// Logs in both formats, and returns the lines of each.
     fn logged(log: impl Fn()) -> [String; 2] {
         let (for_people, objects) = (Lines::default(), Lines::default());
         let writer = for_people.clone();

@@ -302,7 +302,7 @@ settings
     }
 
     #[test]
-    fn annotations_of_a_manifest() {
+    fn annotations_are_read_from_a_manifest() {
         for (manifest, count) in [
             (r#"{"annotations": {"a": "b"}}"#, 1),
             (r#"{"layers": []}"#, 0),

@@ -94,7 +94,7 @@ fn projects_are_built_with_their_commands() {
     }
     let ready = || files::read(&folder.path().join("ready")).unwrap();
     assert_eq!(ready(), "1\n");
-    // What the manifest names from now on is installed too.
+    // A changed manifest is installed again.
     fs::write(folder.path().join("manifest"), "more").unwrap();
     for _ in 0..2 {
         project(&PROJECT).build().unwrap();

@@ -83,8 +83,8 @@ impl Client {
         })
     }
 
-    /// The head of a successful reply, whose body follows. A redirect is an error: the API does not redirect, and a token
-    /// must not be sent to another server.
+    /// Sends a request, and returns the head of a successful reply, whose body follows. A redirect is an error: the API
+    /// does not redirect, and a token must not be sent to another server.
     pub(super) async fn open(
         &self,
         method: Method,

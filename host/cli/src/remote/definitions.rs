@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_for_each() {
+    fn each_definition_has_a_row() {
         let definitions = [
             definition("AdmissionChain", "pods", Some("Mutating:pods")),
             definition("admissionwebhook", "ns/a", None),
@@ -118,7 +118,7 @@ admissionwebhook/ns/a  has mistakes   /etc/chains/a.yaml:3 (in a list)
     }
 
     #[test]
-    fn paths_in_the_api() {
+    fn a_definition_has_a_path_in_the_api() {
         for (id, expected) in [
             (
                 "AdmissionChain/pods",

@@ -18,8 +18,8 @@ fn parse(line: &str) -> Result<Arguments, clap::Error> {
     Command::try_parse_from(words).map(|command| command.arguments)
 }
 
-/// A chain of one stage, which never gets as far as its webhook: its condition is false, or cannot be said
-/// of an object, and then the policy decides.
+/// Returns a chain of one stage whose webhook is never called: its condition is false, or fails, and then the failure
+/// policy decides.
 fn chain(policy: &str) -> String {
     format!(
         r#"

@@ -253,7 +253,7 @@ mod tests {
             (json!({"z": 1}), false),
             (json!({"b": {"c": [{"d": 1}, {"d": 3}]}}), true),
             (json!({"b": {"c": [{"d": 1}, {"d": 3, "e": null}]}}), true),
-            // Lists have the same length.
+            // Lists of different lengths differ.
             (json!({"b": {"c": [{"d": 1}]}}), false),
             (json!({"b": {"c": [{"d": 1}, {"d": 3}, {}]}}), false),
             (json!({"b": [1]}), false),

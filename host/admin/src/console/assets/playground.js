@@ -151,7 +151,7 @@ class PlaygroundPage extends HTMLElement {
       async () => {
         if (!address || this.#chain) return;
         this.#chain = await (await fetch(address)).json();
-        // What was typed in the meantime.
+        // Completes the text that was typed in the meantime.
         definitions?.complete();
       },
       { once: true },

@@ -41,7 +41,7 @@ pub(super) async fn run(events: Events, decisions: DecisionStream, stop: Cancell
     );
 }
 
-/// Selects the decisions that events are for.
+/// Selects the decisions that are written as events.
 pub(super) fn filter() -> DecisionFilter {
     let mut filter = DecisionFilter::default();
     filter.verdict = vec![DecisionVerdict::Denied];

@@ -43,7 +43,6 @@ fn rustls_accepts_each_name_and_no_other() {
     }
 }
 
-/// What a reader of certificates other than rustls sees.
 #[test]
 fn certificates_have_their_names_and_uses() {
     let directory = TempDir::new().unwrap();

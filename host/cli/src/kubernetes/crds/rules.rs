@@ -23,7 +23,7 @@ use Keywords::{Items, Key, Length, Rules, Set};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// The lists of a rule that match requests.
+/// The places of the lists by which a chain matches requests.
 const MATCHERS: &[&str] = &[
     "rules[].operations",
     "rules[].apiGroups",
@@ -32,7 +32,7 @@ const MATCHERS: &[&str] = &[
     "rules[].kinds",
 ];
 
-/// The plugins of a stage.
+/// The places of plugins.
 const PLUGINS: &[&str] = &[
     "stages[].plugin",
     "stages[].candidate",
@@ -43,7 +43,7 @@ const SOURCES: &[&str] = &[
     "stages[].candidate.source",
     "stages[].group.plugins.<name>.source",
 ];
-/// The expressions that select labels.
+/// The places of the expressions that select labels.
 const EXPRESSIONS: &[&str] = &[
     "stages[].namespaceSelector.matchExpressions",
     "stages[].objectSelector.matchExpressions",
@@ -341,7 +341,7 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 fn add(spec: &mut Json, additions: &[Addition]) {
     for (places, keywords) in additions {
         for place in *places {
-            // A test finds places that do not exist.
+            // A test makes sure that every place exists.
             let Some(schema) = schema_at(spec, place) else {
                 continue;
             };

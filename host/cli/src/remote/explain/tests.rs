@@ -37,7 +37,7 @@ denied (403) at 2026-01-02T03:04:05.000Z in 1.20ms, revision 7, dialect kubernet
 ";
 
 #[test]
-fn a_decision_as_a_whole() {
+fn a_decision_is_shown_as_a_whole() {
     let patch = json!([{"op": "replace", "path": "/a", "value": 2}]);
     let body = "\
 stage images of chain pods denied the request: not signed

@@ -26,7 +26,7 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     format!("{target}{}\n{}", waiting(replicas), table.text())
 }
 
-/// A line for each replica that others wait for, and for what this one does not know.
+/// Writes a line for each replica that others wait for, and one if this replica cannot see the others.
 pub(super) fn waiting(replicas: &ReplicasStatus) -> String {
     let waiting = replicas.waiting.iter().map(|sentence| {
         let sentence = harmless(sentence);

@@ -14,7 +14,7 @@ use crate::test::judge::UnmetExpectation;
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
     violations: Violations,
-    /// The pattern of the messages that count.
+    /// The pattern of the messages that are counted.
     message: Option<Regex>,
 }
 

@@ -42,7 +42,7 @@ fn schemas_of_kinds() -> BTreeMap<&'static str, Schemas> {
         .into()
 }
 
-/// What the reader of definitions makes of it as a resource.
+/// Reads a document as a driver reads a resource of its cluster.
 fn read(document: &Json) -> Result<Definitions, Mistakes> {
     let file = DefinitionFile::entry("kubernetes:test", document.to_string(), None);
     DefinitionSet::of_files(vec![file]).definitions()
@@ -91,7 +91,7 @@ fn valid_cel() -> Json {
     json!({"validations": [{"expression": "true"}]})
 }
 
-/// Definitions with one mistake each, which both find.
+/// Returns definitions with one mistake each, which the rules and the reader find.
 fn bad() -> Vec<Json> {
     let cel = |cel: Json| chain("Mutating", json!({"name": "a", "cel": cel}));
     let plugin = |plugin: Json| chain("Mutating", json!({"name": "a", "plugin": plugin}));
@@ -236,7 +236,7 @@ async fn documented_definitions_violate_nothing() {
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // Those in files have paths relative to their directory.
+        // In files, paths may be relative to the directory.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
@@ -303,7 +303,7 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // Those of enumerations are short, and objects have fields of their own.
+                // Enumerated texts are short, and the fields of objects are counted on their own.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }
@@ -342,7 +342,7 @@ fn every_place_exists_and_every_choice_of_fields_has_a_rule() {
             assert!(schema_at(&mut schema, place).is_some(), "{kind}: {place}");
         }
     }
-    // Where the schema of files says which of the fields there must be, that of resources has a rule.
+    // Asserts that there is a rule wherever the schema of files requires one of several fields.
     fn compare(of_files: &Json, root: &Json, of_resources: &Json, place: &str) {
         let of_files = Json::Object(super::super::resolved(of_files, root));
         let chooses = ["oneOf", "anyOf"].iter().any(|keyword| {

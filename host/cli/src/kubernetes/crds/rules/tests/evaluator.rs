@@ -20,7 +20,7 @@ use crate::schema;
 /// The schemas of a kind of definition: one of files, and one of resources with its rules.
 pub(super) struct Schemas {
     of_files: Json,
-    /// With what is outside of `spec` as in files.
+    /// Outside of `spec`, it is the schema of files.
     of_resources: Json,
     pub(super) rules: Rules,
 }
@@ -54,7 +54,7 @@ impl Schemas {
             || !self.rules.violated(&document["spec"]).await.is_empty()
     }
 
-    /// The schema of this place in resources.
+    /// Returns the schema of this place in resources.
     pub(super) fn at(&self, pointer: &str) -> &Json {
         let steps = pointer.split('/').skip(1);
         steps.fold(&self.of_resources, |schema, step| {
@@ -65,12 +65,12 @@ impl Schemas {
     }
 }
 
-/// In place of the name of a field: each item of a list, or each value of an object with free keys.
+/// Stands for each item of a list, or each value of an object with free keys, in place of a field's name.
 const EACH: &str = "[]";
 
 /// The rules of a place and of what it contains, evaluated by this program's own CEL.
 pub(super) struct Rules {
-    /// Each with what is wrong where it does not hold.
+    /// The conditions, each with its message.
     own: Vec<(CelConditions, String)>,
     inner: BTreeMap<String, Rules>,
 }
@@ -224,7 +224,7 @@ fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Jso
             let keys: Vec<Json> = items().into_iter().flatten().map(key).collect();
             (1..keys.len()).all(|index| !keys[..index].contains(&keys[index]))
         }
-        // They say nothing about values, or something about another keyword.
+        // These keywords do not restrict values by themselves.
         "$schema"
         | "$defs"
         | "title"

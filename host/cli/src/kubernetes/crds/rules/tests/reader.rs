@@ -16,7 +16,7 @@ use crate::schema;
 /// A text that means nothing, and the name of a field that does not exist.
 const UNKNOWN: &str = "qqqq";
 
-/// The JSON Pointers of all places in the value, which is at this one.
+/// Adds the JSON Pointers of the value at `pointer` and of everything in it.
 fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
     found.push(pointer.to_owned());
     for (name, value) in value.as_object().into_iter().flatten() {
@@ -58,7 +58,8 @@ impl Change {
     }
 }
 
-/// The changes of a place. `null` is none of them: to the reader it is an absent field, to API servers no value of a type.
+/// Returns the changes to make at a place. They exclude `null`, which the reader takes for an absent field, and API
+/// servers for a value of the wrong type.
 fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     let value = document.pointer(pointer).unwrap();
     let mut others = vec![
@@ -124,7 +125,8 @@ const BY_READER: Refused = [false, false, true];
 const BY_READER_AND_FILES: Refused = [true, false, true];
 const BY_SCHEMAS: Refused = [true, true, false];
 
-/// Where they differ deliberately: a pattern of places, the kinds of changes, who refuses them, and why.
+/// The deliberate differences between schemas and reader: a pattern of places, the kinds of changes, who refuses them,
+/// and why.
 const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
     (
         "^/metadata/(labels|annotations)$",
@@ -195,7 +197,7 @@ async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
     for pointer in pointers {
         for change in changes(&document, &pointer, schemas.at(&pointer)) {
             let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
-            // That of files may leave to the reader what is a rule for resources.
+            // The schema of files has no rules, so it may accept what the reader refuses.
             if resources != reader || (files && !reader) {
                 differences.push((pointer.clone(), change, [files, resources, reader]));
             }
