@@ -87,7 +87,7 @@ pub(super) struct ExpectedOutcome {
     pub(super) code: Option<u16>,
     /// The failure of a stage.
     pub(super) failure: Option<FailureKind>,
-    /// One for each warning.
+    /// The patterns of the warnings: one for each.
     pub(super) warnings: Option<Vec<TextPattern>>,
     /// The stages that are called, in order: `stage` or `chain/stage`.
     pub(super) stages: Option<Vec<String>>,

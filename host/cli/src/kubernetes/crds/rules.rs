@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
-    /// The rules, and their messages where they do not hold.
+    /// Rules, each with the message for values that violate it.
     Rules(&'static [(&'static str, &'static str)]),
     /// The most items of a list, and the longest text of each; 0 for items that are not texts.
     Items(u64, u64),
