@@ -302,7 +302,7 @@ const LAYERS: [&[&str]; 9] = [
         "admittance-sandbox",
         "admittance-webhook",
     ],
-    &["admittance-conditions"],
+    &["admittance-conditions", "admittance-mutation"],
     &["admittance-admission", "admittance-net", "admittance-watch"],
 ];
 

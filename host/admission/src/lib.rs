@@ -11,7 +11,6 @@ mod capabilities;
 mod chain;
 mod module;
 mod moment;
-mod mutation;
 mod object;
 mod patch;
 mod qualified;
@@ -39,7 +38,7 @@ pub use capabilities::tape::{Tape, Taped};
 pub use chain::effect::Effect;
 pub use chain::evaluation::{Evaluation, Surroundings};
 pub use chain::exception::{Exception, Glob};
-pub use chain::expansion::{Expansion, Generation};
+pub use chain::expansion::ObjectGenerator;
 pub use chain::group::{Formula, Group};
 pub use chain::hook::Hook;
 pub use chain::spans::SPANS;
@@ -49,9 +48,6 @@ pub use ipnet::IpNet;
 pub use module::digest::{Digest, InvalidDigest};
 pub use module::{InvalidReference, ModuleReference, OciReference};
 pub use moment::Moment;
-pub use mutation::{
-    ImageParts, Location, LocationError, Mutation, Mutator, Mutators, PathTestError, Shape, Step,
-};
 pub use object::fields::FieldMask;
 pub use object::head::Head;
 pub use object::identity::IdentityFields;

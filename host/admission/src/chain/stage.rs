@@ -1,6 +1,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Exception, Expansion, Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, words};
+use crate::{
+    Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, ObjectGenerator, Rule, words,
+};
 
 /// One hook in a chain, with the settings that decide when it is called and what effect its verdict has.
 #[derive(Clone)]
@@ -18,7 +20,7 @@ pub struct StageSpec {
     /// Names the stage in traces, metrics and refusals; unique in its chain.
     pub name: Arc<str>,
     /// What it sees instead of the object of a request; its rules, selectors and conditions are for that.
-    pub expansion: Option<Arc<Expansion>>,
+    pub expansion: Option<Arc<dyn ObjectGenerator>>,
     /// The requests of its chain for which it is called: those that match any of these; empty means all.
     pub rules: Vec<Rule>,
     /// The requests for which it is not called: those that match any of these.

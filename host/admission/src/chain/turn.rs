@@ -119,7 +119,7 @@ impl Turn<'_> {
         };
         let expanded = self
             .generated
-            .of(expansion, self.request, self.surroundings, deadline);
+            .get(expansion, self.request, self.surroundings, deadline);
         Ok(expanded.await?.map(Cow::Owned))
     }
 
@@ -144,7 +144,7 @@ impl Turn<'_> {
         deadline: Deadline,
     ) -> Result<Option<(SkipReason, Option<Arc<str>>)>, Failure> {
         let unselected = match seen {
-            Ok(Some(request)) => select(&stage.spec, request, self.surroundings, deadline).await,
+            Ok(Some(request)) => stage.spec.skip_reason(request, self.surroundings, deadline).await,
             Ok(None) => Ok(Some(SkipReason::Rules)),
             Err(failure) => Err(failure.clone()),
         };
@@ -212,40 +212,47 @@ impl Turn<'_> {
     }
 }
 
-/// Why a stage with these settings does not apply to this request, if it does not.
-pub(crate) async fn select(
-    spec: &StageSpec,
-    request: &Request,
-    surroundings: Surroundings<'_>,
-    deadline: Deadline,
-) -> Result<Option<SkipReason>, Failure> {
-    if !spec.rules.is_empty() && !spec.rules.iter().any(|rule| rule.matches(request)) {
-        return Ok(Some(SkipReason::Rules));
-    }
-    if spec.exclude_rules.iter().any(|rule| rule.matches(request)) {
-        return Ok(Some(SkipReason::Excluded));
-    }
-    let selectors = (spec.namespace_selector.as_ref(), &spec.object_selector);
-    if let Some(reason) = unselected(selectors, request, surroundings, deadline).await? {
-        return Ok(Some(reason));
-    }
-    let conditions = &spec.match_conditions;
-    if !conditions
-        .matches(request, surroundings.authorizer, deadline)
-        .await?
-    {
-        return Ok(Some(SkipReason::MatchCondition));
-    }
-    for other in &spec.yields_to {
-        let selectors = (other.namespaces.as_ref(), &other.objects);
-        if unselected(selectors, request, surroundings, deadline)
-            .await?
-            .is_none()
-        {
-            return Ok(Some(SkipReason::Precedence));
+impl StageSpec {
+    /// Returns the reason for which a stage with these settings does not apply to this request; `None` if it does.
+    /// Exceptions are not considered.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be determined.
+    pub async fn skip_reason(
+        &self,
+        request: &Request,
+        surroundings: Surroundings<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<SkipReason>, Failure> {
+        if !self.rules.is_empty() && !self.rules.iter().any(|rule| rule.matches(request)) {
+            return Ok(Some(SkipReason::Rules));
         }
+        if self.exclude_rules.iter().any(|rule| rule.matches(request)) {
+            return Ok(Some(SkipReason::Excluded));
+        }
+        let selectors = (self.namespace_selector.as_ref(), &self.object_selector);
+        if let Some(reason) = unselected(selectors, request, surroundings, deadline).await? {
+            return Ok(Some(reason));
+        }
+        let conditions = &self.match_conditions;
+        if !conditions
+            .matches(request, surroundings.authorizer, deadline)
+            .await?
+        {
+            return Ok(Some(SkipReason::MatchCondition));
+        }
+        for other in &self.yields_to {
+            let selectors = (other.namespaces.as_ref(), &other.objects);
+            if unselected(selectors, request, surroundings, deadline)
+                .await?
+                .is_none()
+            {
+                return Ok(Some(SkipReason::Precedence));
+            }
+        }
+        Ok(None)
     }
-    Ok(None)
 }
 
 /// Returns the reason for a skip if one of these selectors does not match the request.

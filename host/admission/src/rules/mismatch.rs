@@ -38,7 +38,7 @@ impl Stage {
     /// Why none of the stage's own rules matches this request; `None` if one does, or there are none.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         let rules = match &self.spec.expansion {
-            Some(expansion) => &expansion.generators,
+            Some(expansion) => expansion.generators(),
             None => &self.spec.rules,
         };
         let mismatch = Mismatch::of("stage", rules, request)?;

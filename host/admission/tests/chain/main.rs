@@ -11,7 +11,6 @@ mod audit;
 mod deadlines;
 mod effects;
 mod exceptions;
-mod generated;
 mod groups;
 mod selection;
 mod verdicts;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{
-    Expansion, Generation, GroupVersionKind, MatchPolicy, Matcher, Mutator, Operation, Rule,
-};
+use admittance_admission::{GroupVersionKind, MatchPolicy, Matcher, Operation, Rule};
+use admittance_mutation::{Expansion, Generation, Mutator};
 
 use super::{
     constraint::{ACTIONS, Enforcement},

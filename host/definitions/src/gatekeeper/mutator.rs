@@ -7,9 +7,9 @@ mod parameters;
 use std::sync::Arc;
 
 use admittance_admission::{
-    self as admission, FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Mutator, Operation, Phase,
-    Reinvocation, Rule,
+    FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
 };
+use admittance_mutation::{self as mutation, Mutator};
 
 use super::{
     expansion::ExpansionDocument,
@@ -132,8 +132,8 @@ pub(crate) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) 
     })
 }
 
-fn read_location(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<admission::Location> {
-    node.parse_with(admission::Location::parse, mistakes)
+fn read_location(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<mutation::Location> {
+    node.parse_with(mutation::Location::parse, mistakes)
 }
 
 pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<ApplyTo>> {

@@ -5,10 +5,11 @@ mod read;
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, Expansion, FailurePolicy, Mode, ModuleReference, Mutator, Operation, Phase, Reinvocation,
+    ClusterKind, FailurePolicy, Mode, ModuleReference, ObjectGenerator, Operation, Phase, Reinvocation,
     StageSpec,
 };
 use admittance_conditions::{Action, Binding, ConstraintBinding, Policy};
+use admittance_mutation::Mutator;
 use serde_json::{Map, Value as Json, json};
 
 pub(crate) use self::read::{read, read_operations};
@@ -75,7 +76,7 @@ struct Constrained<'a> {
     parameters: Json,
     row: Option<Row<'a>>,
     /// How these are generated, by the row.
-    expansion: Option<Arc<Expansion>>,
+    expansion: Option<Arc<dyn ObjectGenerator>>,
 }
 
 impl Constrained<'_> {
@@ -136,7 +137,10 @@ impl TemplateDocument {
         // Stages that see the same objects share how they are generated, and so what is generated.
         let rows: Vec<_> = rows
             .into_iter()
-            .map(|row| (Arc::new(row.expansion(&mutators)), row))
+            .map(|row| {
+                let expansion: Arc<dyn ObjectGenerator> = Arc::new(row.expansion(&mutators));
+                (expansion, row)
+            })
             .collect();
         let mut constrained = Vec::new();
         for (constraint, parameters) in constraints.into_iter().zip(parameters) {
@@ -207,7 +211,7 @@ impl TemplateDocument {
         };
         let mut rules = Vec::new();
         let of_stage = |stage: &StageDefinition| match &stage.spec.expansion {
-            Some(expansion) => expansion.generators.clone(),
+            Some(expansion) => expansion.generators().to_vec(),
             None => stage.spec.rules.clone(),
         };
         for rule in stages.iter().flat_map(of_stage) {

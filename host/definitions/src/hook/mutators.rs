@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use admittance_admission::{ClusterKind, FailureKind, Mutator, Mutators};
+use admittance_admission::{ClusterKind, FailureKind};
+use admittance_mutation::{Mutator, Mutators};
 use serde_json::Value as Json;
 
 use super::{HookContext, HookError, HookKind, HookStatus, PreparedHook};

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use admittance_admission::{ImageParts, Location, Mutation, Step};
+use admittance_mutation::{ImageParts, Location, Mutation, Step};
 use regex::Regex;
 use serde_json::Value as Json;
 

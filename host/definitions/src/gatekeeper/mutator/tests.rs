@@ -1,4 +1,5 @@
-use admittance_admission::{ImageParts, Location, Scope};
+use admittance_admission::{Scope, StageSpec};
+use admittance_mutation::{ImageParts, Location};
 use serde_json::json;
 
 use super::*;
@@ -55,7 +56,7 @@ fn each_kind_becomes_a_mutator_and_all_are_one_stage() {
     let mut tested = mutator(
         "Assign/z",
         "spec.dnsPolicy",
-        admission::Mutation::Assign("None".into()),
+        admittance_mutation::Mutation::Assign("None".into()),
     );
     tested.test(&location("spec.dnsPolicy"), false).unwrap();
     let parts = ImageParts {
@@ -66,7 +67,7 @@ fn each_kind_becomes_a_mutator_and_all_are_one_stage() {
     let mut labelled = mutator(
         "AssignMetadata/m",
         "metadata.labels.owner",
-        admission::Mutation::AssignNamespace,
+        admittance_mutation::Mutation::AssignNamespace,
     );
     labelled.test(&location("metadata.labels.owner"), false).unwrap();
     let values = vec![json!("-v"), json!(1)];
@@ -75,21 +76,25 @@ fn each_kind_becomes_a_mutator_and_all_are_one_stage() {
         mutator(
             "AssignImage/i",
             "spec.containers[name: *].image",
-            admission::Mutation::Image(parts),
+            admittance_mutation::Mutation::Image(parts),
         ),
         labelled,
-        mutator("ModifySet/a", "spec.x", admission::Mutation::Merge(Vec::new())),
+        mutator(
+            "ModifySet/a",
+            "spec.x",
+            admittance_mutation::Mutation::Merge(Vec::new()),
+        ),
         mutator(
             "ModifySet/b",
             "spec.containers[name: a].args",
-            admission::Mutation::Prune(values),
+            admittance_mutation::Mutation::Prune(values),
         ),
     ];
     let found: Vec<Mutator> = mutators
         .iter()
         .cloned()
         .map(|mut mutator| {
-            mutator.requests = admission::StageSpec::new(mutator.name.as_str());
+            mutator.requests = StageSpec::new(mutator.name.as_str());
             mutator
         })
         .collect();

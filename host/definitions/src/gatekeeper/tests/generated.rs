@@ -1,5 +1,8 @@
 //! Expansion templates.
 
+use std::any::Any;
+
+use admittance_mutation::Expansion;
 use serde_json::json;
 
 use super::{REGO, constraint, names, one, plugin};
@@ -87,7 +90,10 @@ spec:
     let [_, _, of_cron_jobs, of_jobs, ..] = chain.stages.as_slice() else {
         panic!("{chain:?}")
     };
-    let expansions = [of_cron_jobs, of_jobs].map(|stage| stage.spec.expansion.clone().unwrap());
+    let expansions = [of_cron_jobs, of_jobs].map(|stage| {
+        let generator = stage.spec.expansion.as_deref().unwrap();
+        (generator as &dyn Any).downcast_ref::<Expansion>().unwrap()
+    });
     let steps = expansions.each_ref().map(|expansion| {
         let steps = expansion.steps.iter();
         steps

@@ -20,14 +20,14 @@ fn applied(
     for (path, must_exist) in tests {
         mutator.test(&location(path), *must_exist).unwrap();
     }
-    let subject = Subject {
+    let metadata = AssignableMetadata {
         namespace: "shop".to_owned(),
         name: "web".to_owned(),
     };
     let mut after = object.clone();
     let deadline = Deadline::after(Duration::from_secs(60));
     let is_changed = mutator
-        .apply(&mut after, &subject, &mut Growth::of(0, deadline))
+        .apply(&mut after, &metadata, &mut Growth::of(0, deadline))
         .map_err(|failure| failure.message)?;
     assert_eq!(is_changed, after != *object, "{at}: {after}");
     Ok(is_changed.then_some(after))
@@ -325,12 +325,12 @@ fn types_that_do_not_fit() {
 #[test]
 fn a_deadline_ends_a_walk() {
     let mutator = Mutator::new("m", location("spec.containers[name: *].image"), assign("i"));
-    let subject = Subject {
+    let metadata = AssignableMetadata {
         namespace: String::new(),
         name: String::new(),
     };
     let mut pod = json!({"spec": {"containers": vec![json!({}); 2 * Growth::INTERVAL]}});
     let mut growth = Growth::of(0, Deadline::after(Duration::ZERO));
-    let failure = mutator.apply(&mut pod, &subject, &mut growth).unwrap_err();
+    let failure = mutator.apply(&mut pod, &metadata, &mut growth).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Timeout);
 }

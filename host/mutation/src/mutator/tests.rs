@@ -1,9 +1,11 @@
 use std::time::Duration;
 
+use admittance_admission::{
+    GroupVersionKind, NamespaceSelector, Operation, Requirement, Rule, StaticNamespaces,
+};
 use serde_json::json;
 
 use super::*;
-use crate::{GroupVersionKind, Operation, Requirement, Rule, StaticNamespaces};
 
 fn assign(name: &str, at: &str, value: impl Into<Value>) -> Mutator {
     Mutator::new(name, Location::parse(at).unwrap(), Mutation::Assign(value.into()))
@@ -102,7 +104,7 @@ async fn requests_and_labels() {
     let mut updates = assign("a", "spec.a", 1);
     updates.requests.rules = vec![Rule::for_operations([Operation::Update])];
     let mut elsewhere = assign("b", "spec.b", 1);
-    elsewhere.requests.namespace_selector = Some(crate::NamespaceSelector::Labels(on()));
+    elsewhere.requests.namespace_selector = Some(NamespaceSelector::Labels(on()));
     let namespace = Mutator::new("c", Location::parse("spec.c").unwrap(), Mutation::AssignNamespace);
     let (after, names) = changed(vec![updates, elsewhere, namespace], object).await;
     let expected = json!({"metadata": {"name": "web"}, "spec": {"c": "shop"}});

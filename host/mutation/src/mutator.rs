@@ -1,27 +1,18 @@
 //! Mutators, as Gatekeeper has them: functions that set a value at a location of an object.
 
-mod apply;
-mod image;
-mod location;
-
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
 
-use async_trait::async_trait;
+use admittance_admission::{
+    Deadline, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource, NoAuthorizer, Object,
+    Patch, Request, Response, StageSpec, Surroundings, Verdict, async_trait, offload,
+};
 use serde_json::Value;
 
-use self::apply::Growth;
-pub use self::{
-    image::ImageParts,
-    location::{Location, LocationError, Shape, Step},
-};
-use crate::{
-    Deadline, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource, NoAuthorizer, Object,
-    Patch, Request, Response, StageSpec, Surroundings, Verdict, chain::turn::select, work::offload::offload,
-};
+use crate::{ImageParts, Location, Shape, apply::Growth, location::Steps};
 
 /// What is set at a location.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,10 +51,10 @@ pub struct Mutator {
     pub requests: StageSpec,
     /// The objects that it is for, by the labels that they have when it is its turn.
     pub labels: LabelSelector,
-    location: Location,
-    mutation: Mutation,
+    pub(crate) location: Location,
+    pub(crate) mutation: Mutation,
     /// The steps of the location after which something must be there, or must not.
-    tests: Vec<(usize, bool)>,
+    pub(crate) tests: Vec<(usize, bool)>,
 }
 
 /// Why a test of a path does not fit.
@@ -124,7 +115,7 @@ impl Mutator {
         match (absent, deepest) {
             (Some(absent), Some(deepest)) if absent <= deepest => {
                 let path = self.location.steps().get(..=absent).unwrap_or_default();
-                Err(PathTestError::Contradiction(location::Steps(path).to_string()))
+                Err(PathTestError::Contradiction(Steps(path).to_string()))
             }
             _ => Ok(()),
         }
@@ -201,10 +192,8 @@ pub(crate) async fn mutate(
     };
     let mut selected = Vec::new();
     for (index, mutator) in mutators.iter().enumerate() {
-        if select(&mutator.requests, request, surroundings, deadline)
-            .await?
-            .is_none()
-        {
+        let skipped = mutator.requests.skip_reason(request, surroundings, deadline);
+        if skipped.await?.is_none() {
             selected.push(index);
         }
     }
@@ -216,26 +205,26 @@ pub(crate) async fn mutate(
     let (namespace, name) = (request.namespace.clone(), request.name.clone());
     let mutators = Arc::clone(mutators);
     let work = move || {
-        let subject = Subject::of(&object, namespace.as_deref(), &name);
+        let metadata = AssignableMetadata::of(&object, namespace.as_deref(), &name);
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
             // As in Gatekeeper, where every mutator may need one iteration.
             rounds: mutators.len() + 1,
-            subject: &subject,
+            metadata: &metadata,
         };
         run.of(&object, deadline)
     };
     offload(bytes, deadline, work).await?
 }
 
-/// What a mutator may assign of the metadata.
-struct Subject {
-    namespace: String,
-    name: String,
+/// The metadata that a mutator may assign.
+pub(crate) struct AssignableMetadata {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
-impl Subject {
+impl AssignableMetadata {
     /// A control plane may not have written it into the object yet.
     fn of(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
@@ -253,7 +242,7 @@ impl Subject {
 struct Run<'a> {
     selected: Vec<&'a Mutator>,
     rounds: usize,
-    subject: &'a Subject,
+    metadata: &'a AssignableMetadata,
 }
 
 impl Run<'_> {
@@ -300,7 +289,7 @@ impl Run<'_> {
             if !mutator.selects(current) {
                 continue;
             }
-            let applied = mutator.apply(current, self.subject, growth);
+            let applied = mutator.apply(current, self.metadata, growth);
             let changes = applied.map_err(|failure| {
                 let message = format!("{} cannot be applied: {}", mutator.name, failure.message);
                 Failure::new(failure.kind, message)
@@ -317,13 +306,13 @@ impl Run<'_> {
 fn respond(object: &Object, current: Value, changed: &[String]) -> Response {
     // An object whose fields were changed stays an object.
     let patch = Object::from_value(current).map(|after| Patch::between(object, &after));
-    match patch.filter(|patch| !patch.is_empty()) {
-        None => Response::allow(),
-        Some(patch) => Response {
-            audit_annotations: vec![(Mutators::ANNOTATION.to_owned(), changed.join(", "))],
-            ..Response::new(Verdict::Patch(patch))
-        },
-    }
+    let Some(patch) = patch.filter(|patch| !patch.is_empty()) else {
+        return Response::allow();
+    };
+    let mut response = Response::new(Verdict::Patch(patch));
+    let names = (Mutators::ANNOTATION.to_owned(), changed.join(", "));
+    response.audit_annotations.push(names);
+    response
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! A mutator applied to a tree.
 
+use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use serde_json::{Map, Value};
 
-use super::{Mutation, Mutator, Step, Subject, location::Steps};
-use crate::{Deadline, Failure, FailureKind, Patch, PatchError};
+use crate::{Mutation, Mutator, Step, location::Steps, mutator::AssignableMetadata};
 
 /// By how much mutators may let an object grow, and until when.
-pub(super) struct Growth {
+pub(crate) struct Growth {
     /// The size limit of the object, in bytes.
     limit: usize,
     left: usize,
@@ -20,7 +20,7 @@ impl Growth {
     const INTERVAL: usize = 1024;
 
     /// For an object of this size.
-    pub(super) fn of(size: usize, deadline: Deadline) -> Self {
+    pub(crate) fn of(size: usize, deadline: Deadline) -> Self {
         let limit = Patch::result_limit(size);
         Self {
             limit,
@@ -30,7 +30,7 @@ impl Growth {
         }
     }
 
-    pub(super) fn check_deadline(&self) -> Result<(), Failure> {
+    pub(crate) fn check_deadline(&self) -> Result<(), Failure> {
         if self.deadline.has_passed() {
             let message = "the mutators did not come to an end in time";
             return Err(Failure::new(FailureKind::Timeout, message));
@@ -79,16 +79,16 @@ impl Mutator {
     ///
     /// When a value on the way has another type than the location expects, the object grows too much, or the deadline
     /// passes.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &self,
         object: &mut Value,
-        subject: &Subject,
+        metadata: &AssignableMetadata,
         growth: &mut Growth,
     ) -> Result<bool, Failure> {
         let mut walk = Walk {
             mutator: self,
             steps: self.location.steps(),
-            subject,
+            metadata,
             growth,
         };
         walk.at(object, 0)
@@ -98,7 +98,7 @@ impl Mutator {
 struct Walk<'a> {
     mutator: &'a Mutator,
     steps: &'a [Step],
-    subject: &'a Subject,
+    metadata: &'a AssignableMetadata,
     growth: &'a mut Growth,
 }
 
@@ -212,8 +212,8 @@ impl Walk<'_> {
         let expected = |expected, found: &Value| Err(self.other_type(found, expected, self.steps.len()));
         let new: Value = match (&self.mutator.mutation, object.get(name)) {
             (Mutation::Assign(value), _) => value.clone(),
-            (Mutation::AssignNamespace, _) => self.subject.namespace.as_str().into(),
-            (Mutation::AssignName, _) => self.subject.name.as_str().into(),
+            (Mutation::AssignNamespace, _) => self.metadata.namespace.as_str().into(),
+            (Mutation::AssignName, _) => self.metadata.name.as_str().into(),
             (Mutation::Merge(values), None) => Value::Array(values.clone()),
             (Mutation::Merge(values), Some(Value::Array(list))) => {
                 let missing = values.iter().filter(|value| !list.contains(value));

@@ -13,7 +13,7 @@ pub struct ImageParts {
 
 impl ImageParts {
     /// The image with these parts in place of its own.
-    pub(super) fn set_in(&self, image: &str) -> String {
+    pub(crate) fn set_in(&self, image: &str) -> String {
         let (domain, rest) = split_domain(image).unwrap_or(("", image));
         let (path, tag) = rest.split_at(rest.find([':', '@']).unwrap_or(rest.len()));
         let domain = self.domain.as_deref().unwrap_or(domain);

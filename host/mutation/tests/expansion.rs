@@ -1,12 +1,19 @@
 //! Stages that see objects which are generated of those of requests.
 
-use std::sync::Mutex;
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use admittance_admission::{
-    Expansion, Generation, Location, MatchPolicy, Matcher, Mutation, Mutator, SkipReason, UserInfo,
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use super::*;
+use admittance_admission::{
+    Chain, Deadline, Denial, Evaluation, Failure, FailureKind, GroupVersionKind, Hook, LabelSelector,
+    MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome, Phase, Request, Requirement,
+    Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, Surroundings, UserInfo, async_trait,
+};
+use admittance_mutation::{Expansion, Generation, Location, Mutation, Mutator};
+use serde_json::{Value, json};
 
 /// Denies every request, and says what it sees.
 struct Show;
@@ -79,11 +86,25 @@ fn cron_job() -> Value {
     })
 }
 
+async fn run(chain: &Chain, request: Request) -> Outcome {
+    let surroundings = Surroundings {
+        namespaces: &StaticNamespaces::default(),
+        authorizer: &NoAuthorizer,
+    };
+    let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(1)));
+    evaluation.run(&[chain], surroundings).await;
+    evaluation.outcome()
+}
+
+fn chain(stages: Vec<Stage>) -> Chain {
+    Chain::new("chain", vec![Rule::for_operations(Operation::ALL)], stages)
+}
+
 async fn result(stage: Stage, object: Value) -> StageResult {
     let object = Object::from_value(object).unwrap();
     let mut request = Request::described(Some(object.clone()), Some(object), None, None, None).unwrap();
     request.user.username = "alice".to_owned();
-    let outcome = run(vec![stage], request, Duration::from_secs(1)).await;
+    let outcome = run(&chain(vec![stage]), request).await;
     let [row] = &*outcome.trace else {
         panic!("{:?}", outcome.trace);
     };
@@ -183,10 +204,7 @@ async fn stages_share_what_is_generated_for_a_request() {
     let mut chain = chain(stages.into());
     chain.phase = Phase::Validating;
     let request = Request::described(Object::from_value(cron_job()), None, None, None, None).unwrap();
-    let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(1)));
-    evaluation
-        .run(&[&chain], surroundings(&StaticNamespaces::default()))
-        .await;
+    run(&chain, request).await;
     let seen = seen.lock().unwrap();
     let [one, two, three, four] = seen.as_slice() else {
         panic!("{seen:?}");

@@ -1,0 +1,148 @@
+//! Objects that a control plane will generate of others, as Gatekeeper's `ExpansionTemplate` describes them.
+
+use std::{any::Any, borrow::Cow, sync::Arc};
+
+use admittance_admission::{
+    Deadline, Effect, Failure, FailureKind, GroupVersionKind, Object, ObjectGenerator, Operation, Request,
+    Rule, Surroundings, UserInfo, async_trait, offload,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{Mutator, mutator::mutate};
+
+/// Generates the object that the control plane will generate from that of a request, such as the Pod of a Deployment.
+/// Stages see it instead.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expansion {
+    /// The requests whose objects generate others.
+    pub generators: Vec<Rule>,
+    /// The generations, one after another: a CronJob generates a Job, and this a Pod.
+    pub steps: Vec<Generation>,
+    /// The mutators that each generated object passes.
+    pub mutators: Arc<[Mutator]>,
+}
+
+/// One kind of object that is generated from another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// The fields that lead to it in the other: `spec`, `template`.
+    pub source: Vec<String>,
+    /// The kind of the generated object.
+    pub kind: GroupVersionKind,
+}
+
+#[async_trait]
+impl ObjectGenerator for Expansion {
+    fn generators(&self) -> &[Rule] {
+        &self.generators
+    }
+
+    fn is_equal(&self, other: &dyn ObjectGenerator) -> bool {
+        (other as &dyn Any).downcast_ref() == Some(self)
+    }
+
+    async fn generate(
+        &self,
+        request: &Request,
+        surroundings: Surroundings<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<Request>, Failure> {
+        let matches = self.generators.iter().any(|rule| rule.matches(request));
+        if !matches || request.object.is_none() {
+            return Ok(None);
+        }
+        let mut current = Cow::Borrowed(request);
+        for step in &self.steps {
+            let mut generated = step.of(&current, deadline).await?;
+            let response = mutate(&self.mutators, &generated, surroundings, deadline).await?;
+            if let Effect::Change(object, _) = response.verdict.effect(&generated, deadline).await? {
+                generated.object = Some(object);
+            }
+            current = Cow::Owned(generated);
+        }
+        Ok(Some(current.into_owned()))
+    }
+}
+
+impl Generation {
+    async fn of(&self, request: &Request, deadline: Deadline) -> Result<Request, Failure> {
+        let name = format!("{}-{}", request.name, self.kind.kind).to_lowercase();
+        let template = Template {
+            generation: self.clone(),
+            name: name.clone(),
+            namespace: request.namespace.clone(),
+            owner: (!request.name.is_empty()).then(|| {
+                json!({
+                    "apiVersion": request.kind.api_version(),
+                    "kind": request.kind.kind,
+                    "name": request.name,
+                    "uid": "",
+                })
+            }),
+        };
+        let object = request.object.clone();
+        let bytes = object.as_ref().map_or(0, |object| object.text().len());
+        let generated = offload(bytes, deadline, move || {
+            template.object(object.as_ref().map(Object::value))
+        });
+        let object = generated.await?.ok_or_else(|| {
+            let source = self.source.join(".");
+            let message = format!(
+                "nothing can be generated of {} {:?}: it has no object at {source}",
+                request.kind.kind, request.name
+            );
+            Failure::new(FailureKind::Error, message)
+        })?;
+        // As in Gatekeeper, it is not known who creates it.
+        let mut seen = request.clone();
+        seen.operation = Operation::Create;
+        seen.resource = self.kind.guess_resource();
+        seen.kind = self.kind.clone();
+        seen.subresource = None;
+        seen.requested = None;
+        seen.name = name;
+        seen.user = UserInfo::default();
+        seen.object = Some(object);
+        seen.old_object = None;
+        seen.options = None;
+        Ok(seen)
+    }
+}
+
+/// The parts of a generated object.
+struct Template {
+    generation: Generation,
+    name: String,
+    namespace: Option<String>,
+    /// The reference to the object that it is generated of, if that has a name.
+    owner: Option<Value>,
+}
+
+impl Template {
+    /// Makes the object; `None` if the source leads to no object.
+    fn object(self, of: Option<&Value>) -> Option<Object> {
+        let Generation { source, kind } = self.generation;
+        let found = source.iter().try_fold(of?, |value, field| value.get(field))?;
+        let mut object = found.as_object()?.clone();
+        object.insert("apiVersion".to_owned(), kind.api_version().into());
+        object.insert("kind".to_owned(), kind.kind.into());
+        let metadata = object.entry("metadata").or_insert(Value::Null);
+        if !metadata.is_object() {
+            *metadata = Map::new().into();
+        }
+        let metadata = metadata.as_object_mut()?;
+        metadata.insert("name".to_owned(), self.name.into());
+        if let Some(namespace) = self.namespace {
+            metadata.insert("namespace".to_owned(), namespace.into());
+        }
+        if let Some(owner) = self.owner {
+            let owners = metadata
+                .entry("ownerReferences")
+                .or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(owners) = owners {
+                owners.push(owner);
+            }
+        }
+        Object::from_value(object.into())
+    }
+}

@@ -1,0 +1,16 @@
+//! Mutators and expansion templates of Gatekeeper.
+//!
+//! [`Mutators`] is a hook that sets values at locations of an object. An [`Expansion`] lets a stage see the object that the
+//! control plane will generate from the object of a request. Documents are read elsewhere: this crate has what they mean.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod apply;
+mod expansion;
+mod image;
+mod location;
+mod mutator;
+
+pub use expansion::{Expansion, Generation};
+pub use image::ImageParts;
+pub use location::{Location, LocationError, Shape, Step};
+pub use mutator::{Mutation, Mutator, Mutators, PathTestError};
