@@ -72,8 +72,8 @@ fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
             if path.is_dir() {
                 folders.push(path);
             } else {
-                let text = fs::read_to_string(&path).unwrap();
-                texts.push((path, text));
+                // Others are not texts.
+                texts.extend(fs::read_to_string(&path).map(|text| (path, text)));
             }
         }
     }
@@ -350,6 +350,85 @@ fn the_arrows_between_crates_point_one_way() {
                 let allowed = may_use(&package.name, &dependency.name);
                 assert!(allowed, "{} must not use {}", package.name, dependency.name);
             }
+        }
+    }
+}
+
+/// The features that use a capability which there is: each with the grant that it names.
+const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
+    (
+        "host/cli/src/kubernetes/needs.rs",
+        "the role of the program has what plugins may read",
+    ),
+    (
+        "host/definitions/src/gatekeeper/template.rs",
+        "constraints read what a SyncSet names",
+    ),
+    (
+        "host/definitions/src/kubewarden.rs",
+        "policies have the grants of their document",
+    ),
+    (
+        "host/definitions/src/hook/rego.rs",
+        "an inventory needs kinds to read",
+    ),
+    (
+        "host/driver/src/config/read/definitions.rs",
+        "no chain of a namespace is limited in values",
+    ),
+    (
+        "host/runtime/src/live/plugins.rs",
+        "the status lists what a plugin may read",
+    ),
+    (
+        "host/sandbox/src/kubewarden/host_calls.rs",
+        "policies call with another protocol",
+    ),
+    (
+        "host/sandbox/src/kubewarden/images.rs",
+        "policies call with another protocol",
+    ),
+    (
+        "host/sandbox/src/kubewarden/preview1.rs",
+        "policies call with another protocol",
+    ),
+];
+
+/// docs/architecture.md lists the places that a new capability touches.
+#[test]
+fn a_capability_has_few_places() {
+    let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
+    let (_, section) = page.split_once("## A new capability of plugins").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let places: Vec<&str> = rows.collect();
+    assert!((4..=8).contains(&places.len()), "{places:?}");
+    for place in &places {
+        assert!(repository().join(place).exists(), "{place}");
+    }
+    for (path, text) in texts_below(repository().join("host")) {
+        let path = path.strip_prefix(repository()).unwrap().display().to_string();
+        let text = text.split("\nmod tests {").next().unwrap_or_default();
+        let is_test = path.contains("/tests") || path.contains("/examples/") || !path.ends_with(".rs");
+        let is_place = places.iter().any(|place| path.starts_with(place));
+        if is_test || is_place || USES_OF_CAPABILITIES.iter().any(|(user, _)| *user == path) {
+            continue;
+        }
+        for (number, line) in (1..).zip(text.lines()) {
+            let named = ["cluster", "http", "images", "environment"]
+                .iter()
+                .find(|capability| {
+                    ["grants", ".allow"].iter().any(|of| {
+                        let field = format!("{of}.{capability}");
+                        !line.trim_start().starts_with("//") && line.contains(&field)
+                    })
+                });
+            assert_eq!(
+                named, None,
+                "{path}:{number}: this belongs to the places in docs/architecture.md"
+            );
         }
     }
 }

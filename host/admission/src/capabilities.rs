@@ -1,6 +1,5 @@
 //! Capabilities of plugins: what a stage may be granted, and the traits that the host implements for it.
 
-pub(crate) mod answers;
 pub(crate) mod cluster;
 pub(crate) mod grants;
 pub(crate) mod http;

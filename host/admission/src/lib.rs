@@ -6,6 +6,7 @@
 //!
 //! This crate opens no sockets, reads no files, and knows neither WebAssembly nor CEL: it defines the
 //! semantics of chains, and every other crate depends on it.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod capabilities;
 mod chain;
@@ -21,11 +22,11 @@ mod verdict;
 mod word;
 mod work;
 
-pub use capabilities::answers::{HttpAnswer, HttpAnswerError, HttpAnswers, REDACTED};
 pub use capabilities::cluster::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, InvalidClusterKind,
 };
-pub use capabilities::grants::Grants;
+pub use capabilities::grants::{Grants, InvalidGrant};
+pub use capabilities::http::answers::{HttpAnswer, HttpAnswerError, HttpAnswers, REDACTED};
 pub use capabilities::http::{
     HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, InvalidHttpOrigin,
     InvalidPathPrefix, PathPrefix,

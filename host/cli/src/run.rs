@@ -8,9 +8,7 @@ use std::{
 
 use admittance::{
     HostBuilder, ModuleReference, Table,
-    admission::{
-        Grants, HttpAnswers, HttpGrant, HttpOrigin, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
-    },
+    admission::{Grants, HttpAnswers},
     definitions::{self, ChainDefinition},
     sandbox::Meter,
 };
@@ -23,7 +21,6 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    arguments::key_value,
     files, host, logging,
     output::{BAD, DIM, Output},
     report::{MismatchedChain, RunReport, RunReports},
@@ -72,7 +69,7 @@ pub(crate) struct HookArguments {
     settings: Option<String>,
     /// Grant the plugin a capability: cluster=v1/Node, http=https://policy.example.com, images=ghcr.io or
     /// environment=NAME=VALUE. May be given more than once.
-    #[arg(long, value_name = "CAPABILITY", value_parser = capability)]
+    #[arg(long, value_name = "CAPABILITY")]
     allow: Vec<Grants>,
     /// A file or directory with the objects that look-ups find; a Namespace among them has its labels. May be given
     /// more than once.
@@ -231,7 +228,8 @@ impl HookArguments {
             .namespaces(manifests);
         if files::is_module(hooks) {
             let settings = settings(self.settings.as_deref())?;
-            let allow = self.allow.iter().fold(Grants::default(), merged);
+            let mut allow = Grants::default();
+            self.allow.iter().cloned().for_each(|grants| allow.extend(grants));
             return Ok(builder.definition(ChainDefinition::of_plugin(hooks, settings, allow)));
         }
         for (flag, is_given) in [
@@ -245,21 +243,6 @@ impl HookArguments {
         }
         Ok(builder.definitions(hooks))
     }
-}
-
-fn merged(mut all: Grants, more: &Grants) -> Grants {
-    let Grants {
-        cluster,
-        http,
-        images,
-        environment,
-        namespace: _,
-    } = more.clone();
-    all.cluster.extend(cluster);
-    all.http.extend(http);
-    all.images.extend(images);
-    all.environment.extend(environment);
-    all
 }
 
 fn settings(text: Option<&str>) -> crate::Result<Value> {
@@ -278,71 +261,10 @@ fn settings(text: Option<&str>) -> crate::Result<Value> {
     }
 }
 
-/// Parses a capability of `--allow`.
-fn capability(text: &str) -> Result<Grants, String> {
-    let wrong = || {
-        format!(
-            "`{text}` is not a capability; write cluster=v1/Node, http=https://policy.example.com, \
-             images=ghcr.io or environment=NAME=VALUE"
-        )
-    };
-    let mut grants = Grants::default();
-    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
-    match name {
-        "cluster" => {
-            let kind = value.parse();
-            let kind = kind.map_err(|error: InvalidClusterKind| error.to_string())?;
-            grants.cluster.insert(kind);
-        }
-        "http" => {
-            let origin: HttpOrigin = value
-                .parse()
-                .map_err(|error: InvalidHttpOrigin| error.to_string())?;
-            grants.http.push(HttpGrant::from(origin));
-        }
-        "images" => {
-            let images = value.parse();
-            let images = images.map_err(|error: InvalidImageGrant| error.to_string())?;
-            grants.images.push(images);
-        }
-        "environment" => grants
-            .environment
-            .extend([key_value(value).map_err(|_| wrong())?]),
-        _ => return Err(wrong()),
-    }
-    Ok(grants)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn capabilities_become_grants() {
-        let all = [
-            "cluster=v1/Node",
-            "cluster=apps/v1/Deployment",
-            "http=https://a.example",
-            "images=ghcr.io",
-            "environment=A=b=c",
-        ];
-        let all = all.map(|text| capability(text).unwrap());
-        let all = all.iter().fold(Grants::default(), merged);
-        let kinds: Vec<_> = all.cluster.iter().map(ToString::to_string).collect();
-        assert_eq!(kinds, ["apps/v1/Deployment", "v1/Node"]);
-        assert_eq!((all.http.len(), all.images.len()), (1, 1));
-        assert_eq!(all.environment["A"], "b=c");
-        for (text, expected) in [
-            ("v1/Node", "cluster=v1/Node"),
-            ("cluster=Node", "v1/Node"),
-            ("http=http://a.example", "https"),
-            ("environment=A", "environment=NAME=VALUE"),
-            ("files=/", "is not a capability"),
-        ] {
-            let error = capability(text).unwrap_err();
-            assert!(error.contains(expected), "{text}: {error}");
-        }
-    }
     #[test]
     fn settings_are_text_or_a_file() {
         let folder = tempfile::tempdir().unwrap();

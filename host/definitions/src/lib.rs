@@ -21,6 +21,7 @@
 //!
 //! Nothing is fetched, compiled or connected here: a definition says what to load, and is checked as
 //! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod bcs;
 #[cfg(test)]

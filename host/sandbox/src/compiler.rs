@@ -93,6 +93,7 @@ pub fn compile(job: &str) -> ExitCode {
 }
 
 /// The compiled form, or why the component is refused; an error when compilation could not be attempted.
+#[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
     // Read from files.

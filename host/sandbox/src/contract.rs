@@ -3,7 +3,7 @@ use admittance_admission::{
 };
 
 use self::bindings::admittance::plugin::types;
-use crate::{Capability, Description, ResourceHint};
+use crate::{Description, ResourceHint};
 
 /// Bindings generated from the WIT files of the contract.
 pub(crate) mod bindings {
@@ -53,15 +53,7 @@ impl From<types::Description> for Description {
                 })
                 .collect(),
             settings_schema: from.settings_schema,
-            capabilities: from
-                .capabilities
-                .into_iter()
-                .map(|capability| match capability {
-                    types::Capability::Cluster(kind) => Capability::Cluster(kind),
-                    types::Capability::Http(origin) => Capability::Http(origin),
-                    types::Capability::Environment(name) => Capability::Environment(name),
-                })
-                .collect(),
+            capabilities: from.capabilities.into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The description that a plugin gives of itself.
@@ -43,6 +45,46 @@ pub enum Capability {
     Http(String),
     /// Read an environment value of this name.
     Environment(String),
+}
+
+/// Writes it as a stage would grant it: `allow.cluster: [v1/Node]`.
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster(kind) => write!(f, "allow.cluster: [{kind}]"),
+            Self::Http(origin) => write!(f, "allow.http: [{origin}]"),
+            Self::Environment(name) => write!(f, "allow.environment: {{{name}: ...}}"),
+        }
+    }
+}
+
+/// The grant that an interface needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Grant {
+    /// None: every plugin has it.
+    None,
+    /// `allow.cluster` of the stage.
+    Cluster,
+    /// `allow.http` of the stage.
+    Http,
+    /// `allow.environment` of the stage, without which the environment is empty.
+    Environment,
+    /// No stage can grant it: a call that uses it fails with `capability-denied`.
+    Never,
+}
+
+/// Writes when the interface can be used: ``needs `allow.http` ``.
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "always available",
+            Self::Cluster => "needs `allow.cluster`",
+            Self::Http => "needs `allow.http`",
+            Self::Environment => "empty without `allow.environment`",
+            Self::Never => "never granted: a call that uses it fails",
+        })
+    }
 }
 
 /// How a plugin is configured.

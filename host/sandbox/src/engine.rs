@@ -16,7 +16,8 @@ use wasmtime::{
 };
 
 use crate::{
-    Error, SandboxConfig, background::Background, imports, prepare, shared::SharedModules, store::CallState,
+    Error, SandboxConfig, background::Background, capabilities, prepare, shared::SharedModules,
+    store::CallState,
 };
 
 /// How long a guest runs before it yields, and the precision of its deadline.
@@ -86,7 +87,8 @@ impl Sandbox {
     /// When the address space cannot be reserved, or the thread cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Self, Error> {
         let engine = Engine::new(&engine_config(&config)).map_err(|error| Error::Engine(chain(&error)))?;
-        let linker = imports::linker(&engine).map_err(|error| Error::Engine(chain(&error)))?;
+        let mut linker = Linker::new(&engine);
+        capabilities::link(&mut linker).map_err(|error| Error::Engine(chain(&error)))?;
         let ticker = Ticker::start(&engine)?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -232,6 +234,10 @@ struct TickerState {
 pub(crate) struct Running(Arc<TickerState>);
 
 impl Ticker {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "it ticks however busy other threads are"
+    )]
     fn start(engine: &Engine) -> Result<Self, Error> {
         let shared = Arc::new(TickerState::default());
         let state = Arc::clone(&shared);

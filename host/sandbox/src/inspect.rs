@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 use wasmtime::component::Component;
 
 use crate::{
-    Description, Error, PluginConfig, Sandbox, complexity,
+    Description, Error, Grant, PluginConfig, Sandbox,
+    capabilities::provided,
+    complexity,
     contract::PACKAGE,
     engine::Effort,
-    imports::{WASI, link},
+    imports::link,
     kubewarden::CORE_MODULE,
     prepare::{Preparation, check_bytes, on_blocking_thread},
 };
@@ -42,40 +44,6 @@ pub struct Import {
     pub grant: Grant,
 }
 
-/// The grant that an interface needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Grant {
-    /// None: every plugin has it.
-    None,
-    /// `allow.cluster` of the stage.
-    Cluster,
-    /// `allow.http` of the stage.
-    Http,
-    /// `allow.environment` of the stage; without it, there are no values.
-    Environment,
-    /// No stage can grant it: a call that uses it fails with `capability-denied`.
-    Never,
-}
-
-impl Grant {
-    fn of(import: &str) -> Self {
-        let (interface, _) = import.split_once('@').unwrap_or((import, ""));
-        match interface.strip_prefix(PACKAGE) {
-            Some("cluster") => return Self::Cluster,
-            Some("http") => return Self::Http,
-            Some(_) => return Self::None,
-            None => {}
-        }
-        match interface {
-            "wasi:cli/environment" => Self::Environment,
-            "wasi:logging/logging" => Self::None,
-            interface if WASI.contains(&interface) => Self::None,
-            _ => Self::Never,
-        }
-    }
-}
-
 impl Sandbox {
     /// Checks a module and calls its `describe`, without settings and grants. Takes as long as compiling it;
     /// the work is done on a blocking thread.
@@ -102,13 +70,18 @@ impl Sandbox {
     }
 }
 
+/// The grant that an import needs.
+fn needed(import: &str) -> Grant {
+    provided(import).map_or(Grant::Never, |row| row.grant)
+}
+
 fn inspection(component: &Component, description: Description) -> Inspection {
     let component_type = component.component_type();
     let imports = component_type.imports(component.engine());
     let imports: Vec<_> = imports
         .map(|(name, _)| Import {
             name: name.to_owned(),
-            grant: Grant::of(name),
+            grant: needed(name),
         })
         .collect();
     let version = |import: &Import| {
@@ -141,7 +114,7 @@ mod tests {
             ("wasi:sockets/tcp@0.2.6", Grant::Never),
             ("wasi:http/outgoing-handler@0.2.6", Grant::Never),
         ] {
-            assert_eq!(Grant::of(import), grant, "{import}");
+            assert_eq!(needed(import), grant, "{import}");
         }
     }
 }

@@ -6,9 +6,10 @@
 //! prepared or called.
 
 mod cache;
-mod capabilities;
 mod certificates;
 mod exchange;
+mod fields;
+mod host_calls;
 mod images;
 mod inspect;
 mod messages;

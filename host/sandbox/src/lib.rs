@@ -12,11 +12,14 @@
 //!
 //! Without the feature `engine` there is no WebAssembly engine: [`Sandbox::new`] fails, and everything else is the
 //! same.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "engine")]
 mod background;
 #[cfg(feature = "engine")]
 mod blank;
+#[cfg(feature = "engine")]
+mod capabilities;
 #[cfg(feature = "engine")]
 mod compiler;
 #[cfg(feature = "engine")]
@@ -41,8 +44,6 @@ mod inspect;
 #[cfg(feature = "engine")]
 mod kubewarden;
 #[cfg(feature = "engine")]
-mod logging;
-#[cfg(feature = "engine")]
 mod merge;
 #[cfg(feature = "engine")]
 mod meter;
@@ -55,12 +56,10 @@ mod shared;
 #[cfg(feature = "engine")]
 mod snapshot;
 #[cfg(feature = "engine")]
-mod stdio;
-#[cfg(feature = "engine")]
 mod store;
 
 pub use config::{Limits, LogLimits, PluginConfig, SandboxConfig};
-pub use description::{Capability, Configured, Description, ResourceHint};
+pub use description::{Capability, Configured, Description, Grant, ResourceHint};
 #[cfg(not(feature = "engine"))]
 pub use disabled::{Plugin, Prepared, Sandbox, SharedModule};
 pub use error::{Error, SettingsMistake, Step};
@@ -68,7 +67,7 @@ pub use error::{Error, SettingsMistake, Step};
 pub use {
     compiler::compile,
     engine::Sandbox,
-    inspect::{Grant, Import, Inspection},
+    inspect::{Import, Inspection},
     meter::{CallCost, Meter},
     plugin::Plugin,
     prepare::Prepared,

@@ -85,6 +85,7 @@ impl Measured<'_> {
 }
 
 /// The bytes of this process in pages of its own: those that it wrote. `None` where the kernel does not tell.
+#[allow(clippy::disallowed_methods, reason = "it is a file of the kernel")]
 fn written() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;

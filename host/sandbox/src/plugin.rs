@@ -10,13 +10,13 @@ use wasmtime::Store;
 
 use crate::{
     Configured, Description, Error, Limits, PluginConfig,
+    capabilities::logging::CallLog,
     contract::{self, bindings::admittance::plugin::types},
     engine::Inner,
     error::{SettingsMistake, join},
     failure::failure,
     imports::Linked,
     kubewarden::{Cache, Policy},
-    logging::CallLog,
     store::{Call, CallState},
 };
 

@@ -1,3 +1,5 @@
+mod prepared;
+
 use std::{
     convert::Infallible,
     sync::{Arc, atomic::Ordering},
@@ -8,7 +10,6 @@ use admittance_admission::{
     Deadline, Digest, Failure, FailureKind, Grants, UserInfo, thread_time, threads_for_long_work,
 };
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use tokio::{
     runtime::Builder,
     sync::{OwnedSemaphorePermit, oneshot},
@@ -19,17 +20,19 @@ use wasmtime::{
     component::{Component, Instance},
 };
 
+pub(crate) use self::prepared::Header;
+pub use self::prepared::Prepared;
 use crate::{
     Configured, Description, Error, PluginConfig, Sandbox, Step,
     blank::Blank,
+    capabilities::logging::CallLog,
     compiler::{compile_apart, precompile},
     complexity,
     contract::bindings,
     engine::{Effort, Inner, chain, compile_settings},
     failure::failure,
     imports::{Linked, link},
-    kubewarden::{self, CORE_MODULE, Mode, Policy},
-    logging::CallLog,
+    kubewarden::{self, CORE_MODULE, Policy},
     plugin::{Base, Guest, Plugin, mistakes_of},
     shared::SharedModule,
     snapshot::Instrumented,
@@ -39,90 +42,12 @@ use crate::{
 /// The version of [`Prepared`]'s bytes; part of the fingerprint.
 pub(crate) const FORMAT: u32 = 2;
 
-/// The magic bytes of prepared plugins.
-const MAGIC: &[u8; 8] = b"admtplug";
-
 /// The wall-clock limit of a step is this many times its limit of processor time: other work may occupy most of the
 /// machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
 /// The first bytes of a component.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
-
-/// A plugin that is checked, configured and compiled, as bytes. It does not depend on its process,
-/// so it can be kept on disk under the module's digest, the settings and the
-/// [fingerprint](Sandbox::fingerprint).
-#[derive(Clone)]
-pub struct Prepared {
-    pub(crate) header: Header,
-    pub(crate) artifact: Bytes,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Header {
-    pub(crate) fingerprint: String,
-    pub(crate) description: Description,
-    pub(crate) configured: Configured,
-    /// Kept if every call needs them.
-    pub(crate) settings: Option<String>,
-    /// How it is called, if it is a policy of Kubewarden and not a component.
-    pub(crate) policy: Option<Mode>,
-}
-
-impl Prepared {
-    /// The plugin's description of itself.
-    pub fn description(&self) -> &Description {
-        &self.header.description
-    }
-
-    /// How the plugin is configured.
-    pub fn configured(&self) -> &Configured {
-        &self.header.configured
-    }
-
-    /// Serializes it: a header and native code.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // The header is plain data, so serialization cannot fail.
-        let header = serde_json::to_vec(&self.header).unwrap_or_default();
-        let length = u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes();
-        [MAGIC, length.as_slice(), &header, &self.artifact].concat()
-    }
-
-    /// Deserializes the bytes of [`to_bytes`](Self::to_bytes).
-    ///
-    /// The bytes contain native code, and are trusted like this program. A caller that reads them from disk
-    /// must make sure that no one else can write them.
-    ///
-    /// # Errors
-    ///
-    /// When they are malformed.
-    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, Error> {
-        let bytes = bytes.into();
-        let wrong = |why: &str| Error::Artifact(why.to_owned());
-        let rest = bytes
-            .strip_prefix(MAGIC)
-            .ok_or_else(|| wrong("it does not begin with the expected header"))?;
-        let (length, rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is truncated"))?;
-        let length = u32::from_le_bytes(*length) as usize;
-        let (header, artifact) = rest
-            .split_at_checked(length)
-            .ok_or_else(|| wrong("it is truncated"))?;
-        let header = serde_json::from_slice(header).map_err(|error| Error::Artifact(error.to_string()))?;
-        Ok(Self {
-            header,
-            artifact: bytes.slice_ref(artifact),
-        })
-    }
-}
-
-impl std::fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
-            .field("header", &self.header)
-            .field("artifact_bytes", &self.artifact.len())
-            .finish()
-    }
-}
 
 impl Sandbox {
     /// Checks a module, calls `describe` and `configure`, snapshots the resulting memory, and compiles that.

@@ -5,14 +5,13 @@ use std::{
 
 use admittance_admission::{Deadline, FailureKind, Grants, Tape, UserInfo, thread_time};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
-use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::WasiCtx;
 
 use crate::{
     Limits,
+    capabilities::logging::CallLog,
     engine::{Inner, per_call},
     kubewarden::{Cache, Exchange},
-    logging::{CallLog, Stream},
-    stdio::StandardStream,
 };
 
 /// A page of a guest's memory, in bytes.
@@ -24,9 +23,6 @@ const HANDLES: usize = 256;
 /// An allowance for the lists and records that the host copies out of a guest, besides the strings with their
 /// own limits.
 const COPY_SLACK: usize = 64 << 10;
-
-/// The largest `get-random-bytes`, in bytes.
-const RANDOM_MAX: u64 = 64 << 10;
 
 /// A violation of the sandbox's rules. Traps the guest, and is found again as the cause of the error.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +51,7 @@ pub(crate) struct CallState {
     pub(crate) tape: Option<Tape>,
     /// Whether this is `describe` or `configure`, during which nothing is granted.
     pub(crate) preparing: bool,
-    started: Instant,
+    pub(crate) started: Instant,
     /// When the instance was ready, and when the guest had answered. Only with a meter.
     guest: (Option<Instant>, Option<Instant>),
     pub(crate) deadline: Deadline,
@@ -66,9 +62,9 @@ pub(crate) struct CallState {
     /// What such a policy keeps between calls.
     pub(crate) cache: Arc<Cache>,
     memory: Memory,
-    table: ResourceTable,
+    pub(crate) table: ResourceTable,
     /// Created when the guest first uses WASI; many never do.
-    wasi: Option<WasiCtx>,
+    pub(crate) wasi: Option<WasiCtx>,
 }
 
 struct Memory {
@@ -205,50 +201,6 @@ impl CallState {
 /// The failure of a call whose deadline passed.
 pub(crate) fn out_of_time() -> wasmtime::Error {
     Violation::error(FailureKind::Timeout, "the plugin gave no verdict in time")
-}
-
-impl WasiView for CallState {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self {
-            wasi,
-            table,
-            log,
-            grants,
-            preparing,
-            started,
-            ..
-        } = self;
-        let ctx = wasi.get_or_insert_with(|| {
-            let mut builder = WasiCtx::builder();
-            builder
-                .stdout(StandardStream::new(log.clone(), Stream::Out))
-                .stderr(StandardStream::new(log.clone(), Stream::Err))
-                .monotonic_clock(CallClock(*started))
-                .allow_udp(false)
-                .allow_tcp(false)
-                .max_random_size(RANDOM_MAX);
-            if !*preparing {
-                for (name, value) in &grants.environment {
-                    builder.env(name, value);
-                }
-            }
-            builder.build()
-        });
-        WasiCtxView { ctx, table }
-    }
-}
-
-/// Counts from the start of the call, whenever the guest first reads it.
-struct CallClock(Instant);
-
-impl HostMonotonicClock for CallClock {
-    fn resolution(&self) -> u64 {
-        1
-    }
-
-    fn now(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
 }
 
 impl ResourceLimiter for Memory {

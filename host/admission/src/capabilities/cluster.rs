@@ -4,11 +4,14 @@ use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::json;
 
-use crate::{Access, AccessAttributes, Deadline, FieldMask, UserInfo};
+use crate::{Access, AccessAttributes, Deadline, FieldMask, Tape, UserInfo};
 
 /// The API group and version of access reviews.
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
+/// The API group and version of roles.
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const OWN_ACCESS: &str = "SelfSubjectAccessReview";
 const ANY_ACCESS: &str = "SubjectAccessReview";
 
@@ -179,6 +182,66 @@ pub enum ClusterError {
     /// It refused the request; with its message.
     #[error("refused: {0}")]
     Refused(String),
+}
+
+impl Tape {
+    /// Adds the objects that a look-up found.
+    pub fn objects<'a>(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = &'a Arc<str>>) {
+        let mut taped = self.lock();
+        taped.looked_up = true;
+        for object in objects {
+            taped.keep(kind.clone(), object.clone());
+        }
+    }
+
+    /// Adds the answer to the question whether a user may do something.
+    pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
+        let mut taped = self.lock();
+        taped.looked_up = true;
+        if !is_allowed {
+            return;
+        }
+        let (rule, namespace) = match action {
+            AccessAttributes::Resource {
+                verb,
+                group,
+                resource,
+                subresource,
+                namespace,
+                name,
+                ..
+            } => {
+                let resource = match subresource.as_str() {
+                    "" => resource.clone(),
+                    subresource => format!("{resource}/{subresource}"),
+                };
+                let names: Vec<_> = Some(name).into_iter().filter(|name| !name.is_empty()).collect();
+                let rule = json!({"verbs": [verb], "apiGroups": [group], "resources": [resource],
+                                  "resourceNames": names});
+                (rule, namespace.as_str())
+            }
+            AccessAttributes::Path { verb, path } => {
+                (json!({"verbs": [verb], "nonResourceURLs": [path]}), "")
+            }
+        };
+        let subject = match (user.username.as_str(), user.groups.first()) {
+            ("", Some(group)) => json!({"kind": "Group", "name": group}),
+            (name, _) => json!({"kind": "User", "name": name}),
+        };
+        let name = format!("recorded-{}", taped.objects.len());
+        let role =
+            json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
+        let (kind, metadata) = match namespace {
+            "" => ("ClusterRoleBinding", json!({"name": name})),
+            namespace => ("RoleBinding", json!({"name": name, "namespace": namespace})),
+        };
+        let binding = json!({"apiVersion": RBAC, "kind": kind, "metadata": metadata,
+                             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                                         "name": name},
+                             "subjects": [subject]});
+        taped.keep(ClusterKind::new(RBAC, "ClusterRole"), role.to_string().into());
+        taped.keep(ClusterKind::new(RBAC, kind), binding.to_string().into());
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    str::FromStr,
     sync::Arc,
 };
 
-use crate::{ClusterKind, HttpGrant, ImageGrant};
+use crate::{
+    ClusterKind, HttpGrant, HttpOrigin, ImageGrant, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
+};
 
 /// What a stage grants its plugin. Default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +23,26 @@ pub struct Grants {
     pub environment: BTreeMap<String, String>,
 }
 
+/// A text that is not a grant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidGrant {
+    /// The text does not name a capability and a grant.
+    #[error(
+        "`{0}` is not a capability; write cluster=v1/Node, http=https://policy.example.com, images=ghcr.io or \
+         environment=NAME=VALUE"
+    )]
+    Form(String),
+    /// The text names no kind of a resource.
+    #[error(transparent)]
+    Cluster(#[from] InvalidClusterKind),
+    /// The text is not an origin.
+    #[error(transparent)]
+    Http(#[from] InvalidHttpOrigin),
+    /// The text is not a registry.
+    #[error(transparent)]
+    Images(#[from] InvalidImageGrant),
+}
+
 impl Grants {
     /// Whether the plugin may ask what the user of its request may do.
     pub fn own_access(&self) -> bool {
@@ -29,5 +52,106 @@ impl Grants {
     /// Whether the plugin may ask what any user may do.
     pub fn any_access(&self) -> bool {
         self.cluster.contains(&ClusterKind::any_access())
+    }
+
+    /// Whether the plugin may let the host call servers other than the control plane.
+    pub fn calls_out(&self) -> bool {
+        !self.http.is_empty() || !self.images.is_empty()
+    }
+
+    /// Adds the grants of others, but for their namespace.
+    pub fn extend(&mut self, more: Self) {
+        let Self {
+            cluster,
+            namespace: _,
+            http,
+            images,
+            environment,
+        } = more;
+        self.cluster.extend(cluster);
+        self.http.extend(http);
+        self.images.extend(images);
+        self.environment.extend(environment);
+    }
+
+    /// The grants that `allowed` does not include, and the key of each: `allow.cluster`. Those of environment variables are
+    /// always included, since they contain themselves what the plugin learns.
+    pub fn beyond(&self, allowed: &Self) -> Vec<(String, &'static str)> {
+        let Self {
+            cluster,
+            namespace: _,
+            http,
+            images,
+            environment: _,
+        } = self;
+        let cluster = cluster.difference(&allowed.cluster);
+        let cluster = cluster.map(|kind| (format!("the grant of `{kind}`"), "allow.cluster"));
+        let http = http.iter().filter(|grant| !allowed.http.contains(grant));
+        let http = http.map(|grant| {
+            let requests = format!("this grant of requests to {}", grant.origin);
+            (requests, "allow.http")
+        });
+        let includes = |grant| allowed.images.contains(grant) || allowed.images.contains(&ImageGrant::ALL);
+        let images = images.iter().filter(|grant| !includes(grant));
+        let images = images.map(|grant| (format!("the grant of images in `{grant}`"), "allow.images"));
+        cluster.chain(http).chain(images).collect()
+    }
+}
+
+/// One grant, as in `admittance run --allow`: `cluster=v1/Node`.
+impl FromStr for Grants {
+    type Err = InvalidGrant;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || InvalidGrant::Form(text.to_owned());
+        let mut grants = Self::default();
+        let (capability, grant) = text.split_once('=').ok_or_else(wrong)?;
+        match capability {
+            "cluster" => {
+                grants.cluster.insert(grant.parse()?);
+            }
+            "http" => grants.http.push(grant.parse::<HttpOrigin>()?.into()),
+            "images" => grants.images.push(grant.parse()?),
+            "environment" => {
+                let value = grant.split_once('=').filter(|(name, _)| !name.is_empty());
+                let (name, value) = value.ok_or_else(wrong)?;
+                grants.environment.insert(name.to_owned(), value.to_owned());
+            }
+            _ => return Err(wrong()),
+        }
+        Ok(grants)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_as_text() {
+        let mut all = Grants::default();
+        for text in [
+            "cluster=v1/Node",
+            "cluster=apps/v1/Deployment",
+            "http=https://a.example",
+            "images=ghcr.io",
+            "environment=A=b=c",
+        ] {
+            all.extend(text.parse().unwrap());
+        }
+        let kinds: Vec<_> = all.cluster.iter().map(ToString::to_string).collect();
+        assert_eq!(kinds, ["apps/v1/Deployment", "v1/Node"]);
+        assert_eq!((all.http.len(), all.images.len()), (1, 1));
+        assert_eq!(all.environment["A"], "b=c");
+        for (text, expected) in [
+            ("v1/Node", "cluster=v1/Node"),
+            ("cluster=Node", "v1/Node"),
+            ("http=http://a.example", "https"),
+            ("environment=A", "environment=NAME=VALUE"),
+            ("files=/", "is not a capability"),
+        ] {
+            let error = text.parse::<Grants>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
     }
 }

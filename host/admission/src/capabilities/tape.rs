@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use serde_json::json;
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::{AccessAttributes, ClusterKind, HttpAnswer, UserInfo};
-
-/// The API group and version of roles.
-const RBAC: &str = "rbac.authorization.k8s.io/v1";
+use crate::{ClusterKind, HttpAnswer};
 
 /// The most entries of a tape, and the most bytes of their texts.
 const ENTRIES: usize = 256;
@@ -35,82 +31,19 @@ pub struct Taped {
 }
 
 impl Tape {
-    /// Adds the answer to an HTTP request.
-    pub fn http(&self, answer: HttpAnswer) {
-        let size = answer.url.as_str().len() + answer.body.to_string().len();
-        let mut taped = self.0.lock();
-        if taped.make_room(size) {
-            taped.http.push(answer);
-        }
-    }
-
-    /// Adds the objects that a look-up found.
-    pub fn objects<'a>(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = &'a Arc<str>>) {
-        let mut taped = self.0.lock();
-        taped.looked_up = true;
-        for object in objects {
-            taped.keep(kind.clone(), object.clone());
-        }
-    }
-
-    /// Adds the answer to the question whether a user may do something.
-    pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
-        let mut taped = self.0.lock();
-        taped.looked_up = true;
-        if !is_allowed {
-            return;
-        }
-        let (rule, namespace) = match action {
-            AccessAttributes::Resource {
-                verb,
-                group,
-                resource,
-                subresource,
-                namespace,
-                name,
-                ..
-            } => {
-                let resource = match subresource.as_str() {
-                    "" => resource.clone(),
-                    subresource => format!("{resource}/{subresource}"),
-                };
-                let names: Vec<_> = Some(name).into_iter().filter(|name| !name.is_empty()).collect();
-                let rule = json!({"verbs": [verb], "apiGroups": [group], "resources": [resource],
-                                  "resourceNames": names});
-                (rule, namespace.as_str())
-            }
-            AccessAttributes::Path { verb, path } => {
-                (json!({"verbs": [verb], "nonResourceURLs": [path]}), "")
-            }
-        };
-        let subject = match (user.username.as_str(), user.groups.first()) {
-            ("", Some(group)) => json!({"kind": "Group", "name": group}),
-            (name, _) => json!({"kind": "User", "name": name}),
-        };
-        let name = format!("recorded-{}", taped.objects.len());
-        let role =
-            json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
-        let (kind, metadata) = match namespace {
-            "" => ("ClusterRoleBinding", json!({"name": name})),
-            namespace => ("RoleBinding", json!({"name": name, "namespace": namespace})),
-        };
-        let binding = json!({"apiVersion": RBAC, "kind": kind, "metadata": metadata,
-                             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                                         "name": name},
-                             "subjects": [subject]});
-        taped.keep(ClusterKind::new(RBAC, "ClusterRole"), role.to_string().into());
-        taped.keep(ClusterKind::new(RBAC, kind), binding.to_string().into());
-    }
-
     /// What was added so far.
     pub fn take(&self) -> Taped {
-        std::mem::take(&mut *self.0.lock())
+        std::mem::take(&mut *self.lock())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Taped> {
+        self.0.lock()
     }
 }
 
 impl Taped {
     /// Adds an object. What several plugins look up is kept once.
-    fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
+    pub(super) fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
         let size = object.len();
         let entry = (kind, object);
         if !self.objects.contains(&entry) && self.make_room(size) {
@@ -119,7 +52,7 @@ impl Taped {
     }
 
     /// Whether an entry of this size fits. One that does not is counted.
-    fn make_room(&mut self, size: usize) -> bool {
+    pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;
         if fits {

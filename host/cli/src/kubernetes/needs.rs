@@ -27,8 +27,7 @@ impl Needs {
         let mut needs = Self {
             calls_out: !namespaced.modules.is_empty()
                 || namespaced.webhooks != NamespacedWebhooks::None
-                || !namespaced.allow.http.is_empty()
-                || !namespaced.allow.images.is_empty(),
+                || namespaced.allow.calls_out(),
             ..Self::default()
         };
         needs.read(&namespaced.allow.cluster);
@@ -44,8 +43,7 @@ impl Needs {
             for (_, plugin) in stage.plugins() {
                 needs.read(&plugin.allow.cluster);
                 let is_fetched = !matches!(plugin.source, ModuleReference::File(_));
-                needs.calls_out |=
-                    is_fetched || !plugin.allow.http.is_empty() || !plugin.allow.images.is_empty();
+                needs.calls_out |= is_fetched || plugin.allow.calls_out();
             }
         }
         needs

@@ -7,7 +7,7 @@ use admittance_catalog::{
     Catalog, Freshness,
     signature::{SignatureDescription, Verified},
 };
-use admittance_sandbox::{Capability, Description, Grant, Import, Inspection, ResourceHint};
+use admittance_sandbox::{Description, Grant, Import, Inspection, ResourceHint};
 use anstyle::Style;
 use bytesize::ByteSize;
 use clap::Args;
@@ -173,12 +173,12 @@ fn text(inspected: &Inspected) -> String {
         }
     }
     for capability in &description.capabilities {
-        line("asks for", plain, &wanted(capability));
+        line("asks for", plain, &capability.to_string());
     }
     for Import { name, grant } in &inspected.imports {
-        let (style, availability) = availability(*grant);
+        let style = style_of(*grant);
         let name = harmless(name);
-        text += &format!("{:11} {name}  {style}{availability}{style:#}\n", "import");
+        text += &format!("{:11} {name}  {style}{grant}{style:#}\n", "import");
     }
     if let Some(schema) = &inspected.settings_schema {
         let schema = harmless_lines(&format!("{schema:#}"));
@@ -200,27 +200,17 @@ fn hint(resource: &ResourceHint) -> String {
     )
 }
 
-/// Writes a requested capability as a stage would grant it.
-fn wanted(capability: &Capability) -> String {
-    match capability {
-        Capability::Cluster(kind) => format!("allow.cluster: [{kind}]"),
-        Capability::Http(origin) => format!("allow.http: [{origin}]"),
-        Capability::Environment(name) => format!("allow.environment: {{{name}: ...}}"),
-    }
-}
-
-fn availability(grant: Grant) -> (Style, &'static str) {
+fn style_of(grant: Grant) -> Style {
     match grant {
-        Grant::None => (DIM, "always available"),
-        Grant::Cluster => (WARN, "needs `allow.cluster`"),
-        Grant::Http => (WARN, "needs `allow.http`"),
-        Grant::Environment => (DIM, "empty without `allow.environment`"),
-        Grant::Never => (BAD, "never granted: a call that uses it fails"),
+        Grant::None | Grant::Environment => DIM,
+        Grant::Never => BAD,
+        _ => WARN,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use admittance_sandbox::Capability;
     use serde_json::json;
 
     use super::*;

@@ -1,5 +1,6 @@
 //! Plugins and their candidates.
 
+mod allow;
 mod location;
 mod read;
 
@@ -14,13 +15,13 @@ use crate::{
     native::write::{duration, put},
 };
 
+pub use self::{
+    allow::read_allow,
+    location::{module_location, setting_location},
+};
 pub(crate) use self::{
     location::child,
     read::{read, read_candidate, read_in_place_of_client, read_member, read_source},
-};
-pub use self::{
-    location::{module_location, setting_location},
-    read::read_allow,
 };
 
 /// What a plugin is to its stage.
@@ -139,7 +140,7 @@ impl PluginDefinition {
             put(&mut object, "settings", self.settings.clone());
         }
         if self.allow != Grants::default() {
-            put(&mut object, "allow", allow(&self.allow));
+            put(&mut object, "allow", allow::write_allow(&self.allow));
         }
         if let Some(memory) = self.memory {
             put(&mut object, "memory", memory);
@@ -186,23 +187,6 @@ fn source(source: &ModuleReference) -> String {
         Some(name) => format!("stock:{name}"),
         None => source.to_string(),
     }
-}
-
-/// Grants of HTTP requests are left out.
-fn allow(allow: &Grants) -> Json {
-    let mut object = Map::new();
-    if !allow.cluster.is_empty() {
-        let kinds = allow.cluster.iter().map(ToString::to_string);
-        put(&mut object, "cluster", kinds.collect::<Vec<_>>());
-    }
-    if !allow.images.is_empty() {
-        let images = allow.images.iter().map(ToString::to_string);
-        put(&mut object, "images", images.collect::<Vec<_>>());
-    }
-    if !allow.environment.is_empty() {
-        put(&mut object, "environment", json!(allow.environment));
-    }
-    Json::Object(object)
 }
 
 #[cfg(test)]

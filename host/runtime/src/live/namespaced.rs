@@ -1,6 +1,6 @@
 //! What chains of a namespace may use.
 
-use admittance_admission::{ClusterKind, Grants, ImageGrant, WebhookTarget, words};
+use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, PluginDefinition, PluginRole, StageDefinition};
 
@@ -110,33 +110,10 @@ impl NamespacedChains {
                 let what = format!("the file {}", file.display());
                 found.push((place.clone(), what, "modules"));
             }
-            let grants = self.denied(&plugin.allow).into_iter();
+            let grants = plugin.allow.beyond(&self.allow).into_iter();
             found.extend(grants.map(|(what, key)| (format!("{place}.{key}"), what, key)));
         }
         found
-    }
-
-    /// The grants that are not allowed, and the key of each. Those of environment variables say themselves what the plugin
-    /// learns.
-    fn denied(&self, grants: &Grants) -> Vec<(String, &'static str)> {
-        let cluster = grants.cluster.difference(&self.allow.cluster);
-        let cluster = cluster.map(|kind| (format!("the grant of `{kind}`"), "allow.cluster"));
-        let http = grants
-            .http
-            .iter()
-            .filter(|grant| !self.allow.http.contains(grant));
-        let http = http.map(|grant| {
-            (
-                format!("this grant of requests to {}", grant.origin),
-                "allow.http",
-            )
-        });
-        let images = grants.images.iter().filter(|grant| {
-            let allowed = &self.allow.images;
-            !allowed.contains(grant) && !allowed.contains(&ImageGrant::ALL)
-        });
-        let images = images.map(|grant| (format!("the grant of images in `{grant}`"), "allow.images"));
-        cluster.chain(http).chain(images).collect()
     }
 }
 

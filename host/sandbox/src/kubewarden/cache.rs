@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::capabilities::{Answer, parse};
+use super::host_calls::{Answer, parse};
 
 /// Keys with this beginning are refused, as by Kubewarden, which uses them itself.
 const RESERVED: &str = "kubewarden_internal_";

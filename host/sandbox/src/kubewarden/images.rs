@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout_at;
 
-use super::capabilities::{Answer, parse};
+use super::host_calls::{Answer, parse};
 use crate::{
-    imports::{PREPARING, denied},
+    capabilities::{PREPARING, denied},
     store::CallState,
 };
 

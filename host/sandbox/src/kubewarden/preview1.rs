@@ -3,13 +3,17 @@
 //! There are no files and no sockets. A function that would need them ends the call with `capability-denied`; only
 //! those that start-up code calls return the usual error.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
+use admittance_admission::Moment;
 use wasmtime::{Caller, FuncType, Linker};
 use wasmtime_wasi::{I32Exit, p2::bindings::random::random::Host as _, random::WasiRandomView as _};
 
 use super::exchange::{fits, number, parts, put, slice};
-use crate::{imports::denied, logging::Stream, store::CallState};
+use crate::{
+    capabilities::{denied, logging::Stream},
+    store::CallState,
+};
 
 pub(super) const MODULE: &str = "wasi_snapshot_preview1";
 
@@ -240,7 +244,7 @@ fn put_texts(
 /// Nanoseconds of the clock with this number; `elapsed` since the start of the call.
 fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
     let since = match clock {
-        0 => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        0 => Moment::now().0.duration_since(UNIX_EPOCH).unwrap_or_default(),
         // Those of processor time count the time of the call too.
         1..=3 => elapsed,
         _ => return Err(INVALID),

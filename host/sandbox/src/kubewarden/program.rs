@@ -4,7 +4,7 @@ use admittance_admission::FailureKind;
 use wasmtime::{Caller, FuncType, InstancePre, Linker, Store, ValType};
 use wasmtime_wasi::I32Exit;
 
-use super::{capabilities, exchange::Exchange, wapc::START};
+use super::{exchange::Exchange, host_calls, wapc::START};
 use crate::store::{CallState, Violation};
 
 /// The name by which a program is called.
@@ -56,7 +56,7 @@ pub(super) fn define_host_call(
     linker.func_wrap_async(module, name, |mut caller: Caller<'_, CallState>, arguments| {
         Box::new(async move {
             check_unread(caller.data())?;
-            let succeeded = capabilities::call(&mut caller, arguments).await?;
+            let succeeded = host_calls::call(&mut caller, arguments).await?;
             let exchange = &mut caller.data_mut().exchange;
             let answer = std::mem::take(&mut exchange.host_answer);
             exchange.input.extend_from_slice(&answer);

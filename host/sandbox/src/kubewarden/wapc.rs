@@ -5,8 +5,8 @@ use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
 use wasmtime_wasi::I32Exit;
 
 use super::{
-    capabilities,
     exchange::{Exchange, parts, put, take, take_text},
+    host_calls,
 };
 use crate::store::CallState;
 
@@ -62,7 +62,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         },
     )?;
     linker.func_wrap_async(MODULE, "__host_call", |mut caller, arguments| {
-        Box::new(async move { capabilities::call(&mut caller, arguments).await.map(u32::from) })
+        Box::new(async move { host_calls::call(&mut caller, arguments).await.map(u32::from) })
     })?;
     for (length, copy, is_error) in [
         ("__host_response_len", "__host_response", false),

@@ -1,16 +1,14 @@
 //! Reads `plugin` and `candidate` of a stage.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
-use admittance_admission::{
-    ClusterKind, Digest, Grants, HttpGrant, HttpOrigin, ImageGrant, InvalidReference, ModuleReference,
-};
+use admittance_admission::{Digest, Grants, InvalidReference, ModuleReference};
 use serde_json::Value as Json;
 
-use super::{CandidateDefinition, PluginDefinition};
+use super::{CandidateDefinition, PluginDefinition, read_allow};
 use crate::{
     HookDefinition, InvalidShare, Share, WebhookDefinition,
-    document::{Fields, Mistakes, Node, quoted, readers},
+    document::{Fields, Mistakes, Node, quoted},
     native, rollout,
 };
 
@@ -206,62 +204,5 @@ pub(crate) fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mo
             node.wrong(format!("{text} {problem}", text = quoted(&text)), fix, mistakes);
             None
         }
-    }
-}
-
-/// The grants of a plugin, `allow` of a chain's stage.
-pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
-    let Some(mut fields) = node.object(mistakes) else {
-        return Grants::default();
-    };
-    let mut allow = Grants::default();
-    for kind in fields.get("cluster", Vec::new(), Node::list, mistakes) {
-        allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
-    }
-    for origin in fields.get("http", Vec::new(), Node::list, mistakes) {
-        allow.http.extend(read_http(&origin, mistakes));
-    }
-    for registry in fields.get("images", Vec::new(), Node::list, mistakes) {
-        allow.images.extend(registry.parse::<ImageGrant>(mistakes));
-    }
-    allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map, mistakes);
-    fields.finish(mistakes);
-    allow
-}
-
-/// An origin, or an object with an origin and the requests to it that are granted.
-fn read_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpGrant> {
-    if !matches!(node.json(), Json::Object(_)) {
-        return node.parse::<HttpOrigin>(mistakes).map(HttpGrant::from);
-    }
-    let mut fields = node.object(mistakes)?;
-    let fix = "write scheme and host, `https://policy.example.com`";
-    let origin = fields.get_required("origin", fix, Node::parse, mistakes);
-    let methods = readers::filled_list_of("list `GET`, `POST` and so on", readers::parse_with(method));
-    let methods = fields.get_or_default("methods", methods, mistakes);
-    let paths = readers::filled_list_of("list paths, `/v1/`", Node::parse);
-    let paths = fields.get_or_default("paths", paths, mistakes);
-    let networks = readers::filled_list_of("list networks, `10.0.0.0/8`", readers::network);
-    let networks = fields.get_or_default("networks", networks, mistakes);
-    let credential = fields.get_optional("credential", readers::text, mistakes);
-    fields.finish(mistakes);
-    Some(HttpGrant {
-        origin: origin?,
-        methods: methods.into_iter().collect(),
-        paths,
-        networks,
-        credential,
-    })
-}
-
-fn method(text: &str) -> Result<String, String> {
-    let is_method = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
-    // A tunnel is not a request to the origin.
-    if is_method && text != "CONNECT" {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "{text:?} is not a method that a plugin can send; write it in upper case: `GET`"
-        ))
     }
 }

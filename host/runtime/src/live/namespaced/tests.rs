@@ -1,3 +1,4 @@
+use admittance_admission::ImageGrant;
 use admittance_definitions::load_text;
 use base64::{Engine, prelude::BASE64_STANDARD};
 

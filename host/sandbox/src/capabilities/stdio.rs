@@ -11,7 +11,7 @@ use wasmtime_wasi::{
     p2::{DynOutputStream, OutputStream, Pollable, StreamResult},
 };
 
-use crate::logging::{CallLog, Stream};
+use super::logging::{CallLog, Stream};
 
 /// The largest write, in bytes.
 const PERMIT: usize = 64 << 10;

@@ -1,11 +1,8 @@
 //! What a policy may ask the host for, within the grants of its stage.
 
-use std::{
-    collections::BTreeMap,
-    time::{Instant, SystemTime},
-};
+use std::{collections::BTreeMap, time::Instant};
 
-use admittance_admission::{Deadline, HttpOrigin, leave, leave_for, offload};
+use admittance_admission::{Deadline, HttpOrigin, Moment, leave, leave_for, offload};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{net::lookup_host, time::timeout_at};
@@ -16,11 +13,12 @@ use wasmtime::Caller;
 use super::{
     certificates,
     exchange::{take, take_text},
+    fields::{FieldSelector, keep_fields},
     images,
 };
 use crate::{
+    capabilities::{PREPARING, Pace, denied},
     contract::bindings::admittance::plugin::{cluster, types},
-    imports::{PREPARING, Pace, denied},
     store::{CallState, Violation},
 };
 
@@ -30,9 +28,6 @@ const BINDING: &str = "kubewarden";
 /// The largest question about the cluster, images or addresses, and the largest event of a log, in bytes. Values of the cache
 /// and certificates have limits of their own.
 const QUESTION: usize = 256 << 10;
-
-/// The most conditions on fields, and the most masks, of a list.
-const FIELDS: usize = 64;
 
 /// Where the binding, the namespace, the operation and the payload are, and how long each is.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
@@ -113,7 +108,7 @@ async fn answer(
 /// Verifies a chain, which takes long on any thread.
 async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
     leave().await;
-    let verify = move || certificates::is_trusted(&payload, SystemTime::now(), deadline);
+    let verify = move || certificates::is_trusted(&payload, Moment::now().0, deadline);
     let verified = offload(usize::MAX, deadline, verify).await;
     verified.map_err(|failure| Violation::error(failure.kind, failure.message))
 }
@@ -168,7 +163,7 @@ async fn get_resource(state: &mut CallState, get: Get) -> wasmtime::Result<Answe
     let namespace = get.namespace.filter(|namespace| !namespace.is_empty());
     let found = cluster::Host::get(state, get.api_version, get.kind, namespace, get.name).await?;
     Ok(match found {
-        Ok(Some(object)) => masked(object, get.field_masks.as_deref()).map(String::into_bytes),
+        Ok(Some(object)) => keep_fields(object, get.field_masks.as_deref()).map(String::into_bytes),
         Ok(None) => Err(format!("{what} does not exist")),
         Err(error) => Err(explain(error)),
     })
@@ -205,7 +200,7 @@ async fn list_resources(state: &mut CallState, list: List) -> wasmtime::Result<A
             return Ok(Err(explain(error)));
         }
         if fields.selects(&item) {
-            match masked(item, list.field_masks.as_deref()) {
+            match keep_fields(item, list.field_masks.as_deref()) {
                 Ok(item) => items.push(RawValue::from_string(item)?),
                 Err(error) => return Ok(Err(error)),
             }
@@ -312,159 +307,5 @@ fn explain(error: cluster::Error) -> String {
         cluster::Error::Unavailable(why) => format!("the control plane is not available: {why}"),
         cluster::Error::Timeout => "the control plane did not answer in time".to_owned(),
         cluster::Error::Refused(why) => format!("the control plane refused: {why}"),
-    }
-}
-
-/// Conditions on fields, `metadata.name=a,spec.nodeName!=b`: of any field that is a text, a number or a boolean.
-struct FieldSelector(Vec<(String, bool, String)>);
-
-impl FieldSelector {
-    fn parse(text: &str) -> Result<Self, String> {
-        let parts: Vec<&str> = text.split(',').filter(|part| !part.trim().is_empty()).collect();
-        few_fields(parts.len())?;
-        let parts = parts.into_iter().map(|part| {
-            let (field, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("the field selector `{part}` has no `=`"))?;
-            let (field, is_equal) = field
-                .strip_suffix('!')
-                .map_or((field, true), |field| (field, false));
-            let value = value.strip_prefix('=').unwrap_or(value);
-            Ok((field.trim().to_owned(), is_equal, value.trim().to_owned()))
-        });
-        parts.collect::<Result<_, String>>().map(Self)
-    }
-
-    fn selects(&self, object: &str) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
-        let object: Value = serde_json::from_str(object).unwrap_or_default();
-        self.0.iter().all(|(field, is_equal, expected)| {
-            let value = field.split('.').try_fold(&object, |value, key| value.get(key));
-            let text = match value {
-                Some(Value::String(text)) => text.clone(),
-                Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
-                _ => String::new(),
-            };
-            (text == *expected) == *is_equal
-        })
-    }
-}
-
-/// Refuses too many conditions or masks: each is compared with every field of every object.
-fn few_fields(count: usize) -> Result<(), String> {
-    if count > FIELDS {
-        return Err(format!("the request names {count} fields; the limit is {FIELDS}"));
-    }
-    Ok(())
-}
-
-/// The object with only these fields, besides those that say what it is. A mask is a path: `metadata.labels`; in a list
-/// it applies to every item.
-fn masked(object: String, masks: Option<&[String]>) -> Result<String, String> {
-    let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
-        return Ok(object);
-    };
-    few_fields(masks.len())?;
-    let Ok(mut value) = serde_json::from_str::<Value>(&object) else {
-        return Ok(object);
-    };
-    let always = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
-    let paths = always.into_iter().chain(masks.iter().map(String::as_str));
-    let paths: Vec<Vec<&str>> = paths.map(|path| path.split('.').collect()).collect();
-    retain(&mut value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    Ok(value.to_string())
-}
-
-fn retain(value: &mut Value, paths: &[&[&str]]) {
-    match value {
-        Value::Object(fields) => fields.retain(|key, value| {
-            let below: Vec<&[&str]> = paths
-                .iter()
-                .filter_map(|path| {
-                    path.split_first()
-                        .filter(|(first, _)| *first == key)
-                        .map(|(_, rest)| rest)
-                })
-                .collect();
-            let is_whole = below.iter().any(|rest| rest.is_empty());
-            if !is_whole && !below.is_empty() {
-                retain(value, &below);
-            }
-            !below.is_empty()
-        }),
-        Value::Array(items) => items.iter_mut().for_each(|item| retain(item, paths)),
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn fields_are_selected() {
-        let object = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n","hostNetwork":true}}"#;
-        for (selector, selected) in [
-            ("", true),
-            ("metadata.name=a", true),
-            ("metadata.name==a,spec.hostNetwork=true", true),
-            ("metadata.name!=a", false),
-            ("spec.nodeName = n, metadata.name != b", true),
-            ("status.phase!=Running", true),
-            ("status.phase=Running", false),
-        ] {
-            let fields = FieldSelector::parse(selector).unwrap();
-            assert_eq!(fields.selects(object), selected, "{selector}");
-        }
-        assert!(FieldSelector::parse("metadata.name").is_err());
-    }
-
-    #[test]
-    fn the_number_of_fields_is_bounded() {
-        let names = |count: usize| vec!["a=b".to_owned(); count];
-        assert!(FieldSelector::parse(&names(FIELDS).join(",")).is_ok());
-        masked("{}".to_owned(), Some(&names(FIELDS))).unwrap();
-        for error in [
-            FieldSelector::parse(&names(FIELDS + 1).join(",")).err(),
-            masked("{}".to_owned(), Some(&names(FIELDS + 1))).err(),
-        ] {
-            assert_eq!(error.unwrap(), "the request names 65 fields; the limit is 64");
-        }
-    }
-
-    #[test]
-    fn masks_keep_the_named_fields() {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "a", "uid": "1", "labels": {"x": "y"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
-        });
-        for (masks, expected) in [
-            (vec![], pod.clone()),
-            (
-                vec!["metadata.labels", "spec.containers.image"],
-                json!({
-                    "apiVersion": "v1", "kind": "Pod",
-                    "metadata": {"name": "a", "labels": {"x": "y"}},
-                    "spec": {"containers": [{"image": "i"}]},
-                }),
-            ),
-            (
-                vec!["spec", "spec.nodeName"],
-                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod["spec"]}),
-            ),
-        ] {
-            let masks: Vec<String> = masks.into_iter().map(str::to_owned).collect();
-            let masked = masked(pod.to_string(), Some(&masks)).unwrap();
-            assert_eq!(
-                serde_json::from_str::<Value>(&masked).unwrap(),
-                expected,
-                "{masks:?}"
-            );
-        }
     }
 }

@@ -1,0 +1,151 @@
+use super::*;
+
+#[test]
+fn origins() {
+    for (text, expected) in [
+        ("https://a.example", Some("https://a.example")),
+        ("https://A.example:443/", Some("https://a.example")),
+        ("https://a.example:8443", Some("https://a.example:8443")),
+        ("http://127.0.0.1:8181", Some("http://127.0.0.1:8181")),
+        ("http://0x7f.1", Some("http://127.0.0.1")),
+        ("http://[::1]:80", Some("http://[::1]")),
+        ("http://LocalHost:8181", Some("http://localhost:8181")),
+        ("http://localhost.example", None),
+        ("http://10.0.0.1", None),
+        ("http://a.example", None),
+        ("https://a.example/path", None),
+        ("https://user@a.example", None),
+        ("https://a.example?x", None),
+        ("a.example", None),
+        ("*", None),
+    ] {
+        let parsed = text.parse::<HttpOrigin>().ok();
+        assert_eq!(parsed.as_ref().map(HttpOrigin::as_str), expected, "{text}");
+    }
+    for (text, expected) in [
+        ("https://localhost", true),
+        ("http://localhost:1", true),
+        ("https://localhost.example", false),
+        ("https://127.0.0.1", false),
+    ] {
+        assert_eq!(
+            text.parse::<HttpOrigin>().unwrap().is_localhost(),
+            expected,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn paths() {
+    for (prefix, path, expected) in [
+        ("/v1/", "/v1/rules", Some(true)),
+        ("/v1/", "/v1", Some(false)),
+        ("/v1", "/v1", Some(true)),
+        ("/v1", "/v1/rules", Some(true)),
+        ("/v1", "/v10", Some(false)),
+        ("/", "/anything", Some(true)),
+        ("/v1/", "/v1/..%2Fadmin", Some(false)),
+        ("/v1/", "/v1/%2e%2e/admin", Some(false)),
+        ("/v1/", "/v1/%252e%252e/admin", Some(false)),
+        ("/v1/", "/v1//x", Some(true)),
+        ("/v1/", "/v1/a/", Some(true)),
+        ("/%E4%B8%AD/", "/%E4%B8%AD/a", Some(true)),
+        ("/v1/", "/v1/", Some(true)),
+        ("/v1/images/", "/v1/images/library%2Fnginx@sha256:1f", Some(true)),
+        ("/v1/images/", "/v1/images/..;/admin", Some(false)),
+        ("/v1/images/", "/v1/images/..%3b/admin", Some(false)),
+        ("/v1/images/", "/v1/images/..%00/admin", Some(false)),
+        ("/v1/images/", "/v1/images/%c0%ae%c0%ae/admin", Some(false)),
+        ("/v1/images/", "/v1/images/..%ef%bc%8fadmin", Some(false)),
+        ("/v1/images/", "/v1/images/..%5cadmin", Some(false)),
+        ("/v1/images/", "/v1/images/a//../../admin", Some(false)),
+        ("v1", "", None),
+        ("", "", None),
+        ("/v1/../x", "", None),
+        ("/v1?x", "", None),
+        ("//host", "", None),
+        ("/a%2fb", "", None),
+        ("/a b", "", None),
+    ] {
+        let parsed = prefix.parse::<PathPrefix>().ok();
+        assert_eq!(
+            parsed.map(|prefix| prefix.includes(path)),
+            expected,
+            "{prefix} {path}"
+        );
+    }
+}
+
+#[test]
+fn the_first_grant_that_allows_a_request_is_used() {
+    let origin: HttpOrigin = "https://a.example".parse().unwrap();
+    let read = HttpGrant {
+        methods: ["GET".to_owned()].into(),
+        ..HttpGrant::from(origin.clone())
+    };
+    let write = HttpGrant {
+        methods: ["POST".to_owned()].into(),
+        paths: vec!["/v1/".parse().unwrap()],
+        credential: Some("writer".to_owned()),
+        ..HttpGrant::from(origin.clone())
+    };
+    let grants = [read, write];
+    let request = |method: &str, path: &str, headers: &[(&str, &str)]| {
+        let url = format!("https://a.example{path}").parse().unwrap();
+        let mut request = HttpRequest::new(method, url);
+        let headers = headers.iter();
+        request.headers = headers
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        request
+    };
+    const OVERRIDDEN: &str = "which names another method or path";
+    for (method, path, headers, expected) in [
+        ("GET", "/x", &[][..], Ok(0)),
+        ("POST", "/v1/x", &[], Ok(1)),
+        (
+            "POST",
+            "/x",
+            &[],
+            Err("add the path to `paths` of `https://a.example`"),
+        ),
+        (
+            "get",
+            "/v1/x",
+            &[],
+            Err("add `get` to `methods` of `https://a.example`"),
+        ),
+        ("GET", "/x", &[("X-HTTP-Method-Override", "GET")], Ok(0)),
+        (
+            "GET",
+            "/x",
+            &[("X-HTTP-Method-Override", "DELETE")],
+            Err(OVERRIDDEN),
+        ),
+        ("GET", "/x", &[("x_http_method", "DELETE")], Err(OVERRIDDEN)),
+        ("GET", "/x", &[("X-Method-Override", "DELETE")], Err(OVERRIDDEN)),
+        ("GET", "/x?_method=DELETE", &[], Err(OVERRIDDEN)),
+        ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDDEN)),
+        ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDDEN)),
+    ] {
+        let found = HttpGrant::of(&grants, &origin, &request(method, path, headers));
+        match (found, expected) {
+            (Ok(grant), Ok(index)) => assert_eq!(*grant, grants[index], "{method} {path}"),
+            (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
+            (found, _) => panic!("{method} {path}: {found:?}"),
+        }
+    }
+    let all = [HttpGrant::from(origin.clone())];
+    let free = request("GET", "/x", &[("X-Original-URL", "/admin")]);
+    assert!(
+        HttpGrant::of(&all, &origin, &free).is_ok(),
+        "every path is granted"
+    );
+    let other = "https://b.example".parse().unwrap();
+    let message = HttpGrant::of(&grants, &other, &request("GET", "/", &[])).unwrap_err();
+    assert!(
+        message.ends_with("add `https://b.example` to `allow.http` of the stage"),
+        "{message}"
+    );
+}

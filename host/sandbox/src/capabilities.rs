@@ -1,0 +1,128 @@
+//! The interfaces that plugins may import. Each capability is a module with its calls, and a row that joins it to the
+//! sandbox.
+
+mod cluster;
+mod http;
+pub(crate) mod logging;
+mod stdio;
+mod wasi;
+
+use admittance_admission::FailureKind;
+use wasmtime::component::{HasSelf, Linker};
+
+pub(crate) use self::cluster::Pace;
+use crate::{
+    Capability, Grant,
+    contract::{
+        accepts,
+        bindings::{
+            admittance::plugin::{cluster as cluster_calls, http as http_calls, types},
+            wasi::logging::logging as logging_calls,
+        },
+    },
+    store::{CallState, Violation},
+};
+
+/// Interfaces that this host provides.
+pub(crate) struct Provided {
+    /// Their names, without versions.
+    interfaces: &'static [&'static str],
+    accepts: fn(&str) -> bool,
+    /// The grant that their functions need.
+    pub(crate) grant: Grant,
+    /// Defines their functions.
+    link: fn(&mut Linker<CallState>) -> wasmtime::Result<()>,
+}
+
+const PROVIDED: [Provided; 6] = [
+    Provided {
+        interfaces: &["admittance:plugin/types"],
+        accepts,
+        grant: Grant::None,
+        link: |linker| types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
+    },
+    Provided {
+        interfaces: &["admittance:plugin/cluster"],
+        accepts,
+        grant: Grant::Cluster,
+        link: |linker| cluster_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
+    },
+    Provided {
+        interfaces: &["admittance:plugin/http"],
+        accepts,
+        grant: Grant::Http,
+        link: |linker| http_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
+    },
+    Provided {
+        interfaces: &["wasi:cli/environment"],
+        accepts: is_wasi,
+        grant: Grant::Environment,
+        link: wasi::link_environment,
+    },
+    Provided {
+        interfaces: &["wasi:logging/logging"],
+        accepts: |version| version == "0.1.0-draft",
+        grant: Grant::None,
+        link: |linker| logging_calls::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state),
+    },
+    Provided {
+        interfaces: &[
+            "wasi:cli/exit",
+            "wasi:cli/stderr",
+            "wasi:cli/stdin",
+            "wasi:cli/stdout",
+            "wasi:cli/terminal-input",
+            "wasi:cli/terminal-output",
+            "wasi:cli/terminal-stderr",
+            "wasi:cli/terminal-stdin",
+            "wasi:cli/terminal-stdout",
+            "wasi:clocks/monotonic-clock",
+            "wasi:clocks/wall-clock",
+            "wasi:io/error",
+            "wasi:io/poll",
+            "wasi:io/streams",
+            "wasi:random/insecure",
+            "wasi:random/insecure-seed",
+            "wasi:random/random",
+        ],
+        accepts: is_wasi,
+        grant: Grant::None,
+        link: wasi::link,
+    },
+];
+
+/// Whether this is a version of WASI that this host provides.
+pub(crate) fn is_wasi(version: &str) -> bool {
+    version.starts_with("0.2.")
+}
+
+/// The row of an import, `wasi:io/poll@0.2.6`; `None` if this host does not provide it.
+pub(crate) fn provided(import: &str) -> Option<&'static Provided> {
+    let (interface, version) = import.split_once('@').unwrap_or((import, ""));
+    let mut all = PROVIDED.iter();
+    all.find(|row| row.interfaces.contains(&interface) && (row.accepts)(version))
+}
+
+/// Defines everything that this host provides to plugins.
+pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    PROVIDED.iter().try_for_each(|row| (row.link)(linker))
+}
+
+pub(crate) const PREPARING: &str = "the plugin is being configured";
+
+/// A call of something that is not granted.
+pub(crate) fn denied(message: String) -> wasmtime::Error {
+    Violation::error(FailureKind::CapabilityDenied, message)
+}
+
+impl types::Host for CallState {}
+
+impl From<types::Capability> for Capability {
+    fn from(capability: types::Capability) -> Self {
+        match capability {
+            types::Capability::Cluster(kind) => Self::Cluster(kind),
+            types::Capability::Http(origin) => Self::Http(origin),
+            types::Capability::Environment(name) => Self::Environment(name),
+        }
+    }
+}

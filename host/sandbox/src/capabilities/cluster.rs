@@ -1,0 +1,299 @@
+//! The capability `cluster`: resources of the control plane, and what users may do.
+
+use std::{num::NonZeroU32, sync::Arc};
+
+use admittance_admission::{
+    Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
+    FieldMask, Tape, UserInfo, leave_for,
+};
+
+use super::{PREPARING, denied};
+use crate::{
+    contract::bindings::admittance::plugin::{cluster, types},
+    store::CallState,
+};
+
+const NO_CLUSTER: &str = "no control plane is configured on this host";
+
+/// The most objects of a page.
+const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
+
+/// Comparing a byte of a label selector with the labels of all objects takes as long as searching this many bytes.
+const LABELS: usize = 64;
+
+/// The bytes of objects that are searched for fields before other work on the thread gets its turn.
+const BYTES_AT_ONCE: usize = 256 << 10;
+
+impl CallState {
+    /// The reader of the control plane and the kind, if the stage grants it; or why nothing can be read.
+    fn granted_reader(
+        &self,
+        api_version: String,
+        kind: String,
+    ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
+        let kind = ClusterKind::new(api_version, kind);
+        // The grants are not known yet. A plugin that warms up with a sample gets what it gets in a native build.
+        if self.preparing {
+            return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
+        }
+        if kind.is_access_review() {
+            return Ok(Err(cluster::Error::Refused(format!(
+                "there are no objects of `{kind}`; call `can-i`"
+            ))));
+        }
+        if !self.grants.cluster.contains(&kind) {
+            return Err(denied(format!(
+                "the plugin reads `{kind}` from the control plane without permission; add `{kind}` to \
+                 `allow.cluster` of the stage"
+            )));
+        }
+        Ok(self.reader().map(|reader| (reader, kind)))
+    }
+
+    /// The namespace of which objects are read, if the stage grants that: a plugin that may read only one lists that.
+    fn granted_namespace(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<String>,
+        is_list: bool,
+    ) -> wasmtime::Result<Option<String>> {
+        let Some(own) = self.grants.namespace.as_deref() else {
+            return Ok(namespace);
+        };
+        match namespace {
+            None if is_list => Ok(Some(own.to_owned())),
+            Some(namespace) if namespace == own => Ok(Some(namespace)),
+            other => {
+                let place =
+                    other.map_or_else(|| "no namespace".to_owned(), |other| format!("namespace {other}"));
+                Err(denied(format!(
+                    "the plugin reads `{kind}` in {place}; its chain may read only what is in the namespace {own}"
+                )))
+            }
+        }
+    }
+
+    fn reader(&self) -> Result<Arc<dyn ClusterReader>, cluster::Error> {
+        let reader = self.sandbox.config.cluster.clone();
+        reader.ok_or_else(|| cluster::Error::Unavailable(NO_CLUSTER.to_owned()))
+    }
+
+    /// The user that a plugin asks about, if the stage grants that.
+    fn granted_user(&self, user: Option<types::UserInfoResult>) -> wasmtime::Result<UserInfo> {
+        let missing = |kind: ClusterKind, who: &str| {
+            denied(format!(
+                "the plugin asks what {who} may do without permission; add `{kind}` to `allow.cluster` of the stage"
+            ))
+        };
+        match user {
+            Some(user) if self.grants.any_access() => Ok(UserInfo {
+                username: user.username,
+                uid: user.uid,
+                groups: user.groups,
+                extra: user.extra.into_iter().collect(),
+            }),
+            Some(_) => Err(missing(ClusterKind::any_access(), "other users")),
+            None if self.grants.own_access() => Ok(self.user.clone()),
+            None => Err(missing(ClusterKind::own_access(), "the user of the request")),
+        }
+    }
+}
+
+/// Waits for an answer of the control plane until the deadline of the call.
+async fn ask<T>(
+    deadline: Deadline,
+    answer: impl Future<Output = Result<T, ClusterError>>,
+) -> Result<T, cluster::Error> {
+    match tokio::time::timeout_at(deadline.instant(), answer).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(cluster::Error::Timeout),
+    }
+}
+
+async fn list_of(
+    tape: Option<&Tape>,
+    reader: &dyn ClusterReader,
+    kind: &ClusterKind,
+    query: &ClusterQuery,
+    deadline: Deadline,
+) -> Result<ClusterPage, cluster::Error> {
+    // It is compared with the labels of every object.
+    leave_for(query.label_selector.len() * LABELS).await;
+    let page = ask(deadline, reader.list(kind, query, deadline)).await?;
+    if let Some(tape) = tape {
+        tape.objects(kind, &page.objects);
+    }
+    Ok(page)
+}
+
+/// Gives way to other calls between large objects that are searched, until the deadline.
+pub(crate) struct Pace {
+    deadline: Deadline,
+    /// Since it last gave way.
+    bytes: usize,
+}
+
+impl Pace {
+    pub(crate) fn new(deadline: Deadline) -> Self {
+        Self { deadline, bytes: 0 }
+    }
+
+    /// Gives way before the next object, if enough was searched.
+    pub(crate) async fn before(&mut self, object: &str) -> Result<(), cluster::Error> {
+        self.bytes += object.len();
+        if self.bytes > BYTES_AT_ONCE {
+            self.bytes = 0;
+            tokio::task::yield_now().await;
+            if self.deadline.has_passed() {
+                return Err(cluster::Error::Timeout);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The wanted parts of objects.
+async fn select(
+    page: &ClusterPage,
+    fields: &FieldMask,
+    deadline: Deadline,
+) -> Result<Vec<String>, cluster::Error> {
+    // They are copied twice, here and into the plugin.
+    leave_for(page.objects.iter().map(|object| object.len()).sum()).await;
+    if fields.is_whole() {
+        return Ok(page.objects.iter().map(|object| object.to_string()).collect());
+    }
+    let mut selected = Vec::with_capacity(page.objects.len());
+    let mut pace = Pace::new(deadline);
+    for object in &page.objects {
+        pace.before(object).await?;
+        let part = fields.apply(object).map_err(|error| {
+            cluster::Error::Unavailable(format!("an object of the control plane is not JSON: {error}"))
+        })?;
+        selected.push(part);
+    }
+    Ok(selected)
+}
+
+impl From<ClusterError> for cluster::Error {
+    fn from(error: ClusterError) -> Self {
+        match error {
+            ClusterError::Unavailable(why) => Self::Unavailable(why),
+            ClusterError::Timeout => Self::Timeout,
+            ClusterError::Refused(why) => Self::Refused(why),
+        }
+    }
+}
+
+impl cluster::Host for CallState {
+    async fn get(
+        &mut self,
+        api_version: String,
+        kind: String,
+        namespace: Option<String>,
+        name: String,
+    ) -> wasmtime::Result<Result<Option<String>, cluster::Error>> {
+        let (reader, kind) = match self.granted_reader(api_version, kind)? {
+            Ok(granted) => granted,
+            Err(error) => return Ok(Err(error)),
+        };
+        let namespace = self.granted_namespace(&kind, namespace, false)?;
+        let answer = reader.get(&kind, namespace.as_deref(), &name, self.deadline);
+        let answer = ask(self.deadline, answer).await;
+        leave_for(answer.iter().flatten().map(String::len).sum()).await;
+        if let (Some(tape), Ok(found)) = (&self.tape, &answer) {
+            let found = found.as_deref().map(Arc::from);
+            tape.objects(&kind, &found);
+        }
+        Ok(answer)
+    }
+
+    async fn list(
+        &mut self,
+        api_version: String,
+        kind: String,
+        namespace: Option<String>,
+        label_selector: String,
+    ) -> wasmtime::Result<Result<Vec<String>, cluster::Error>> {
+        let (reader, kind) = match self.granted_reader(api_version, kind)? {
+            Ok(granted) => granted,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut query = ClusterQuery::default();
+        query.namespace = self.granted_namespace(&kind, namespace, true)?;
+        query.label_selector = label_selector;
+        Ok(
+            match list_of(self.tape.as_ref(), &*reader, &kind, &query, self.deadline).await {
+                Ok(page) => select(&page, &query.fields, self.deadline).await,
+                Err(error) => Err(error),
+            },
+        )
+    }
+
+    async fn list_page(
+        &mut self,
+        request: cluster::PageRequest,
+    ) -> wasmtime::Result<Result<cluster::Page, cluster::Error>> {
+        let (reader, kind) = match self.granted_reader(request.api_version, request.kind)? {
+            Ok(granted) => granted,
+            Err(error) => return Ok(Err(error)),
+        };
+        let fields = match FieldMask::new(request.fields.iter().map(String::as_str)) {
+            Ok(fields) => fields,
+            Err(why) => return Ok(Err(cluster::Error::Refused(why))),
+        };
+        let mut query = ClusterQuery::default();
+        query.namespace = self.granted_namespace(&kind, request.namespace, true)?;
+        query.label_selector = request.label_selector;
+        query.fields = fields;
+        query.limit = Some(NonZeroU32::new(request.limit).map_or(PAGE_MAX, |limit| limit.min(PAGE_MAX)));
+        query.from = request.continue_;
+        let page = match list_of(self.tape.as_ref(), &*reader, &kind, &query, self.deadline).await {
+            Ok(page) => page,
+            Err(error) => return Ok(Err(error)),
+        };
+        let items = select(&page, &query.fields, self.deadline).await;
+        Ok(items.map(|items| cluster::Page {
+            items,
+            continue_: page.rest,
+        }))
+    }
+
+    async fn can_i(
+        &mut self,
+        action: cluster::Action,
+        user: Option<types::UserInfoResult>,
+    ) -> wasmtime::Result<Result<cluster::Access, cluster::Error>> {
+        if self.preparing {
+            return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
+        }
+        let user = self.granted_user(user)?;
+        let reader = match self.reader() {
+            Ok(reader) => reader,
+            Err(error) => return Ok(Err(error)),
+        };
+        let action = attributes(action);
+        let answer = ask(self.deadline, reader.access(&user, &action, self.deadline)).await;
+        if let (Some(tape), Ok(access)) = (&self.tape, &answer) {
+            tape.access(&user, &action, access.allowed);
+        }
+        Ok(answer.map(|Access { allowed, reason }| cluster::Access { allowed, reason }))
+    }
+}
+
+fn attributes(action: cluster::Action) -> AccessAttributes {
+    match action {
+        cluster::Action::Resource(action) => AccessAttributes::Resource {
+            verb: action.verb,
+            group: action.group,
+            version: "*".to_owned(),
+            resource: action.resource,
+            subresource: action.subresource.unwrap_or_default(),
+            namespace: action.namespace.unwrap_or_default(),
+            name: action.name.unwrap_or_default(),
+            field_selector: String::new(),
+            label_selector: String::new(),
+        },
+        cluster::Action::Path(cluster::PathAction { verb, path }) => AccessAttributes::Path { verb, path },
+    }
+}

@@ -1,0 +1,184 @@
+use std::fmt;
+
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+    subscriber::with_default,
+};
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::LevelFilter,
+    layer::{Context, SubscriberExt as _},
+};
+
+use super::*;
+
+/// Keeps every event as one line: level, then fields.
+#[derive(Clone, Default)]
+struct EventLines(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0 += &format!(" {field}={value:?}");
+    }
+}
+
+impl<S: Subscriber> Layer<S> for EventLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        assert_eq!(event.metadata().target(), TARGET);
+        let mut fields = Fields(event.metadata().level().to_string());
+        event.record(&mut fields);
+        self.0.lock().push(fields.0);
+    }
+}
+
+/// The events of a log with these limits.
+fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
+    let kept = EventLines::default();
+    with_default(Registry::default().with(kept.clone().with_filter(level)), || {
+        let log = CallLog::new("p".into(), "u1".to_owned(), limits);
+        happens(&log);
+        log.finish();
+    });
+    Arc::into_inner(kept.0).unwrap().into_inner()
+}
+
+const ALL: LevelFilter = LevelFilter::TRACE;
+
+#[test]
+fn lines_become_events() {
+    let lines = logged(LogLimits::default(), ALL, |log| {
+        log.line(Level::DEBUG, "cache", "hit");
+        log.write(Stream::Out, b"one\ntw");
+        log.write(Stream::Err, b"\nbad\xff\n\n");
+        log.write(Stream::Out, b"o");
+    });
+    assert_eq!(
+        lines,
+        [
+            r#"DEBUG message=hit plugin="p" uid="u1" context="cache""#,
+            r#"INFO message=one plugin="p" uid="u1" context="stdout""#,
+            "WARN message=bad\u{fffd} plugin=\"p\" uid=\"u1\" context=\"stderr\"",
+            r#"INFO message=two plugin="p" uid="u1" context="stdout""#,
+        ]
+    );
+}
+
+#[test]
+fn lines_over_the_limit_are_counted() {
+    for (case, limits, kept, dropped) in [
+        (
+            "lines",
+            LogLimits {
+                lines: 2,
+                bytes: 1000,
+            },
+            2,
+            3,
+        ),
+        ("bytes", LogLimits { lines: 9, bytes: 14 }, 3, 2),
+        (
+            "no lines",
+            LogLimits {
+                lines: 0,
+                bytes: 1000,
+            },
+            0,
+            5,
+        ),
+        ("enough", LogLimits { lines: 5, bytes: 20 }, 5, 0),
+    ] {
+        let lines = logged(limits, ALL, |log| {
+            for _ in 0..5 {
+                log.line(Level::INFO, "c", "abc");
+            }
+        });
+        assert_eq!(
+            lines.iter().filter(|line| line.contains("message=abc")).count(),
+            kept,
+            "{case}"
+        );
+        let count = lines.iter().find(|line| line.starts_with("WARN"));
+        match dropped {
+            0 => assert_eq!(count, None, "{case}"),
+            dropped => assert!(
+                count.unwrap().ends_with(&format!("dropped={dropped}")),
+                "{case}: {count:?}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_given_up_logs_nothing_more() {
+    let limits = LogLimits {
+        lines: 1,
+        bytes: 1000,
+    };
+    let lines = logged(limits, ALL, |log| {
+        log.write(Stream::Out, b"first\nsecond\nand no end");
+        log.close();
+        log.write(Stream::Out, b" of a line\n");
+        log.line(Level::INFO, "c", "late");
+        log.sent("GET https://a.example/", Ok(200));
+    });
+    let [first, dropped] = lines.as_slice() else {
+        panic!("{lines:?}");
+    };
+    assert!(
+        first.contains("message=first") && dropped.ends_with("dropped=2"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn requests_have_a_limit_of_their_own() {
+    let lines = logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
+        log.sent(&"é".repeat(LINE), Err(&HttpError::Timeout));
+        for _ in 0..REQUESTS + 1 {
+            log.sent("GET https://a.example/", Ok(200));
+        }
+    });
+    let requests = lines.iter().filter(|line| line.starts_with("INFO"));
+    assert_eq!(requests.count(), REQUESTS as usize);
+    assert_eq!(lines[0].matches('é').count(), LINE / 2);
+    assert!(lines.last().unwrap().ends_with("dropped=2"), "{lines:?}");
+}
+
+#[test]
+fn disabled_levels_cost_nothing() {
+    let lines = logged(LogLimits { lines: 1, bytes: 100 }, LevelFilter::INFO, |log| {
+        log.line(Level::DEBUG, "", "quiet");
+        log.line(Level::INFO, "", "loud");
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
+fn a_line_without_end_is_cut() {
+    let lines = logged(LogLimits::default(), ALL, |log| {
+        for _ in 0..100 {
+            log.write(Stream::Out, &[b'z'; 1000]);
+        }
+        log.write(Stream::Out, b"\nshort\n");
+    });
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0].matches('z').count(), LINE);
+}
+
+#[test]
+fn the_end_of_standard_error_is_kept() {
+    logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
+        log.write(Stream::Err, &[b'x'; 2 * TAIL]);
+        log.write(Stream::Out, b"not this\n");
+        log.write(Stream::Err, b"\nlast words\n");
+        let tail = log.tail();
+        assert!(
+            tail.len() <= TAIL && tail.ends_with("x\nlast words"),
+            "{}",
+            tail.len()
+        );
+    });
+}

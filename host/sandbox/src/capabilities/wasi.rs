@@ -1,0 +1,80 @@
+//! The parts of WASI that every plugin has, clocks, randomness and standard streams, and the environment that its stage
+//! grants.
+
+use std::time::Instant;
+
+use wasmtime::component::Linker;
+use wasmtime_wasi::{
+    HostMonotonicClock, WasiCtx, WasiCtxView, WasiView,
+    cli::{WasiCli, WasiCliView as _},
+    p2::bindings::{cli, random},
+    random::{WasiRandom, WasiRandomView as _},
+};
+
+use super::{logging::Stream, stdio::StandardStream};
+use crate::store::CallState;
+
+/// The largest `get-random-bytes`, in bytes.
+const RANDOM_MAX: u64 = 64 << 10;
+
+/// Everything but the environment.
+pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
+    // Also needed by Rust's standard library.
+    cli::exit::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
+    cli::terminal_input::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
+    cli::terminal_output::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
+    cli::terminal_stdin::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
+    cli::terminal_stdout::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
+    cli::terminal_stderr::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
+    random::insecure::add_to_linker::<_, WasiRandom>(into, CallState::random)?;
+    random::insecure_seed::add_to_linker::<_, WasiRandom>(into, CallState::random)
+}
+
+pub(super) fn link_environment(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    cli::environment::add_to_linker::<_, WasiCli>(into, CallState::cli)
+}
+
+impl WasiView for CallState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let Self {
+            wasi,
+            table,
+            log,
+            grants,
+            preparing,
+            started,
+            ..
+        } = self;
+        let ctx = wasi.get_or_insert_with(|| {
+            let mut builder = WasiCtx::builder();
+            builder
+                .stdout(StandardStream::new(log.clone(), Stream::Out))
+                .stderr(StandardStream::new(log.clone(), Stream::Err))
+                .monotonic_clock(CallClock(*started))
+                .allow_udp(false)
+                .allow_tcp(false)
+                .max_random_size(RANDOM_MAX);
+            if !*preparing {
+                for (name, value) in &grants.environment {
+                    builder.env(name, value);
+                }
+            }
+            builder.build()
+        });
+        WasiCtxView { ctx, table }
+    }
+}
+
+/// Counts from the start of the call, whenever the guest first reads it.
+struct CallClock(Instant);
+
+impl HostMonotonicClock for CallClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

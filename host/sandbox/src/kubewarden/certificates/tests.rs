@@ -1,0 +1,213 @@
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use serde_json::Value;
+
+use super::*;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+struct Authority {
+    intermediate: CertifiedIssuer<'static, KeyPair>,
+    root: String,
+}
+
+fn params(name: &str, now: SystemTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.not_before = (now - DAY).into();
+    params.not_after = (now + DAY).into();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::CodeSigning];
+    params
+}
+
+fn authority(now: SystemTime) -> Authority {
+    let ca = |name: &str| {
+        let mut params = params(name, now);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params
+    };
+    let root = CertifiedIssuer::self_signed(ca("root"), KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let intermediate = CertifiedIssuer::signed_by(ca("intermediate"), key, &root).unwrap();
+    Authority {
+        intermediate,
+        root: root.pem(),
+    }
+}
+
+fn pem(text: &str) -> Value {
+    json!({"encoding": "Pem", "data": text.as_bytes()})
+}
+
+fn trusted(question: &Value, now: SystemTime) -> Answer {
+    is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
+}
+
+/// A certificate, and a chain of this many intermediates with one name. Each could have issued every other, so the paths
+/// are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
+fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
+    let signing = |name: &str| {
+        let mut params = params(name, now);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    };
+    let key = || KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let root = CertifiedIssuer::self_signed(signing(if is_rooted { "one" } else { "root" }), key()).unwrap();
+    let mut chain = Vec::new();
+    let mut last = None;
+    for _ in 0..intermediates {
+        let one = CertifiedIssuer::self_signed(signing("one"), key()).unwrap();
+        chain.push(pem(&one.pem()));
+        last = Some(one);
+    }
+    let leaf = match (&last, is_rooted) {
+        (_, true) | (None, _) => params("leaf", now).signed_by(&key(), &root).unwrap(),
+        (Some(last), false) => params("leaf", now).signed_by(&key(), last).unwrap(),
+    };
+    chain.push(pem(&root.pem()));
+    json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
+}
+
+/// The limits of webpki are 200,000 certificates and 100 signatures.
+#[test]
+fn a_verification_is_bounded_whatever_the_chain_is() {
+    let now = SystemTime::now();
+    for (case, question, expected) in [
+        ("few with one name", tangle(now, 3, true), Ok(true)),
+        ("many paths", tangle(now, 31, false), Err("too many paths")),
+        ("many certificates", tangle(now, 32, true), Err("the limit is 32")),
+        (
+            "large certificates",
+            json!({"cert": tangle(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; CHAIN_SIZE + 1]}]}),
+            Err("of 262144 bytes"),
+        ),
+    ] {
+        match (trusted(&question, now), expected) {
+            (Ok(answer), Ok(is_trusted)) => {
+                let answer: Value = serde_json::from_slice(&answer).unwrap();
+                assert_eq!(answer["trusted"], is_trusted, "{case}: {answer}");
+            }
+            (Err(error), Err(says)) => assert!(error.contains(says), "{case}: {error}"),
+            (answer, expected) => panic!("{case}: {answer:?}, and not {expected:?}"),
+        }
+    }
+    let late = is_trusted(
+        tangle(now, 3, true).to_string().as_bytes(),
+        now,
+        Deadline::after(Duration::ZERO),
+    );
+    assert!(late.unwrap_err().contains("in time"));
+}
+
+/// Source: the tests of Kubewarden's policy-evaluator, src/callback_handler/crypto.rs.
+#[test]
+fn certificates() {
+    let now = SystemTime::now();
+    let (ours, theirs) = (authority(now), authority(now));
+    let leaf = |change: &dyn Fn(&mut CertificateParams)| {
+        let mut params = params("leaf", now);
+        change(&mut params);
+        params
+            .signed_by(&KeyPair::generate().unwrap(), &ours.intermediate)
+            .unwrap()
+    };
+    let chain = |of: &Authority| json!([pem(&of.intermediate.pem()), pem(&of.root)]);
+    let valid = leaf(&|_| {});
+    let expired = leaf(&|params| params.not_after = (now - DAY / 2).into());
+    let early = leaf(&|params| params.not_before = (now + DAY / 2).into());
+    let server = leaf(&|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    let at = OffsetDateTime::from(now).format(&Rfc3339).unwrap();
+    let der = json!({"encoding": "Der", "data": valid.der().to_vec()});
+    for (case, cert, chain, not_after, expected) in [
+        ("trusted", pem(&valid.pem()), chain(&ours), json!(at), Ok("")),
+        ("in DER", der, chain(&ours), json!(null), Ok("")),
+        (
+            "another authority",
+            pem(&valid.pem()),
+            chain(&theirs),
+            json!(null),
+            Ok("does not lead"),
+        ),
+        (
+            "an empty chain",
+            pem(&valid.pem()),
+            json!([]),
+            json!(null),
+            Ok("no authority"),
+        ),
+        ("no chain", pem(&valid.pem()), json!(null), json!(null), Ok("")),
+        (
+            "expired, not asked for",
+            pem(&expired.pem()),
+            json!(null),
+            json!(null),
+            Ok(""),
+        ),
+        (
+            "expired",
+            pem(&expired.pem()),
+            chain(&ours),
+            json!(at),
+            Ok("expires before"),
+        ),
+        (
+            "expired in a chain",
+            pem(&expired.pem()),
+            chain(&ours),
+            json!(null),
+            Ok("does not lead"),
+        ),
+        (
+            "too early",
+            pem(&early.pem()),
+            json!(null),
+            json!(null),
+            Ok("not valid yet"),
+        ),
+        (
+            "for servers",
+            pem(&server.pem()),
+            chain(&ours),
+            json!(null),
+            Ok("does not lead"),
+        ),
+        (
+            "no time",
+            pem(&valid.pem()),
+            json!(null),
+            json!("malformed"),
+            Err("not a time in RFC 3339"),
+        ),
+        (
+            "no certificate",
+            pem("x"),
+            json!(null),
+            json!(null),
+            Err("not valid PEM"),
+        ),
+        (
+            "no root",
+            pem(&valid.pem()),
+            json!([{"encoding": "Der", "data": [1]}]),
+            json!(null),
+            Err("is not valid"),
+        ),
+    ] {
+        let question = json!({"cert": cert, "cert_chain": chain, "not_after": not_after});
+        match (trusted(&question, now), expected) {
+            (Ok(answer), Ok(reason)) => {
+                let answer: Value = serde_json::from_slice(&answer).unwrap();
+                assert_eq!(answer["trusted"], reason.is_empty(), "{case}: {answer}");
+                assert!(
+                    answer["reason"].as_str().unwrap().contains(reason),
+                    "{case}: {answer}"
+                );
+            }
+            (Err(error), Err(says)) => assert!(error.contains(says), "{case}: {error}"),
+            (answer, expected) => panic!("{case}: {answer:?}, and not {expected:?}"),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The conditions on fields of a policy's lists, and the fields that it asks for.
+
+use serde_json::Value;
+
+/// The most conditions on fields, and the most masks, of a list.
+const FIELDS: usize = 64;
+
+/// Conditions on fields, `metadata.name=a,spec.nodeName!=b`: of any field that is a text, a number or a boolean.
+pub(super) struct FieldSelector(Vec<(String, bool, String)>);
+
+impl FieldSelector {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(',').filter(|part| !part.trim().is_empty()).collect();
+        few_fields(parts.len())?;
+        let parts = parts.into_iter().map(|part| {
+            let (field, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("the field selector `{part}` has no `=`"))?;
+            let (field, is_equal) = field
+                .strip_suffix('!')
+                .map_or((field, true), |field| (field, false));
+            let value = value.strip_prefix('=').unwrap_or(value);
+            Ok((field.trim().to_owned(), is_equal, value.trim().to_owned()))
+        });
+        parts.collect::<Result<_, String>>().map(Self)
+    }
+
+    pub(super) fn selects(&self, object: &str) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let object: Value = serde_json::from_str(object).unwrap_or_default();
+        self.0.iter().all(|(field, is_equal, expected)| {
+            let value = field.split('.').try_fold(&object, |value, key| value.get(key));
+            let text = match value {
+                Some(Value::String(text)) => text.clone(),
+                Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+                _ => String::new(),
+            };
+            (text == *expected) == *is_equal
+        })
+    }
+}
+
+/// Refuses too many conditions or masks: each is compared with every field of every object.
+fn few_fields(count: usize) -> Result<(), String> {
+    if count > FIELDS {
+        return Err(format!("the request names {count} fields; the limit is {FIELDS}"));
+    }
+    Ok(())
+}
+
+/// The object with only these fields, besides those that say what it is. A mask is a path: `metadata.labels`; in a list
+/// it applies to every item.
+pub(super) fn keep_fields(object: String, masks: Option<&[String]>) -> Result<String, String> {
+    let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
+        return Ok(object);
+    };
+    few_fields(masks.len())?;
+    let Ok(mut value) = serde_json::from_str::<Value>(&object) else {
+        return Ok(object);
+    };
+    let always = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
+    let paths = always.into_iter().chain(masks.iter().map(String::as_str));
+    let paths: Vec<Vec<&str>> = paths.map(|path| path.split('.').collect()).collect();
+    retain(&mut value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    Ok(value.to_string())
+}
+
+fn retain(value: &mut Value, paths: &[&[&str]]) {
+    match value {
+        Value::Object(fields) => fields.retain(|key, value| {
+            let below: Vec<&[&str]> = paths
+                .iter()
+                .filter_map(|path| {
+                    path.split_first()
+                        .filter(|(first, _)| *first == key)
+                        .map(|(_, rest)| rest)
+                })
+                .collect();
+            let is_whole = below.iter().any(|rest| rest.is_empty());
+            if !is_whole && !below.is_empty() {
+                retain(value, &below);
+            }
+            !below.is_empty()
+        }),
+        Value::Array(items) => items.iter_mut().for_each(|item| retain(item, paths)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_selected() {
+        let object = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n","hostNetwork":true}}"#;
+        for (selector, selected) in [
+            ("", true),
+            ("metadata.name=a", true),
+            ("metadata.name==a,spec.hostNetwork=true", true),
+            ("metadata.name!=a", false),
+            ("spec.nodeName = n, metadata.name != b", true),
+            ("status.phase!=Running", true),
+            ("status.phase=Running", false),
+        ] {
+            let fields = FieldSelector::parse(selector).unwrap();
+            assert_eq!(fields.selects(object), selected, "{selector}");
+        }
+        assert!(FieldSelector::parse("metadata.name").is_err());
+    }
+
+    #[test]
+    fn the_number_of_fields_is_bounded() {
+        let names = |count: usize| vec!["a=b".to_owned(); count];
+        assert!(FieldSelector::parse(&names(FIELDS).join(",")).is_ok());
+        keep_fields("{}".to_owned(), Some(&names(FIELDS))).unwrap();
+        for error in [
+            FieldSelector::parse(&names(FIELDS + 1).join(",")).err(),
+            keep_fields("{}".to_owned(), Some(&names(FIELDS + 1))).err(),
+        ] {
+            assert_eq!(error.unwrap(), "the request names 65 fields; the limit is 64");
+        }
+    }
+
+    #[test]
+    fn masks_keep_the_named_fields() {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "uid": "1", "labels": {"x": "y"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
+        });
+        for (masks, expected) in [
+            (vec![], pod.clone()),
+            (
+                vec!["metadata.labels", "spec.containers.image"],
+                json!({
+                    "apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": "a", "labels": {"x": "y"}},
+                    "spec": {"containers": [{"image": "i"}]},
+                }),
+            ),
+            (
+                vec!["spec", "spec.nodeName"],
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod["spec"]}),
+            ),
+        ] {
+            let masks: Vec<String> = masks.into_iter().map(str::to_owned).collect();
+            let masked = keep_fields(pod.to_string(), Some(&masks)).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Value>(&masked).unwrap(),
+                expected,
+                "{masks:?}"
+            );
+        }
+    }
+}
