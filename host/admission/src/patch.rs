@@ -1,24 +1,25 @@
+mod builder;
 pub(crate) mod difference;
 pub(crate) mod merge_patch;
 pub(crate) mod pointer;
+mod text;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use jsonptr::{Pointer, PointerBuf};
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{self, IgnoredAny, SeqAccess},
-    ser::SerializeMap,
-};
 use serde_json::value::RawValue;
 
 use crate::{
     Deadline, FailureKind, Object,
-    object::head::{is_whole, unique_keys},
+    object::head::is_whole,
     object::tree::{Budget, Node, Problem},
     shortened,
     work::offload::{drop_apart, pause},
 };
+
+use self::text::Drafts;
+
+pub use self::builder::PatchBuilder;
 
 /// After so many operations, other threads may run.
 const UNINTERRUPTED: usize = 2048;
@@ -367,75 +368,6 @@ impl Patch {
     }
 }
 
-/// A [`Patch`] that is being built, one operation after another: [`Patch::builder`].
-///
-/// Each function fails when the pointer is not a JSON Pointer, the value cannot be serialized, or the patch has
-/// [`Patch::MAX_OPERATIONS`] already.
-#[derive(Clone, Debug, Default)]
-#[must_use]
-pub struct PatchBuilder(Vec<Operation>);
-
-impl PatchBuilder {
-    /// Sets a member of an object, or inserts an element into an array; `-` stands for its end.
-    ///
-    /// # Errors
-    ///
-    /// See [`PatchBuilder`].
-    pub fn add(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        let value = written(value)?;
-        self.push(pointer, Action::Add(value))
-    }
-
-    /// Replaces an existing value.
-    ///
-    /// # Errors
-    ///
-    /// See [`PatchBuilder`].
-    pub fn replace(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        let value = written(value)?;
-        self.push(pointer, Action::Replace(value))
-    }
-
-    /// Removes an existing value.
-    ///
-    /// # Errors
-    ///
-    /// See [`PatchBuilder`].
-    pub fn remove(self, pointer: &str) -> Result<Self, PatchError> {
-        self.push(pointer, Action::Remove)
-    }
-
-    /// Makes the whole patch fail unless the value at this path is equal to this one.
-    ///
-    /// # Errors
-    ///
-    /// See [`PatchBuilder`].
-    pub fn test(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        let value = written(value)?;
-        self.push(pointer, Action::Test(value))
-    }
-
-    /// The patch.
-    pub fn build(self) -> Patch {
-        Patch::from_operations(self.0)
-    }
-
-    fn push(mut self, pointer: &str, action: Action) -> Result<Self, PatchError> {
-        if self.0.len() == Patch::MAX_OPERATIONS {
-            return Err(PatchError::TooManyOperations(Patch::MAX_OPERATIONS + 1));
-        }
-        let path = parse_pointer(pointer).map_err(|reason| malformed(self.0.len(), reason))?;
-        self.0.push(Operation { path, action });
-        Ok(self)
-    }
-}
-
-fn written(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, serde_json::Error> {
-    let value = serde_json::value::to_raw_value(value)?;
-    unique_keys(value.get())?;
-    Ok(value)
-}
-
 fn parse_pointer(text: impl Into<String>) -> Result<PointerBuf, String> {
     PointerBuf::parse(text.into())
         .map_err(|error| format!("`{}` is not a JSON Pointer", beginning(error.subject())))
@@ -549,129 +481,6 @@ impl Operation {
 /// A text of a patch for a message.
 fn beginning(text: &str) -> Cow<'_, str> {
     shortened(text, 80)
-}
-
-/// An operation in its JSON form. Unknown members are ignored.
-#[derive(Deserialize)]
-#[serde(expecting = "an operation")]
-struct Draft<'a> {
-    #[serde(borrow)]
-    op: Cow<'a, str>,
-    #[serde(borrow)]
-    path: Cow<'a, str>,
-    #[serde(borrow, default)]
-    from: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    value: Written<'a>,
-}
-
-/// The operations of a patch as they are written, and how many there are. Those beyond the limit are only counted.
-#[derive(Default)]
-struct Drafts<'a> {
-    drafts: Vec<Draft<'a>>,
-    count: usize,
-}
-
-impl<'de> Deserialize<'de> for Drafts<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Drafts<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a sequence")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut operations: A) -> Result<Self::Value, A::Error> {
-                let mut drafts = Vec::new();
-                while drafts.len() < Patch::MAX_OPERATIONS
-                    && let Some(draft) = operations.next_element()?
-                {
-                    pause(drafts.len(), UNINTERRUPTED);
-                    drafts.push(draft);
-                }
-                let mut count = drafts.len();
-                while operations.next_element::<IgnoredAny>()?.is_some() {
-                    count += 1;
-                }
-                Ok(Drafts { drafts, count })
-            }
-        }
-
-        deserializer.deserialize_seq(Visitor)
-    }
-}
-
-/// A value that may be `null` or absent.
-#[derive(Default)]
-struct Written<'a>(Option<&'a RawValue>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <&RawValue>::deserialize(deserializer).map(|value| Self(Some(value)))
-    }
-}
-
-impl Draft<'_> {
-    fn finish(self) -> Result<Operation, String> {
-        let Self {
-            op,
-            path,
-            from,
-            value: Written(value),
-        } = self;
-        let value = || match value {
-            Some(value) => match unique_keys(value.get()) {
-                Ok(()) => Ok(value.to_owned()),
-                Err(error) => Err(format!("`value` cannot be read: {error}")),
-            },
-            None => Err(format!("`{op}` needs `value`")),
-        };
-        let from = || {
-            from.ok_or_else(|| format!("`{op}` needs `from`"))
-                .and_then(parse_pointer)
-        };
-        let action = match &*op {
-            "add" => Action::Add(value()?),
-            "replace" => Action::Replace(value()?),
-            "test" => Action::Test(value()?),
-            "remove" => Action::Remove,
-            "move" => Action::Move(from()?),
-            "copy" => Action::Copy(from()?),
-            other => {
-                return Err(format!(
-                    "`{}` is not an operation; use add, remove, replace, move, copy or test",
-                    beginning(other)
-                ));
-            }
-        };
-        Ok(Operation {
-            path: parse_pointer(path)?,
-            action,
-        })
-    }
-}
-
-impl Serialize for Operation {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("op", self.action.name())?;
-        map.serialize_entry("path", self.path.as_str())?;
-        if let Some(from) = self.action.from() {
-            map.serialize_entry("from", from.as_str())?;
-        }
-        if let Some(value) = self.action.value() {
-            map.serialize_entry("value", value)?;
-        }
-        map.end()
-    }
-}
-
-impl Serialize for Patch {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.operations())
-    }
 }
 
 impl fmt::Display for Patch {

@@ -2,80 +2,27 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{Deadline, Failure, may_leave, shorten, shortened};
+use admittance_admission::{Deadline, may_leave, shortened};
 
 use crate::{
     expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
-    functions::{
-        Function,
-        authorizer::{Answers, Question},
-    },
+    functions::{Function, authorizer::Answers},
     value::{Map, Part, Value},
     variables::Variables,
 };
 
+mod compare;
+mod fault;
 mod macros;
 mod run;
 
+pub(crate) use self::fault::{Fault, Halt};
+
 /// The cost limit of one expression: kube-apiserver's limit of a call.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The number of values, or of 16 bytes of text, that are compared for a unit of cost.
-const WORK_OF_A_UNIT: u64 = 64;
 /// The cost between two checks of the deadline, and the most that is evaluated on a thread that serves, if the evaluation may
 /// leave it: less than a millisecond.
 const DEADLINE_INTERVAL: u64 = 10_000;
-
-/// Why the evaluation of an expression failed.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fault {
-    /// An error of the expression. `&&`, `||`, `all` and `exists` ignore it if another operand decides.
-    Error(String),
-    /// The evaluation stops.
-    Halt(Halt),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Halt {
-    /// The limit of one expression is exceeded.
-    Cost,
-    /// The limit of all conditions together is exceeded.
-    TotalCost,
-    /// The deadline has passed.
-    Deadline,
-    /// The authorizer must be called first.
-    Question(Box<Question>),
-    /// The evaluation must leave this thread first.
-    Leave,
-}
-
-impl Halt {
-    /// Whether the expression is evaluated again.
-    fn is_pause(&self) -> bool {
-        matches!(self, Self::Question(_) | Self::Leave)
-    }
-}
-
-impl Fault {
-    /// With a text that may contain what a client sent.
-    pub(crate) fn error(text: impl Into<String>) -> Self {
-        let mut text = text.into();
-        shorten(&mut text, Failure::MAX_MESSAGE);
-        Self::Error(text)
-    }
-
-    /// No overload accepts values of these types.
-    pub(crate) fn no_overload() -> Self {
-        Self::error("no such overload")
-    }
-
-    fn unsupported_index(kind: &str) -> Self {
-        Self::error(format!("unsupported index type '{kind}' in list"))
-    }
-
-    fn no_key(key: &str) -> Self {
-        Self::error(format!("no such key: {key}"))
-    }
-}
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
@@ -395,97 +342,6 @@ impl<'a> Machine<'a> {
             values.push((key, value));
         }
         Ok(Value::map(values))
-    }
-
-    /// Adds the cost of comparing two values, as kube-apiserver counts it: by the smaller size, whatever is in them.
-    pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
-        let size = |value: &Value<'a>| match value {
-            Value::String(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            Value::List(list) => list.len(),
-            Value::Map(map) => map.len(),
-            _ => 1,
-        };
-        self.charge_bytes(size(one).min(size(other)))
-    }
-
-    /// Adds work that kube-apiserver does not count. It is a part of the cost, since it takes time all the same.
-    fn work(&mut self, values: usize) -> Result<(), Fault> {
-        self.meter.work += values as u64;
-        let cost = self.meter.work / WORK_OF_A_UNIT;
-        self.meter.work %= WORK_OF_A_UNIT;
-        self.charge(cost)
-    }
-
-    /// Whether two values are equal. Numbers compare across types; values of other types are unequal.
-    pub(crate) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
-        match (one, other) {
-            (Value::List(one), Value::List(other)) => {
-                self.work(1)?;
-                if one.len() != other.len() {
-                    return Ok(false);
-                }
-                for (one, other) in one.iter().zip(other.iter()) {
-                    if !self.equal(&one, &other)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
-            (Value::Map(one), Value::Map(other)) => self.equal_maps(one, other),
-            (Value::Part(one), Value::Part(other)) => {
-                Ok(one.path == other.path && self.equal_maps(&one.fields, &other.fields)?)
-            }
-            (Value::Optional(one), Value::Optional(other)) => match (one, other) {
-                (Some(one), Some(other)) => self.equal(one, other),
-                (one, other) => Ok(one.is_none() == other.is_none()),
-            },
-            (Value::String(one), Value::String(other)) => {
-                self.work(1 + one.len().min(other.len()) / 16)?;
-                Ok(**one == **other)
-            }
-            (Value::Bytes(one), Value::Bytes(other)) => {
-                self.work(1 + one.len().min(other.len()) / 16)?;
-                Ok(one == other)
-            }
-            _ => {
-                self.work(1)?;
-                Ok(one.same_scalar(other))
-            }
-        }
-    }
-
-    fn equal_maps(&mut self, one: &Map<'a>, other: &Map<'a>) -> Result<bool, Fault> {
-        self.work(1)?;
-        if one.len() != other.len() {
-            return Ok(false);
-        }
-        for (key, value) in one.entries() {
-            self.charge(other.lookup_cost())?;
-            self.work(1)?;
-            let Some(other) = other.get(&key) else {
-                return Ok(false);
-            };
-            if !self.equal(&value, &other)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The index of a value among others.
-    pub(crate) fn position(
-        &mut self,
-        wanted: &Value<'a>,
-        among: impl Iterator<Item = Value<'a>>,
-    ) -> Result<Option<usize>, Fault> {
-        for (index, item) in among.enumerate() {
-            self.charge(1)?;
-            if self.equal(&item, wanted)? {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -1,3 +1,5 @@
+mod audit;
+
 use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
@@ -6,7 +8,7 @@ use tracing::{Instrument, Span};
 
 use crate::{
     AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
-    Mode, NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
+    NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
     StageResult, TraceRow,
     capabilities::log::noted,
     chain::expansion::Generated,
@@ -14,6 +16,8 @@ use crate::{
     chain::turn::{Notes, Step, Turn},
     work::offload::offload,
 };
+
+use self::audit::Audit;
 
 /// The lookups that stages may need before they are called. Lives as long as one request.
 #[derive(Clone, Copy)]
@@ -65,16 +69,6 @@ struct Revisit<'a> {
     revision: u64,
     /// For a stage in mode `Audit`: its index in the audits.
     audit: Option<usize>,
-}
-
-/// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's
-/// place. Lives as long as the evaluation.
-struct Audit<'a> {
-    visit: Visit<'a>,
-    /// The request, and the row of the trace, for the first round and possibly the second.
-    rounds: Vec<(Arc<Request>, usize)>,
-    /// The object's revision at the stage's place.
-    revision: u64,
 }
 
 /// What a stage's turn comes to, for its row of the trace.
@@ -205,51 +199,6 @@ impl Evaluation {
         for ((visit, row), (step, timing)) in enforced.into_iter().zip(taken) {
             let done = self.settle(visit, step, timing);
             self.fill(row, done);
-        }
-    }
-
-    /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the
-    /// audits.
-    fn queue_audit<'a>(&mut self, visit: Visit<'a>, audits: &mut Vec<Audit<'a>>) -> Option<usize> {
-        if visit.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
-            return None;
-        }
-        // Stages with no change in between share the request.
-        let last = audits.last().filter(|audit| audit.revision == self.revision);
-        let seen = last.and_then(|audit| audit.rounds.first());
-        let request = seen.map_or_else(|| Arc::new(self.request.clone()), |(request, _)| request.clone());
-        let row = self.reserve(visit, 1);
-        audits.push(Audit {
-            visit,
-            rounds: vec![(request, row)],
-            revision: self.revision,
-        });
-        Some(audits.len() - 1)
-    }
-
-    async fn audit(&mut self, audits: &[Audit<'_>], surroundings: Surroundings<'_>) {
-        let (began, deadline, generated) = (self.began, self.deadline, &Generated::default());
-        let mut spans = ChainSpan::default();
-        let runs = audits.iter().map(|audit| {
-            let turn = move |request| Turn {
-                request,
-                began,
-                deadline,
-                surroundings,
-                generated,
-            };
-            audit.run(turn).instrument(spans.of(audit.visit))
-        });
-        let mut superfluous = Vec::new();
-        for (row, done) in join_all(runs).await.into_iter().flatten() {
-            match done {
-                Some(done) => self.fill(row, done),
-                None => superfluous.push(row),
-            }
-        }
-        superfluous.sort_unstable();
-        for row in superfluous.into_iter().rev() {
-            self.trace.remove(row);
         }
     }
 
@@ -485,47 +434,6 @@ async fn timed(turn: Turn<'_>, visit: Visit<'_>) -> (Step, Timing) {
         by_candidate,
     };
     (step, timing)
-}
-
-impl Audit<'_> {
-    /// Each row of the trace with what the stage would have done; without a second round if the stage was not
-    /// called in the first.
-    async fn run<'t>(&'t self, turn: impl Fn(&'t Request) -> Turn<'t>) -> Vec<(usize, Option<Done>)> {
-        let mut was_called = true;
-        let mut rows = Vec::with_capacity(self.rounds.len());
-        for (request, row) in &self.rounds {
-            if !was_called {
-                rows.push((*row, None));
-                continue;
-            }
-            let (step, timing) = timed(turn(request), self.visit).await;
-            was_called = matches!(step, Step::Answered(_));
-            let failed = |failure| StageResult::Failed {
-                failure,
-                policy: FailurePolicy::Ignore,
-            };
-            let mut exception = None;
-            let result = match step {
-                Step::DeadlinePassed => StageResult::NotReached,
-                Step::Skipped {
-                    reason,
-                    exception: matching,
-                } => {
-                    exception = matching;
-                    StageResult::Skipped(reason)
-                }
-                Step::Unselected(failure) | Step::Answered(Err(failure)) => failed(failure),
-                Step::Answered(Ok((effect, _))) => effect.into_result(),
-            };
-            let done = Done {
-                result,
-                exception,
-                timing,
-            };
-            rows.push((*row, Some(done)));
-        }
-        rows
-    }
 }
 
 impl Effect {

@@ -1,0 +1,114 @@
+//! Stages in mode `Audit`.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tracing::Instrument;
+
+use super::{Done, Evaluation, Surroundings, Visit, timed};
+use crate::{
+    FailurePolicy, Mode, Request, StageResult,
+    chain::{
+        expansion::Generated,
+        spans::ChainSpan,
+        turn::{Step, Turn},
+    },
+};
+
+/// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's
+/// place. Lives as long as the evaluation.
+pub(super) struct Audit<'a> {
+    pub(super) visit: Visit<'a>,
+    /// The request, and the row of the trace, for the first round and possibly the second.
+    pub(super) rounds: Vec<(Arc<Request>, usize)>,
+    /// The object's revision at the stage's place.
+    pub(super) revision: u64,
+}
+
+impl Evaluation {
+    /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the
+    /// audits.
+    pub(super) fn queue_audit<'a>(&mut self, visit: Visit<'a>, audits: &mut Vec<Audit<'a>>) -> Option<usize> {
+        if visit.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
+            return None;
+        }
+        // Stages with no change in between share the request.
+        let last = audits.last().filter(|audit| audit.revision == self.revision);
+        let seen = last.and_then(|audit| audit.rounds.first());
+        let request = seen.map_or_else(|| Arc::new(self.request.clone()), |(request, _)| request.clone());
+        let row = self.reserve(visit, 1);
+        audits.push(Audit {
+            visit,
+            rounds: vec![(request, row)],
+            revision: self.revision,
+        });
+        Some(audits.len() - 1)
+    }
+
+    pub(super) async fn audit(&mut self, audits: &[Audit<'_>], surroundings: Surroundings<'_>) {
+        let (began, deadline, generated) = (self.began, self.deadline, &Generated::default());
+        let mut spans = ChainSpan::default();
+        let runs = audits.iter().map(|audit| {
+            let turn = move |request| Turn {
+                request,
+                began,
+                deadline,
+                surroundings,
+                generated,
+            };
+            audit.run(turn).instrument(spans.of(audit.visit))
+        });
+        let mut superfluous = Vec::new();
+        for (row, done) in join_all(runs).await.into_iter().flatten() {
+            match done {
+                Some(done) => self.fill(row, done),
+                None => superfluous.push(row),
+            }
+        }
+        superfluous.sort_unstable();
+        for row in superfluous.into_iter().rev() {
+            self.trace.remove(row);
+        }
+    }
+}
+
+impl Audit<'_> {
+    /// Each row of the trace with what the stage would have done; without a second round if the stage was not
+    /// called in the first.
+    async fn run<'t>(&'t self, turn: impl Fn(&'t Request) -> Turn<'t>) -> Vec<(usize, Option<Done>)> {
+        let mut was_called = true;
+        let mut rows = Vec::with_capacity(self.rounds.len());
+        for (request, row) in &self.rounds {
+            if !was_called {
+                rows.push((*row, None));
+                continue;
+            }
+            let (step, timing) = timed(turn(request), self.visit).await;
+            was_called = matches!(step, Step::Answered(_));
+            let failed = |failure| StageResult::Failed {
+                failure,
+                policy: FailurePolicy::Ignore,
+            };
+            let mut exception = None;
+            let result = match step {
+                Step::DeadlinePassed => StageResult::NotReached,
+                Step::Skipped {
+                    reason,
+                    exception: matching,
+                } => {
+                    exception = matching;
+                    StageResult::Skipped(reason)
+                }
+                Step::Unselected(failure) | Step::Answered(Err(failure)) => failed(failure),
+                Step::Answered(Ok((effect, _))) => effect.into_result(),
+            };
+            let done = Done {
+                result,
+                exception,
+                timing,
+            };
+            rows.push((*row, Some(done)));
+        }
+        rows
+    }
+}

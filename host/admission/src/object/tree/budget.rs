@@ -1,0 +1,99 @@
+use std::fmt;
+
+use super::Node;
+use crate::Deadline;
+
+/// The reason for which a path cannot be read or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// A parent does not exist.
+    NoParent,
+    /// The path itself does not exist.
+    Nothing,
+    /// The path leads through a value that is neither an object nor an array.
+    NotAContainer,
+    /// An array index that is not valid, or is out of bounds.
+    NoIndex,
+    /// Nested too deeply.
+    TooDeep,
+    /// The limit of copied bytes is exceeded.
+    Copies,
+    /// The limit of work is exceeded.
+    Work,
+    /// The deadline passed.
+    Deadline,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoParent => "the parent of the path does not exist",
+            Self::Nothing => "the path does not exist",
+            Self::NotAContainer => "the path leads through a value that is neither an object nor an array",
+            Self::NoIndex => "the path is not an index of the array",
+            Self::TooDeep => "the object would be nested too deeply",
+            Self::Copies => "the `copy` operations copy too much",
+            Self::Work => "the operations read and move too much",
+            Self::Deadline => "the deadline passed",
+        })
+    }
+}
+
+/// The remaining budget of one patch. Lives as long as the patch is applied.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Units of work left: a byte that is read, or an element that is moved.
+    pub(super) work: usize,
+    /// Units until the clock is checked again.
+    unchecked: usize,
+    /// Bytes that may still be copied.
+    copies: usize,
+    deadline: Option<Deadline>,
+}
+
+impl Budget {
+    /// Units between two checks of the clock: about a millisecond of work.
+    const STRIDE: usize = 1 << 20;
+    /// The base cost of an operation.
+    pub(crate) const OPERATION: usize = 128;
+    /// The cost factor of building a tree compared to reading a byte.
+    pub(super) const TREE: usize = 4;
+
+    pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {
+        Self {
+            work,
+            unchecked: Self::STRIDE,
+            copies,
+            deadline,
+        }
+    }
+
+    /// Charges units of work.
+    pub(super) fn charge(&mut self, units: usize) -> Result<(), Problem> {
+        self.work = self.work.checked_sub(units).ok_or(Problem::Work)?;
+        if let Some(left) = self.unchecked.checked_sub(units) {
+            self.unchecked = left;
+            return Ok(());
+        }
+        self.unchecked = Self::STRIDE;
+        // Other threads need not wait until this one has used its time slice.
+        std::thread::yield_now();
+        match self.deadline {
+            Some(deadline) if deadline.has_passed() => Err(Problem::Deadline),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts another operation.
+    pub(crate) fn begin(&mut self) -> Result<(), Problem> {
+        self.charge(Self::OPERATION)
+    }
+
+    /// Copies the value, within the limit.
+    pub(crate) fn copy<'a>(&mut self, value: &Node<'a>) -> Result<Node<'a>, Problem> {
+        let size = value.size(self.copies).ok_or(Problem::Copies)?;
+        self.charge(size)?;
+        self.copies -= size;
+        Ok(value.clone())
+    }
+}

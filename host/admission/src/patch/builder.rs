@@ -1,0 +1,74 @@
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{Action, Operation, Patch, PatchError, malformed, parse_pointer};
+use crate::object::head::unique_keys;
+
+/// A [`Patch`] that is being built, one operation after another: [`Patch::builder`].
+///
+/// Each function fails when the pointer is not a JSON Pointer, the value cannot be serialized, or the patch has
+/// [`Patch::MAX_OPERATIONS`] already.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct PatchBuilder(Vec<Operation>);
+
+impl PatchBuilder {
+    /// Sets a member of an object, or inserts an element into an array; `-` stands for its end.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn add(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
+        let value = written(value)?;
+        self.push(pointer, Action::Add(value))
+    }
+
+    /// Replaces an existing value.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn replace(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
+        let value = written(value)?;
+        self.push(pointer, Action::Replace(value))
+    }
+
+    /// Removes an existing value.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn remove(self, pointer: &str) -> Result<Self, PatchError> {
+        self.push(pointer, Action::Remove)
+    }
+
+    /// Makes the whole patch fail unless the value at this path is equal to this one.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn test(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
+        let value = written(value)?;
+        self.push(pointer, Action::Test(value))
+    }
+
+    /// Ends the building.
+    pub fn build(self) -> Patch {
+        Patch::from_operations(self.0)
+    }
+
+    fn push(mut self, pointer: &str, action: Action) -> Result<Self, PatchError> {
+        if self.0.len() == Patch::MAX_OPERATIONS {
+            return Err(PatchError::TooManyOperations(Patch::MAX_OPERATIONS + 1));
+        }
+        let path = parse_pointer(pointer).map_err(|reason| malformed(self.0.len(), reason))?;
+        self.0.push(Operation { path, action });
+        Ok(self)
+    }
+}
+
+fn written(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, serde_json::Error> {
+    let value = serde_json::value::to_raw_value(value)?;
+    unique_keys(value.get())?;
+    Ok(value)
+}

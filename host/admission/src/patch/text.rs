@@ -1,0 +1,136 @@
+//! The operations of a patch as they are written.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, IgnoredAny, SeqAccess},
+    ser::SerializeMap,
+};
+use serde_json::value::RawValue;
+
+use super::{Action, Operation, Patch, UNINTERRUPTED, beginning, parse_pointer};
+use crate::{object::head::unique_keys, work::offload::pause};
+
+/// An operation in its JSON form. Unknown members are ignored.
+#[derive(Deserialize)]
+#[serde(expecting = "an operation")]
+pub(super) struct Draft<'a> {
+    #[serde(borrow)]
+    op: Cow<'a, str>,
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow, default)]
+    from: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    value: Written<'a>,
+}
+
+/// The operations of a patch as they are written, and how many there are. Those beyond the limit are only counted.
+#[derive(Default)]
+pub(super) struct Drafts<'a> {
+    pub(super) drafts: Vec<Draft<'a>>,
+    pub(super) count: usize,
+}
+
+impl<'de> Deserialize<'de> for Drafts<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Drafts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut operations: A) -> Result<Self::Value, A::Error> {
+                let mut drafts = Vec::new();
+                while drafts.len() < Patch::MAX_OPERATIONS
+                    && let Some(draft) = operations.next_element()?
+                {
+                    pause(drafts.len(), UNINTERRUPTED);
+                    drafts.push(draft);
+                }
+                let mut count = drafts.len();
+                while operations.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Drafts { drafts, count })
+            }
+        }
+
+        deserializer.deserialize_seq(Visitor)
+    }
+}
+
+/// A value that may be `null` or absent.
+#[derive(Default)]
+struct Written<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|value| Self(Some(value)))
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn finish(self) -> Result<Operation, String> {
+        let Self {
+            op,
+            path,
+            from,
+            value: Written(value),
+        } = self;
+        let value = || match value {
+            Some(value) => match unique_keys(value.get()) {
+                Ok(()) => Ok(value.to_owned()),
+                Err(error) => Err(format!("`value` cannot be read: {error}")),
+            },
+            None => Err(format!("`{op}` needs `value`")),
+        };
+        let from = || {
+            from.ok_or_else(|| format!("`{op}` needs `from`"))
+                .and_then(parse_pointer)
+        };
+        let action = match &*op {
+            "add" => Action::Add(value()?),
+            "replace" => Action::Replace(value()?),
+            "test" => Action::Test(value()?),
+            "remove" => Action::Remove,
+            "move" => Action::Move(from()?),
+            "copy" => Action::Copy(from()?),
+            other => {
+                return Err(format!(
+                    "`{}` is not an operation; use add, remove, replace, move, copy or test",
+                    beginning(other)
+                ));
+            }
+        };
+        Ok(Operation {
+            path: parse_pointer(path)?,
+            action,
+        })
+    }
+}
+
+impl Serialize for Operation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("op", self.action.name())?;
+        map.serialize_entry("path", self.path.as_str())?;
+        if let Some(from) = self.action.from() {
+            map.serialize_entry("from", from.as_str())?;
+        }
+        if let Some(value) = self.action.value() {
+            map.serialize_entry("value", value)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Patch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.operations())
+    }
+}

@@ -1,0 +1,179 @@
+//! The mutations of a policy.
+
+use admittance_admission::{
+    Deadline, Failure, FailureKind, GroupVersionKind, Object, Patch, PatchError, leave, may_leave, offload,
+};
+use serde_json::Value as Json;
+
+use super::{
+    Inputs, POLICY_COST, PolicyHook,
+    findings::{Findings, Objection},
+    reported,
+};
+use crate::{Structure, apply, machine::Machine, value::Value, variables::Variables};
+
+/// The most that a mutation writes on a thread that serves, in bytes.
+const BRIEF: usize = 16 << 10;
+impl PolicyHook {
+    /// Makes the changes one after another: each sees the object as the previous one left it. One that fails changes
+    /// nothing, and the others are made all the same.
+    pub(super) async fn mutate(
+        &self,
+        inputs: Inputs<'_>,
+        object: &mut Option<Object>,
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
+        let policy = &*self.policy;
+        let (Some(mut current), Some(original)) = (object.clone(), &inputs.request.object) else {
+            return Ok(());
+        };
+        let structure = self.structure(&inputs.request.kind);
+        // For all mutations together.
+        let limit = Patch::result_limit(original.text().len());
+        for mutation in &policy.mutations {
+            let given = {
+                let variables = Variables::new(inputs.request, policy.uses)
+                    .with_object(Some(&current))
+                    .with(inputs.namespace, inputs.params);
+                let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
+                match machine
+                    .settle(mutation.expression(), inputs.request, &*self.authorizer)
+                    .await
+                {
+                    Ok(value) => Change::written(&value, limit, inputs.deadline).await,
+                    Err(fault) => {
+                        findings
+                            .refusals
+                            .push(Objection::failed(reported(mutation, &fault)?));
+                        continue;
+                    }
+                }
+            };
+            let changed = match given {
+                Ok(change) => {
+                    let structure = structure.clone();
+                    change
+                        .applied_to(&current, structure, limit, inputs.deadline)
+                        .await
+                }
+                Err(failure) => Err(failure),
+            };
+            match changed {
+                Ok(Applied::Changed(next)) => current = next,
+                Ok(Applied::Unreadable(why)) => {
+                    findings.refusals.push(Objection::unreadable(why));
+                    break;
+                }
+                // Limits are not a matter of the expression, so they are failures of the stage in every kind of policy.
+                Err(failure)
+                    if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
+                {
+                    return Err(failure);
+                }
+                Err(failure) => findings.refusals.push(Objection::failed(failure.message)),
+            }
+        }
+        *object = Some(current);
+        Ok(())
+    }
+
+    /// The structure of the objects of a kind.
+    fn structure(&self, kind: &GroupVersionKind) -> Structure {
+        let given = self.binding.structures.iter().find(|(known, _)| known == kind);
+        let given = given.map(|(_, structure)| structure.clone());
+        given
+            .or_else(|| Structure::builtin(kind))
+            .unwrap_or_else(Structure::unknown)
+    }
+}
+
+/// The result of a mutation's expression, as JSON.
+enum Change {
+    Patch { operations: String, count: usize },
+    Apply(String),
+}
+
+/// The result of a mutation.
+enum Applied {
+    Changed(Object),
+    /// The API server could not read the object. The text says why.
+    Unreadable(String),
+}
+
+impl Change {
+    /// Values share their parts, so how much it writes is known when it is written: if it is much, it begins again on a thread
+    /// for long work.
+    async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
+        if may_leave() {
+            match Self::of(value, limit.min(BRIEF), deadline) {
+                Err(failure) if failure.kind == FailureKind::OutputTooLarge => leave().await,
+                written => return written,
+            }
+        }
+        Self::of(value, limit, deadline)
+    }
+
+    fn of(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
+        let writer = apply::Writer::new(limit, deadline);
+        match value {
+            Value::List(operations) => Ok(Self::Patch {
+                count: operations.len(),
+                operations: writer.patch(operations)?,
+            }),
+            change => writer.change(change).map(Self::Apply),
+        }
+    }
+
+    /// The object with this change.
+    async fn applied_to(
+        self,
+        object: &Object,
+        structure: Structure,
+        limit: usize,
+        deadline: Deadline,
+    ) -> Result<Applied, Failure> {
+        let object = object.clone();
+        let size = object.text().len();
+        match self {
+            Self::Patch { operations, count } => {
+                // An operation may move all items of a list.
+                let bytes = operations.len() + size.saturating_mul(1 + count / 256);
+                let apply = move || {
+                    let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {
+                        return Ok(Applied::Changed(object));
+                    };
+                    if let Err(why) = structure.check_patched(object.value(), &patched) {
+                        return Ok(Applied::Unreadable(why));
+                    }
+                    changed(object, patched, limit)
+                };
+                offload(bytes, deadline, apply).await?
+            }
+            Self::Apply(text) => {
+                let bytes = size + text.len();
+                let apply = move || {
+                    let merged = apply::merged(object.value(), &text, &structure)?;
+                    changed(object, merged, limit)
+                };
+                offload(bytes, deadline, apply).await?
+            }
+        }
+    }
+}
+
+/// The object with this value; as it is if that is its value already.
+fn changed(object: Object, value: Json, limit: usize) -> Result<Applied, Failure> {
+    let changed = if value == *object.value() {
+        object
+    } else {
+        within(limit, Object::from_value(value).ok_or(PatchError::NotAnObject)?)?
+    };
+    Ok(Applied::Changed(changed))
+}
+
+fn within(limit: usize, object: Object) -> Result<Object, Failure> {
+    if object.text().len() > limit {
+        return Err(PatchError::ResultTooLarge(limit).into());
+    }
+    Ok(object)
+}

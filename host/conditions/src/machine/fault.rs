@@ -1,0 +1,55 @@
+use admittance_admission::{Failure, shorten};
+
+use crate::functions::authorizer::Question;
+
+/// The reason for which the evaluation of an expression ended early.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// An error of the expression. `&&`, `||`, `all` and `exists` ignore it if another operand decides.
+    Error(String),
+    /// The evaluation stops.
+    Halt(Halt),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Halt {
+    /// The limit of one expression is exceeded.
+    Cost,
+    /// The limit of all conditions together is exceeded.
+    TotalCost,
+    /// The deadline has passed.
+    Deadline,
+    /// The authorizer must be called first.
+    Question(Box<Question>),
+    /// The evaluation must leave this thread first.
+    Leave,
+}
+
+impl Halt {
+    /// Whether the expression is evaluated again.
+    pub(super) fn is_pause(&self) -> bool {
+        matches!(self, Self::Question(_) | Self::Leave)
+    }
+}
+
+impl Fault {
+    /// An error of the expression. The text is cut, since it may contain what a client sent.
+    pub(crate) fn error(text: impl Into<String>) -> Self {
+        let mut text = text.into();
+        shorten(&mut text, Failure::MAX_MESSAGE);
+        Self::Error(text)
+    }
+
+    /// No overload accepts values of these types.
+    pub(crate) fn no_overload() -> Self {
+        Self::error("no such overload")
+    }
+
+    pub(super) fn unsupported_index(kind: &str) -> Self {
+        Self::error(format!("unsupported index type '{kind}' in list"))
+    }
+
+    pub(super) fn no_key(key: &str) -> Self {
+        Self::error(format!("no such key: {key}"))
+    }
+}
