@@ -14,7 +14,13 @@ use std::{marker::PhantomData, vec};
 use serde::de::DeserializeOwned;
 
 use crate::UserInfo;
-use crate::bindings::admittance::plugin::cluster::{Action, PageRequest, PathAction, ResourceAction};
+#[cfg(target_family = "wasm")]
+use crate::bindings::admittance::plugin::cluster as source;
+use crate::bindings::admittance::plugin::cluster::{
+    self as contract, Action, PageRequest, PathAction, ResourceAction,
+};
+#[cfg(not(target_family = "wasm"))]
+use crate::testing::cluster as source;
 
 pub use crate::bindings::admittance::plugin::cluster::Access;
 
@@ -173,7 +179,7 @@ impl<T: DeserializeOwned> Iterator for Objects<T> {
             let mut request = self.next.take()?;
             let page = match source::list_page(&request) {
                 Ok(page) => page,
-                Err(error) => return Some(Err(error)),
+                Err(error) => return Some(Err(error.into())),
             };
             self.page = page.items.into_iter();
             if page.continue_.is_some() {
@@ -259,7 +265,7 @@ impl CanI {
     /// # Errors
     /// The control plane did not answer. A user who lacks the permission is not an error: see [`Access::allowed`].
     pub fn ask(&self) -> Result<Access, Error> {
-        source::can_i(&self.action, self.user.as_ref())
+        Ok(source::can_i(&self.action, self.user.as_ref())?)
     }
 }
 
@@ -267,45 +273,12 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| Error::Read(crate::pointer::message(&error)))
 }
 
-#[cfg(target_family = "wasm")]
-mod source {
-    use super::{Access, Action, Error, PageRequest, UserInfo};
-    use crate::bindings::admittance::plugin::cluster;
-
-    pub(super) fn get(
-        api_version: &str,
-        kind: &str,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<String>, Error> {
-        cluster::get(api_version, kind, namespace, name).map_err(error)
-    }
-
-    pub(super) fn list(
-        api_version: &str,
-        kind: &str,
-        namespace: Option<&str>,
-        label_selector: &str,
-    ) -> Result<Vec<String>, Error> {
-        cluster::list(api_version, kind, namespace, label_selector).map_err(error)
-    }
-
-    pub(super) fn list_page(request: &PageRequest) -> Result<cluster::Page, Error> {
-        cluster::list_page(request).map_err(error)
-    }
-
-    pub(super) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, Error> {
-        cluster::can_i(action, user).map_err(error)
-    }
-
-    fn error(error: cluster::Error) -> Error {
+impl From<contract::Error> for Error {
+    fn from(error: contract::Error) -> Self {
         match error {
-            cluster::Error::Unavailable(why) => Error::Unavailable(why),
-            cluster::Error::Timeout => Error::Timeout,
-            cluster::Error::Refused(why) => Error::Refused(why),
+            contract::Error::Unavailable(why) => Self::Unavailable(why),
+            contract::Error::Timeout => Self::Timeout,
+            contract::Error::Refused(why) => Self::Refused(why),
         }
     }
 }
-
-#[cfg(not(target_family = "wasm"))]
-use crate::testing::cluster as source;

@@ -7,6 +7,10 @@
 
 use serde::de::DeserializeOwned;
 
+use crate::bindings::admittance::plugin::http as contract;
+
+pub use crate::bindings::admittance::plugin::http::Response;
+
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -45,24 +49,19 @@ pub enum Error {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[must_use = "a request does nothing until it is sent"]
-pub struct Request {
-    method: String,
-    url: String,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
+pub struct Request(contract::Request);
 
 impl Request {
     /// A request of any method to an absolute URL: `https`, or `http` for a loopback address.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
-        Self {
+        Self(contract::Request {
             method: method.into(),
             url: url.into(),
             headers: Vec::new(),
             body: Vec::new(),
-        }
+        })
     }
 
     /// A GET.
@@ -78,13 +77,13 @@ impl Request {
     /// Add a header. The host sets `host`, `content-length`, hop-by-hop headers and the header of a granted
     /// credential: a request with one of them is invalid.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
+        self.0.headers.push((name.into(), value.into()));
         self
     }
 
     /// Set the body.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
-        self.body = body.into();
+        self.0.body = body.into();
         self
     }
 
@@ -93,19 +92,15 @@ impl Request {
     /// # Errors
     /// There is no response. A response with a status such as 500 is not an error.
     pub fn send(self) -> Result<Response, Error> {
-        send(self)
+        let Self(request) = self;
+        if cfg!(target_family = "wasm") {
+            return Ok(contract::send(&request)?);
+        }
+        Err(Error::Unavailable(format!(
+            "{} {}: there is no host in a native build",
+            request.method, request.url
+        )))
     }
-}
-
-/// An HTTP response, with any status.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
-    /// The HTTP status.
-    pub status: u16,
-    /// Names and values, unchanged.
-    pub headers: Vec<(String, String)>,
-    /// The whole body.
-    pub body: Vec<u8>,
 }
 
 impl Response {
@@ -118,42 +113,14 @@ impl Response {
     }
 }
 
-#[cfg(target_family = "wasm")]
-fn send(request: Request) -> Result<Response, Error> {
-    use crate::bindings::admittance::plugin::http;
-    let Request {
-        method,
-        url,
-        headers,
-        body,
-    } = request;
-    match http::send(&http::Request {
-        method,
-        url,
-        headers,
-        body,
-    }) {
-        Ok(http::Response {
-            status,
-            headers,
-            body,
-        }) => Ok(Response {
-            status,
-            headers,
-            body,
-        }),
-        Err(http::Error::Unavailable(why)) => Err(Error::Unavailable(why)),
-        Err(http::Error::Invalid(why)) => Err(Error::Invalid(why)),
-        Err(http::Error::Unreachable(why)) => Err(Error::Unreachable(why)),
-        Err(http::Error::Timeout) => Err(Error::Timeout),
-        Err(http::Error::TooLarge(limit)) => Err(Error::TooLarge(limit)),
+impl From<contract::Error> for Error {
+    fn from(error: contract::Error) -> Self {
+        match error {
+            contract::Error::Unavailable(why) => Self::Unavailable(why),
+            contract::Error::Invalid(why) => Self::Invalid(why),
+            contract::Error::Unreachable(why) => Self::Unreachable(why),
+            contract::Error::Timeout => Self::Timeout,
+            contract::Error::TooLarge(limit) => Self::TooLarge(limit),
+        }
     }
-}
-
-#[cfg(not(target_family = "wasm"))]
-fn send(request: Request) -> Result<Response, Error> {
-    Err(Error::Unavailable(format!(
-        "{} {}: there is no host in a native build",
-        request.method, request.url
-    )))
 }

@@ -11,37 +11,17 @@
 //! log::warn!("no rule matched");
 //! ```
 
-/// The log level of a line, least severe first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Steps inside an operation.
-    Trace,
-    /// What an operation did and why.
-    Debug,
-    /// Something that an operator may want to know.
-    Info,
-    /// Something unexpected that did not stop the work.
-    Warn,
-    /// Something that stopped this piece of work.
-    Error,
-}
+use crate::bindings::wasi::logging::logging;
+
+pub use crate::bindings::wasi::logging::logging::Level;
 
 /// Logs one line. `context` is a short category to filter by; the macros use the module path.
 pub fn log(level: Level, context: &str, message: &str) {
-    #[cfg(target_family = "wasm")]
-    {
-        use crate::bindings::wasi::logging::logging;
-        let level = match level {
-            Level::Trace => logging::Level::Trace,
-            Level::Debug => logging::Level::Debug,
-            Level::Info => logging::Level::Info,
-            Level::Warn => logging::Level::Warn,
-            Level::Error => logging::Level::Error,
-        };
+    if cfg!(target_family = "wasm") {
         logging::log(level, context, message);
+    } else {
+        eprintln!("{level:?} {context}: {message}");
     }
-    #[cfg(not(target_family = "wasm"))]
-    eprintln!("{level:?} {context}: {message}");
 }
 
 /// Logs a line at a level, with arguments as for `format!`.

@@ -19,7 +19,7 @@ use crate::Error;
 /// patch.ensure_object(pointer!["metadata", "annotations"], object_has_annotations);
 /// patch.add(pointer!["metadata", "annotations", "example.com/team"], "storage")?;
 /// assert_eq!(
-///     patch.as_json(),
+///     patch.into_json(),
 ///     r#"[{"op":"add","path":"/metadata/annotations","value":{}},{"op":"add","path":"/metadata/annotations/example.com~1team","value":"storage"}]"#
 /// );
 /// # Ok(())
@@ -107,11 +107,6 @@ impl Patch {
     /// Creates an empty list at a path unless it exists, like [`Patch::ensure_object`].
     pub fn ensure_array(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "[]")
-    }
-
-    /// The JSON text of the patch, `[]` if it is empty.
-    pub fn as_json(&self) -> String {
-        self.clone().into_json()
     }
 
     /// The JSON text of the patch, `[]` if it is empty.

@@ -128,14 +128,6 @@ impl Request {
         self.object()
     }
 
-    /// The whole old object as a tree.
-    ///
-    /// # Errors
-    /// The object is not JSON, or nested deeper than 128 levels.
-    pub fn old_object_value(&self) -> Result<Option<Value>, Error> {
-        self.old_object()
-    }
-
     /// The object's JSON text.
     pub fn object_json(&self) -> Option<&str> {
         self.0.object.as_deref()

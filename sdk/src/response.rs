@@ -5,29 +5,23 @@ use serde::Serialize;
 use crate::bindings::admittance::plugin::types::{self, Verdict};
 use crate::{Error, Patch};
 
-/// Why a request is denied. The client gets all of it.
-///
-/// ```
-/// use admittance_sdk::{Denial, Response};
-///
-/// let image = "nginx";
-/// let response = Response::deny(
-///     Denial::new(format!("spec.containers[0].image: \"{image}\" has no tag; name one, as in \"{image}:1.29\""))
-///         .code(422)
-///         .reason("ImageNotAllowed"),
-/// );
-/// # let _ = response;
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denial {
-    code: u16,
-    reason: String,
-    message: String,
-}
+pub use crate::bindings::admittance::plugin::types::Denial;
 
 impl Denial {
     /// A denial with the status 403 and the reason `Forbidden`. The message is for people: what is wrong, where in the
     /// object, and how to fix it.
+    ///
+    /// ```
+    /// use admittance_sdk::{Denial, Response};
+    ///
+    /// let image = "nginx";
+    /// let response = Response::deny(
+    ///     Denial::new(format!("spec.containers[0].image: \"{image}\" has no tag; name one, as in \"{image}:1.29\""))
+    ///         .code(422)
+    ///         .reason("ImageNotAllowed"),
+    /// );
+    /// # let _ = response;
+    /// ```
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             code: 403,
@@ -83,16 +77,7 @@ impl Response {
 
     /// Denies the request. Takes a [`Denial`], or just its message.
     pub fn deny(denial: impl Into<Denial>) -> Self {
-        let Denial {
-            code,
-            reason,
-            message,
-        } = denial.into();
-        Self::new(Verdict::Deny(types::Denial {
-            code,
-            reason,
-            message,
-        }))
+        Self::new(Verdict::Deny(denial.into()))
     }
 
     /// Allows the request with this change; with an empty patch, unchanged.
@@ -176,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_denial_from_a_message_is_403_forbidden() {
-        let expected = types::Denial {
+        let expected = Denial {
             code: 403,
             reason: "Forbidden".to_owned(),
             message: "no".to_owned(),

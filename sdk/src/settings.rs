@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::bindings::admittance::plugin::types;
 use crate::pointer;
+
+pub use crate::bindings::admittance::plugin::types::SettingsError;
 
 /// A type that can be the settings of a plugin: [`#[settings]`](macro@crate::settings) makes it one.
 // The traits that it needs are not supertraits: the compiler would name those instead of this one.
@@ -47,13 +48,6 @@ impl<T: DeserializeOwned + JsonSchema> Settings for T {
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
-/// A mistake in the settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingsError {
-    pointer: String,
-    message: String,
-}
-
 impl SettingsError {
     /// Where, as a JSON Pointer into the settings; empty for the settings as a whole.
     pub fn pointer(&self) -> &str {
@@ -83,7 +77,7 @@ impl SettingsError {
 /// assert!(check(&["a", "b"]).is_ok());
 /// assert_eq!(check(&["", "b", ""]).unwrap_err().len(), 2);
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SettingsErrors(Vec<SettingsError>);
 
 impl SettingsErrors {
@@ -127,14 +121,8 @@ impl SettingsErrors {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }
 
-    pub(crate) fn into_contract(self) -> Vec<types::SettingsError> {
+    pub(crate) fn into_contract(self) -> Vec<SettingsError> {
         self.0
-            .into_iter()
-            .map(|error| types::SettingsError {
-                pointer: error.pointer,
-                message: error.message,
-            })
-            .collect()
     }
 }
 

@@ -34,12 +34,12 @@ use serde_json::Value;
 
 use crate::bindings::admittance::plugin::types;
 use crate::{
-    Describe, Description, Error, Operation, Plugin, Request, Response, SettingsErrors, plugin, sample,
+    Denial, Describe, Description, Error, Operation, Plugin, Request, Response, SettingsErrors, plugin,
+    sample,
 };
 
 pub(crate) mod cluster;
 
-pub use crate::bindings::admittance::plugin::types::Denial;
 pub use cluster::{with_access, with_cluster};
 
 /// Configures a plugin as the host does, including warm-up. The settings are JSON text or a [`Value`].

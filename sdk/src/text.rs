@@ -39,11 +39,6 @@ impl<'a> Text<'a> {
     pub fn is_borrowed(&self) -> bool {
         matches!(self.0, Cow::Borrowed(_))
     }
-
-    /// Converts it to a `Cow`.
-    pub fn into_cow(self) -> Cow<'a, str> {
-        self.0
-    }
 }
 
 impl Deref for Text<'_> {

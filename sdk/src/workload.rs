@@ -150,17 +150,17 @@ impl<'a> Workload<'a> {
         self.annotations.as_ref()?.get(key)
     }
 
-    fn pod(pod: shape::Pod<'a>, control_plane: ControlPlane) -> Self {
-        let annotations = pod
-            .metadata
-            .as_ref()
-            .and_then(|metadata| metadata.annotations.clone());
-        let mut workload = Self {
-            annotations,
-            is_pod: true,
+    fn new(metadata: Option<&shape::Metadata<'a>>, is_pod: bool) -> Self {
+        Self {
+            annotations: metadata.and_then(|metadata| metadata.annotations.clone()),
+            is_pod,
             templates: Vec::with_capacity(1),
             misspelt: None,
-        };
+        }
+    }
+
+    fn pod(pod: shape::Pod<'a>, control_plane: ControlPlane) -> Self {
+        let mut workload = Self::new(pod.metadata.as_ref(), true);
         if let Some(spec) = pod.spec {
             workload.push(
                 PodTemplate::new(pointer!["metadata"], pod.metadata, pointer!["spec"], spec),
@@ -171,18 +171,9 @@ impl<'a> Workload<'a> {
     }
 
     fn object(object: shape::Object<'a>, control_plane: ControlPlane) -> Self {
-        let annotations = object
-            .metadata
-            .as_ref()
-            .and_then(|metadata| metadata.annotations.clone());
-        let mut workload = Self {
-            annotations,
-            is_pod: false,
-            templates: Vec::with_capacity(1),
-            misspelt: None,
-        };
-        if let (ControlPlane::Bcs, Some(misspelt)) = (control_plane, object.misspelt()) {
-            workload.misspelt = Some(misspelt);
+        let mut workload = Self::new(object.metadata.as_ref(), false);
+        if control_plane == ControlPlane::Bcs {
+            workload.misspelt = object.misspelt();
         }
         let shape::Object {
             metadata,
@@ -267,7 +258,7 @@ impl<'a> PodTemplate<'a> {
         let misspelt = spec.misspelt(&spec_path).or_else(|| {
             metadata
                 .as_ref()
-                .and_then(|metadata| metadata.misspelt(&metadata_path))
+                .and_then(|metadata| metadata.misspelt_here(&metadata_path))
         });
         let shape::PodSpec {
             containers,

@@ -7,8 +7,7 @@ use std::thread::LocalKey;
 use serde_json::{Map, Value};
 
 use crate::UserInfo;
-use crate::bindings::admittance::plugin::cluster::{Action, Page, PageRequest};
-use crate::cluster::{Access, Error};
+use crate::bindings::admittance::plugin::cluster::{Access, Action, Error, Page, PageRequest};
 
 /// Whether a user may do something: the user, the verb, and the target as [`with_access`] describes it.
 type Rule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
@@ -259,7 +258,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::{CanI, List};
+    use crate::cluster::{CanI, Error, List};
     use crate::testing;
 
     #[test]

@@ -22,7 +22,7 @@ macro_rules! shape {
         impl<'a> $name<'a> {
             /// The misspelt key of this object itself.
             #[allow(dead_code, reason = "only some shapes use it")]
-            fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
+            pub(super) fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
                 self.misspelt.as_ref().map(|(key, expected)| Misspelt {
                     path: at.with_trailing_token(key.as_str()),
                     expected,
@@ -190,13 +190,6 @@ impl Object<'_> {
                     .misspelt_here(&path.with_trailing_token("template"))
             })
         })
-    }
-}
-
-impl Metadata<'_> {
-    /// The first misspelt key in the metadata at `at`.
-    pub(super) fn misspelt(&self, at: &Pointer) -> Option<Misspelt> {
-        self.misspelt_here(at)
     }
 }
 
