@@ -5,8 +5,6 @@ mod config;
 mod database;
 mod sinks;
 
-use std::time::SystemTime;
-
 use admittance::{
     DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionVerdict,
     LoggedDecision, Moment,
@@ -96,7 +94,7 @@ fn moment(text: &str) -> Result<Moment, ApiError> {
         return Ok(Moment(moment));
     }
     let ago = humantime::parse_duration(text).ok();
-    ago.and_then(|ago| SystemTime::now().checked_sub(ago))
+    ago.and_then(|ago| Moment::now().0.checked_sub(ago))
         .map(Moment)
         .ok_or_else(|| {
             ApiError::Malformed(format!(

@@ -2,7 +2,7 @@
 //!
 //! `routes` is the table of everything that it answers to programs. The router and the OpenAPI document are made from it.
 //! The `console` has routes of its own for browsers.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

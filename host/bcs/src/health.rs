@@ -1,10 +1,8 @@
 //! `/healthz`, compatible with bcs-mesos-driver.
 
-use std::{
-    net::IpAddr,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::net::IpAddr;
 
+use admittance::Moment;
 use admittance_dialect::json_reply;
 use admittance_net::upstream::{FollowedServers, ServerHealth};
 use axum::{
@@ -69,9 +67,7 @@ impl HealthInfo {
             current_role: "master",
             healthy: message == RUN_OK,
             message,
-            at_time: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            at_time: Moment::now().as_micros() / 1_000_000,
         }
     }
 }

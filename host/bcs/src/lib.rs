@@ -5,7 +5,7 @@
 //!   chains and goes to the scheduler, translated, or to consoles and a kube-apiserver.
 //! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered; [`stores`] has the
 //!   definition stores that several drivers share, and [`Drivers`] what they tell one another of their tables.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

@@ -3,7 +3,7 @@
 //!
 //! Without the feature `registries` only files are read; without the feature `signatures` no rule can require
 //! a signature. Whatever needs a missing feature fails with an error that names the feature.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

@@ -16,8 +16,9 @@ mod registry;
 mod retry;
 mod signatures;
 
-use std::{hash::Hash, time::SystemTime};
+use std::hash::Hash;
 
+use admittance_admission::Moment;
 use bytes::Bytes;
 
 pub use images::Images;
@@ -195,7 +196,7 @@ impl Fetch<'_> {
             module: found.digest,
             manifest: manifest.map(|bytes| (Digest::of(bytes), bytes.clone())),
             validator,
-            resolved: SystemTime::now(),
+            resolved: Moment::now().0,
         })
         .await
     }
@@ -204,7 +205,7 @@ impl Fetch<'_> {
     /// harmless.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {
-            resolved: SystemTime::now(),
+            resolved: Moment::now().0,
             ..resolution
         };
         if let Err(error) = self.keep_resolution(resolution).await {

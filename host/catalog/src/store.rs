@@ -6,9 +6,10 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
+use admittance_admission::Moment;
 use admittance_watch::file;
 use bytes::Bytes;
 
@@ -279,7 +280,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 
 /// Updates the time by which entries are pruned. Errors are ignored: a read-only store cannot be pruned either.
 fn mark_as_used(path: &Path) {
-    let _ = file::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    let _ = file::open(path).and_then(|file| file.set_modified(Moment::now().0));
 }
 
 fn remove_damaged(path: &Path) {
@@ -319,7 +320,7 @@ pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
 /// Syncs the directory, so that a new name is on disk.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
+        Some(parent) => file::sync_directory(parent),
         None => Ok(()),
     }
 }

@@ -6,6 +6,7 @@ mod tests;
 
 use std::{fmt::Display, fs, path::PathBuf};
 
+use admittance::Moment;
 use admittance_fleet::certificates::{Authority, Client, Host, Service, Subject};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
@@ -85,7 +86,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let report = make(arguments, OffsetDateTime::now_utc())?;
+    let report = make(arguments, Moment::now().0.into())?;
     arguments.output.print(&report, CertificateReport::to_string)
 }
 

@@ -1,8 +1,13 @@
 //! Files that commands read and write.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a command reads what its user names, a pipe too"
+)]
+
 use std::{
     fmt::Display,
-    fs::{self, Permissions},
+    fs::{self, File, Permissions},
     io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
@@ -12,6 +17,16 @@ use tempfile::NamedTempFile;
 
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(at(path))
+}
+
+/// Reads bytes.
+pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
+
+/// Opens a file for reading. The error names the file.
+pub(crate) fn open(path: &Path) -> Result<File, String> {
+    File::open(path).map_err(at(path))
 }
 
 /// Adds the name of a file to an error.

@@ -22,6 +22,7 @@ mod values;
 use std::path::{Path, PathBuf};
 
 use admittance::{
+    Moment,
     admission::FailurePolicy,
     definitions::{ChainDefinition, Definitions},
 };
@@ -215,7 +216,7 @@ impl Installation {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let now = OffsetDateTime::now_utc();
+    let now = Moment::now().0.into();
     match &arguments.command {
         Command::Manifests(installation) => {
             if installation.static_pod {

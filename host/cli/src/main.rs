@@ -1,4 +1,5 @@
 //! The program `admittance`, with a module for each command or group of commands.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod agent;
 mod arguments;

@@ -1,6 +1,8 @@
 //! The metrics of the process that Prometheus' client libraries name `process_*`, read from /proc. On other systems
 //! than Linux they are absent.
 
+#![allow(clippy::disallowed_methods, reason = "they are files of the kernel")]
+
 use std::fs;
 
 use admittance_net::metric_table;

@@ -256,7 +256,7 @@ impl Project {
             command,
         } = setup;
         // A file that does not exist is like an empty one.
-        let read = |file: &&str| fs::read(self.directory.join(file)).unwrap_or_default();
+        let read = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
         let named =
             || named_in.map(|(files, kept)| (files.iter().map(read).collect::<Vec<_>>().concat(), kept));
         let is_current = named().is_none_or(|(text, kept)| text == read(&kept));

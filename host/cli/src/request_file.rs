@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Display,
-    fs,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -105,7 +104,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        fs::read(path)
+        files::read_bytes(path)
     };
     bytes.map_err(files::at(path))
 }

@@ -27,6 +27,12 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
+/// The current time, for people who read a Lease: no decision compares the clocks of machines.
+#[allow(clippy::disallowed_methods, reason = "Leases have timestamps of jiff")]
+pub(crate) fn current_time() -> MicroTime {
+    MicroTime(Timestamp::now())
+}
+
 /// The timeout of a request of a program that is not the leader, and of the release.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
@@ -254,7 +260,7 @@ impl Election {
         };
         if let Some(spec) = &mut lease.spec {
             spec.holder_identity = Some(String::new());
-            spec.renew_time = Some(MicroTime(Timestamp::now()));
+            spec.renew_time = Some(current_time());
         }
         // Otherwise it expires.
         if let Err(error) = self.replace(&lease, Instant::now() + REQUEST_LIMIT).await {
@@ -287,7 +293,7 @@ impl Election {
 
     /// The Lease after it was renewed, or taken.
     fn renewed(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
-        let now = MicroTime(Timestamp::now());
+        let now = current_time();
         let is_taken = !self.is_holder(before);
         let before = before.cloned().unwrap_or_default();
         let had_holder = before.holder_identity.is_some();

@@ -4,7 +4,7 @@
 //! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is
 //! complete, and when a watch is down for long, it sends a request to the server. An unavailable server
 //! affects only the lookups that need it: nothing here ends or blocks the program. [`Manifests`] takes its place in tests.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

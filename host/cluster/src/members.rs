@@ -6,11 +6,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::{
-    api::coordination::v1::{Lease, LeaseSpec},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
-    jiff::Timestamp,
-};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{
     Api, Client,
     api::{DeleteParams, ObjectMeta, PostParams},
@@ -26,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::Key,
     connection::Connection,
-    lease::{LABEL, REQUEST_LIMIT, Terms, has_expired},
+    lease::{LABEL, REQUEST_LIMIT, Terms, current_time, has_expired},
     metrics::Verb,
     request_error::{RequestError, permission},
     watch::{Selection, View, follow},
@@ -254,7 +250,7 @@ impl Members {
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.identity.clone()),
                 lease_duration_seconds: i32::try_from(self.terms.duration.as_secs()).ok(),
-                renew_time: Some(MicroTime(Timestamp::now())),
+                renew_time: Some(current_time()),
                 ..LeaseSpec::default()
             }),
         };

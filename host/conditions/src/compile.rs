@@ -48,6 +48,7 @@ pub(crate) fn parsed<T: Send>(
             limit: MAX_LENGTH,
         });
     }
+    #[allow(clippy::disallowed_methods, reason = "it ends with the expression")]
     // The parser, and dropping its tree, recurse as deep as the text nests: more than a worker's stack.
     let outcome = thread::scope(|threads| {
         thread::Builder::new()

@@ -17,6 +17,7 @@
 //! Every operation is charged before it runs, in about the units of kube-apiserver and with its limits:
 //! 1,000,000 for an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. That bounds time and
 //! memory of an evaluation, whatever is in the object.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::sync::Arc;
 

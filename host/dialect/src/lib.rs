@@ -9,6 +9,7 @@
 //! that can end a request at the front door into a reply.
 //!
 //! Nothing here opens a socket or blocks: a dialect is a set of plain functions.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod dialect;
 mod end;

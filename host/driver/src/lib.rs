@@ -7,7 +7,7 @@
 //! connection with its time limits, the limit on requests in flight and the access log, the host's
 //! chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the chains
 //! (`admittance::ReviewService`); at a gateway there are none.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

@@ -1,7 +1,7 @@
 //! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, webhook
 //! configurations with their certificates, audits of what exists, a leader that writes statuses, keeps these and audits, and
 //! the Leases by which they agree on a table.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

@@ -1,7 +1,8 @@
 //! The metrics of this crate, through the `metrics` facade.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::collections::BTreeMap;
 
+use admittance::Moment;
 use admittance_net::metric_table;
 use metrics::{counter, gauge};
 
@@ -80,8 +81,7 @@ pub(crate) fn report_written(is_ok: bool) {
 }
 
 fn now() -> f64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap_or_default().as_secs_f64()
+    Moment::now().as_micros() as f64 / 1e6
 }
 
 pub(crate) fn status_written(is_ok: bool) {

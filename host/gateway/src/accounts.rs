@@ -18,9 +18,10 @@ mod types;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
+use admittance::Moment;
 use admittance_bcs::routes::Permission;
 use admittance_net::lock::lock;
 use ipnet::IpNet;
@@ -137,7 +138,7 @@ impl Accounts {
             let current = directory.session(session.digest)?;
             directory.may(&current.user, place, needed)
         };
-        let left = session.expires_at.0.duration_since(SystemTime::now());
+        let left = session.expires_at.0.duration_since(Moment::now().0);
         tokio::select! {
             denied = self.until(check) => denied,
             () = tokio::time::sleep(left.unwrap_or_default()) => {

@@ -4,7 +4,7 @@
 //! - [`accounts`] has its users and clusters, in a database.
 //! - Requests for Kubernetes clusters pass the chains, and go to their API servers, also through [`tunnel`]s that the
 //!   agents of the clusters open.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

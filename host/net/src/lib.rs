@@ -2,7 +2,7 @@
 //! explanations of connection errors.
 //!
 //! This crate does not know the purpose of the connections.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

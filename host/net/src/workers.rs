@@ -83,6 +83,7 @@ impl ServingThread {
     }
 
     /// `begin` runs first on the thread.
+    #[allow(clippy::disallowed_methods, reason = "these are the threads that serve")]
     fn start_with(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();

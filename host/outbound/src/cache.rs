@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use admittance_admission::IpNet;
+use admittance_admission::{IpNet, Moment};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request, response};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
@@ -157,7 +157,7 @@ impl Cache {
         let Some(stored) = self.entries().get(key) else {
             return Lookup::Send;
         };
-        match stored.policy.before_request(request, SystemTime::now()) {
+        match stored.policy.before_request(request, Moment::now().0) {
             BeforeRequest::Fresh(head) => Lookup::Answer(Answer::new(&head, stored.body.clone(), true)),
             BeforeRequest::Stale {
                 request,
@@ -183,7 +183,7 @@ impl Cache {
 
     /// Keeps the response if it may be kept.
     pub(crate) fn keep(&self, key: Key, request: &request::Parts, head: &response::Parts, body: &Bytes) {
-        let policy = CachePolicy::new_options(request, head, SystemTime::now(), OPTIONS);
+        let policy = CachePolicy::new_options(request, head, Moment::now().0, OPTIONS);
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
@@ -196,7 +196,7 @@ impl Cache {
         request: &request::Parts,
         head: &response::Parts,
     ) -> Option<Answer> {
-        match stored.policy.after_response(request, head, SystemTime::now()) {
+        match stored.policy.after_response(request, head, Moment::now().0) {
             AfterResponse::NotModified(policy, head) => {
                 let answer = Answer::new(&head, stored.body.clone(), true);
                 self.keep_with(key, request, &head.headers, policy, &stored.body);
@@ -245,13 +245,15 @@ impl Cache {
 /// Whether the response can be used again, at least after the server has validated it. Most are neither fresh for any
 /// time nor have a validator, and would only take the place of others.
 fn is_reusable(policy: &CachePolicy, headers: &HeaderMap) -> bool {
-    !policy.is_stale(SystemTime::now())
+    !policy.is_stale(Moment::now().0)
         || headers.contains_key(header::ETAG)
         || headers.contains_key(header::LAST_MODIFIED)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use http::{Request, Response};
 
     use super::*;

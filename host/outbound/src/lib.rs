@@ -4,7 +4,7 @@
 //! names, without proxies and redirects. A host name is resolved by this crate, and only addresses that are public,
 //! or in a network that the grant names, are connected to. Credentials are added here, so that plugins never have
 //! them. Responses are cached as their `Cache-Control` allows.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

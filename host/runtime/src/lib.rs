@@ -28,6 +28,7 @@
 //!
 //! [`Host::layer`] puts a host in front of any `tower` service that speaks HTTP, and [`Host::reviews`] is a
 //! service that answers kube-apiserver's AdmissionReviews.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod builder;
 mod changes;

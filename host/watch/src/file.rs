@@ -4,6 +4,11 @@
 //! Opening a FIFO waits for a writer, and opening a device may have side effects. A configured path can lead
 //! to either, so everything that the program reads by path is read by these functions.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "everything else opens files with these functions"
+)]
+
 use std::{
     fs::{File, Metadata, OpenOptions},
     io::{self, Read as _, Seek as _},
@@ -57,6 +62,28 @@ pub fn append(path: &Path) -> io::Result<File> {
         .open(path)?;
     check_regular(&file.metadata()?)?;
     Ok(file)
+}
+
+/// Creates a file that only its owner may read; there must be none.
+///
+/// # Errors
+///
+/// When it cannot be created; [`io::ErrorKind::AlreadyExists`] if the path exists.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Waits until the names in a directory are on disk.
+///
+/// # Errors
+///
+/// When it cannot be opened or synced.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// Reads a regular file of at most `limit` bytes, and its metadata.

@@ -7,6 +7,7 @@
 //!
 //! Notifications of the system (inotify) trigger a check. If they are not available, polling finds the
 //! change.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod file;
 mod fingerprint;

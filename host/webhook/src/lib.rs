@@ -8,7 +8,7 @@
 //! [`Failure`](admittance_admission::Failure) with its own kind and a message that says what to do.
 //!
 //! This crate logs only dropped audit annotations; everything else is returned.
-
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
     reason = "internal to the program: names say what a docstring would repeat"

@@ -1,9 +1,6 @@
 //! Keeps decisions in SQLite.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use admittance::{
     DecisionDetail, DecisionFilter, DecisionLog, DecisionRecord, Moment, RecordedRequest, Redacted,
@@ -247,7 +244,7 @@ impl DecisionDatabase {
         let Inner { pool, config, pruned } = &*self.0;
         let mut pruned = pruned.lock().await;
         if pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE) {
-            if let Some(oldest) = SystemTime::now().checked_sub(config.keep) {
+            if let Some(oldest) = Moment::now().0.checked_sub(config.keep) {
                 self.remove_before(number(Moment(oldest).as_micros())).await?;
             }
             *pruned = Some(Instant::now());

@@ -4,13 +4,11 @@ mod events;
 mod http;
 mod ndjson;
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use admittance::{
     DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, Followed, LoggedDecision,
+    Moment,
 };
 use admittance_cluster::{Cluster, Events};
 use admittance_definitions::Share;
@@ -305,7 +303,7 @@ async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) 
             return Err(error);
         }
         if since.is_none() {
-            since = Some(SystemTime::now());
+            since = Some(Moment::now().0);
             tracing::error!(
                 sink = sink.name(),
                 "decisions cannot be written, and are kept as long as there is room: {error}"

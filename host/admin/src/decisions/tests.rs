@@ -1,3 +1,5 @@
+use std::time::SystemTime;
+
 use super::*;
 
 fn query(text: &str) -> DecisionQuery {

@@ -73,7 +73,7 @@ impl Ensembles {
     pub fn status(&self) -> Vec<EnsembleStatus> {
         let status = |(ensemble, zookeeper): (&'static str, &ZooKeeper)| {
             let state = zookeeper.state();
-            let since = SystemTime::now().checked_sub(state.since().elapsed());
+            let since = Moment::now().0.checked_sub(state.since().elapsed());
             EnsembleStatus {
                 ensemble: ensemble.to_owned(),
                 servers: zookeeper.servers().to_string(),

@@ -1,5 +1,6 @@
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use admittance_admission::Moment;
 use admittance_net::{
     causes::{find, root_cause},
     client::{ClientError, ClientResponse, ProxyRefusal},
@@ -102,7 +103,7 @@ fn again_after(response: &ClientResponse) -> Option<Duration> {
     let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().map(Duration::from_secs).ok().or_else(|| {
         let date = httpdate::parse_http_date(text).ok()?;
-        Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+        Some(date.duration_since(Moment::now().0).unwrap_or_default())
     })
 }
 

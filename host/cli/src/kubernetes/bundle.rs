@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -163,7 +163,7 @@ impl Modules {
     /// Reads a module, and returns the name of its file.
     fn add(&mut self, path: &Path) -> Result<String, String> {
         let file_name = key(path);
-        let bytes = fs::read(path).map_err(|error| {
+        let bytes = files::read_bytes(path).map_err(|error| {
             format!(
                 "the plugin {} cannot be read: {error}; build it (`cargo task plugins`), or change the definition",
                 path.display()
@@ -203,7 +203,7 @@ impl Modules {
             for suffix in SIGNATURE_SUFFIXES {
                 let mut path = path.clone().into_os_string();
                 path.push(suffix);
-                match fs::read(&path) {
+                match files::read_bytes(path.as_ref()) {
                     Ok(bytes) => parts.push((format!("{file_name}{suffix}"), bytes)),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(files::at(Path::new(&path))(error)),
@@ -229,6 +229,8 @@ fn slug(file_name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,10 +1,9 @@
 //! `admittance record`: records a sample of live requests, to replay them.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io::{self, IsTerminal, Write},
     num::NonZeroUsize,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -168,12 +167,7 @@ fn cases_of(path: &Path) -> Result<String, String> {
 
 /// Creates a file that only its owner can read, since requests may contain secrets.
 fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(files::SECRET)
-        .open(path);
-    match file {
+    match admittance_watch::file::create_private(path) {
         Ok(file) => Ok(Box::new(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(format!(
             "{} already exists; name another file, or remove it",

@@ -1,6 +1,6 @@
 //! Reads recorded requests from a file, with their responses.
 
-use std::{fmt::Display, fs::File, io::BufReader, path::Path};
+use std::{fmt::Display, io::BufReader, path::Path};
 
 use admittance::{
     RecordingNote, Redacted,
@@ -39,7 +39,7 @@ struct ReviewExtras {
 
 /// Reads the requests of a file one at a time.
 pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
-    let file = File::open(path).map_err(files::at(path))?;
+    let file = files::open(path)?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();
     Ok((1..).zip(texts).map(move |(number, text)| {
         let place = format!("{}: request {number}", path.display());

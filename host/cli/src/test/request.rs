@@ -1,7 +1,5 @@
 //! Reads the requests of cases.
 
-use std::fs;
-
 use admittance::admission::{Object, Operation, Request, UserInfo, read_review};
 use admittance_definitions::{
     Mistakes,
@@ -143,7 +141,7 @@ fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>, mistakes: &mut Mistakes)
         text.as_bytes().to_vec()
     } else {
         let path = node.file(mistakes)?;
-        node.accept(fs::read(&path).map_err(files::at(&path)), mistakes)?
+        node.accept(files::read_bytes(&path).map_err(files::at(&path)), mistakes)?
     };
     node.accept(request_file::from_http(&bytes, dialect), mistakes)
 }

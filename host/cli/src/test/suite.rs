@@ -61,7 +61,7 @@ fn is_suite(path: &Path) -> bool {
         .extension()
         .is_some_and(|extension| extension == "yaml" || extension == "yml");
     is_yaml
-        && fs::read_to_string(path).is_ok_and(|text| {
+        && files::read(path).is_ok_and(|text| {
             let mut lines = text.lines().map(str::trim);
             text.contains(GROUP) && lines.any(|line| line == "kind: Suite")
         })

@@ -6,9 +6,10 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
+use admittance_admission::Moment;
 use admittance_watch::{Extensions, Stamp, counts};
 
 use crate::{
@@ -180,7 +181,7 @@ impl Listing {
 
     /// How long ago anything was last written to or put in place. It is zero if a clock is wrong.
     fn age(&self) -> Duration {
-        let now = SystemTime::now();
+        let now = Moment::now().0;
         let files = self.files.iter().filter_map(|(_, stamp)| stamp.as_ref());
         let stamps = self.paths.iter().flatten().flatten().chain(files);
         let ages = stamps.map(|stamp| stamp.age(now).unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown},
     path::{Path, PathBuf},
@@ -96,7 +96,7 @@ impl Staged {
             Self { is_new: true, .. } => drop(self.text.persist_noclobber(&self.path)?),
             _ => drop(self.text.persist(&self.path)?),
         }
-        File::open(directory(&self.path))?.sync_all()
+        file::sync_directory(directory(&self.path))
     }
 }
 
@@ -116,6 +116,10 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
         // Renaming would also replace a file that may not be written.
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "it is opened to learn whether it may be written"
+        )]
         let there = OpenOptions::new()
             .write(true)
             .custom_flags(file::NO_WAIT)

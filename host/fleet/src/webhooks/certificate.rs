@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use admittance::Moment;
 use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, Resources};
 use admittance_net::tls::{IdentityPem, ServerTls, SharedIdentity, TlsError, certificates_in};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -244,7 +245,7 @@ impl CertificateSecret {
     }
 
     async fn serve(&self, found: Option<&Resource>) {
-        let now = OffsetDateTime::now_utc();
+        let now = Moment::now().0.into();
         let usable = found
             .and_then(Contents::of)
             .filter(|contents| contents.is_usable(&self.service, now));
@@ -264,7 +265,7 @@ impl CertificateSecret {
     /// Replaces the certificate when it is time, step by step, and repairs the Secret. Returns whether a certificate waits
     /// to be served.
     pub(super) async fn renew(&self, kept: &mut Kept, inner: &Inner) -> Result<bool, ResourceError> {
-        let now = OffsetDateTime::now_utc();
+        let now = Moment::now().0.into();
         let resource = self.get().await?;
         let found = resource.as_ref().and_then(Contents::of);
         let usable = found
@@ -327,7 +328,7 @@ async fn first(
     service: &Service,
     terms: OwnCertificate,
 ) -> Result<Contents, ResourceError> {
-    let now = OffsetDateTime::now_utc();
+    let now = Moment::now().0.into();
     let found = secret.get(&registration.namespace, name).await?;
     let held = found.as_ref().and_then(Contents::of);
     if let Some(contents) = held.as_ref().filter(|held| held.is_usable(service, now)) {

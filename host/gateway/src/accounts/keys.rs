@@ -50,19 +50,15 @@ impl KeyFile {
 
     /// Write a file with a new key that only the current user can read.
     pub fn create(path: &Path) -> Result<Self, String> {
-        use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt};
+        use std::io::Write;
 
         let cannot = |error: &dyn std::fmt::Display| format!("{} cannot be written: {error}", path.display());
         let mut key = [0; KEY_LENGTH];
         let random = SystemRandom::new();
         random.fill(&mut key).map_err(|error| cannot(&error))?;
         let text = BASE64_STANDARD.encode(key) + "\n";
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        file::create_private(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
             .map_err(|error| cannot(&error))?;
         Self::read(path)
     }

@@ -253,6 +253,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         }
     }
 
+    #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn report_expiry(&self, usage: Usage) {
         let validity = self.material.current().validity;
         let Some((validity, expiry)) = validity.and_then(|it| Some((it, it.expiry(SystemTime::now())?)))

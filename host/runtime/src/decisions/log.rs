@@ -161,7 +161,7 @@ impl DecisionLog {
 
     /// What passed each chain within this time, as far as the log reaches back.
     pub fn rates(&self, within: Duration) -> Vec<ChainRates> {
-        let now = SystemTime::now();
+        let now = Moment::now().0;
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
         let recent = self.newest_first(None).take_while(|entry| entry.id >= since);
         let is_full = {

@@ -140,7 +140,7 @@ impl HistoryDirectory {
             file.as_file().sync_data()?;
             file.persist(&path)?;
             // The directory is synced too, so that the name is on disk.
-            File::open(&self.path)?.sync_all()
+            file::sync_directory(&self.path)
         };
         write().map_err(|source| HistoryError::Io { path, source })
     }
@@ -179,6 +179,10 @@ fn remove(path: &Path) {
     }
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the file is locked, in a private directory"
+)]
 fn lock(directory: &Path) -> Result<File, HistoryError> {
     let path = directory.join("lock");
     let failed = |source| HistoryError::Io {

@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt;
+use std::{os::unix::fs::PermissionsExt, time::SystemTime};
 
 use admittance::DecisionVerdict;
 use serde_json::json;
