@@ -85,24 +85,20 @@ impl Operation {
         } = self;
         match kind.as_str() {
             "add" => {
-                let missing =
-                    || format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}");
+                let missing = || missing("add", "path", &format!("\"{path}\""));
                 let (container, key) = find(document, &path).ok_or_else(missing)?;
                 add(container, &key, value)
                     .map_err(|why| format!("error in add for path: '{path}': {why}"))?;
             }
             "remove" => {
-                let missing =
-                    || format!("remove operation does not apply: doc is missing path: \"{path}\": {MISSING}");
+                let missing = || missing("remove", "path", &format!("\"{path}\""));
                 let (container, key) = find(document, &path).ok_or_else(missing)?;
                 remove(container, &key)
                     .map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
             }
             "replace" if path.is_empty() => *document = value,
             "replace" => {
-                let missing = |what: &str| {
-                    format!("replace operation does not apply: doc is missing {what}: {path}: {MISSING}")
-                };
+                let missing = |what: &str| missing("replace", what, &path);
                 let (container, key) = find(document, &path).ok_or_else(|| missing("path"))?;
                 match container {
                     Json::Object(members) => {
@@ -115,26 +111,24 @@ impl Operation {
                 }
             }
             "move" => {
-                let missing = |what: &str, path: &str| {
-                    format!("move operation does not apply: doc is missing {what} path: {path}: {MISSING}")
-                };
-                let (container, key) = find(document, &from).ok_or_else(|| missing("from", &from))?;
+                let missing = |what: &str, path: &str| missing("move", what, path);
+                let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
                 let moved = remove(container, &key)
                     .map_err(|why| format!("error in move for path: '{key}': {why}"))?;
-                let (container, key) = find(document, &path).ok_or_else(|| missing("destination", &path))?;
+                let (container, key) =
+                    find(document, &path).ok_or_else(|| missing("destination path", &path))?;
                 add(container, &key, moved)
                     .map_err(|why| format!("error in move for path: '{path}': {why}"))?;
             }
             "copy" => {
-                let missing = |what: &str, path: &str| {
-                    format!("copy operation does not apply: doc is missing {what} path: {path}: {MISSING}")
-                };
-                let (container, key) = find(document, &from).ok_or_else(|| missing("from", &from))?;
+                let missing = |what: &str, path: &str| missing("copy", what, path);
+                let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
                 let copy =
                     get(container, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
                 let copy = copy.map(|value| value.clone()).unwrap_or_default();
                 *copied = copied.saturating_add(copy.to_string().len());
-                let (container, key) = find(document, &path).ok_or_else(|| missing("destination", &path))?;
+                let (container, key) =
+                    find(document, &path).ok_or_else(|| missing("destination path", &path))?;
                 add(container, &key, copy)
                     .map_err(|why| format!("error while adding value during copy: {why}"))?;
             }
@@ -157,6 +151,11 @@ impl Operation {
         }
         Ok(())
     }
+}
+
+/// The error of an operation that leads to nothing.
+fn missing(operation: &str, what: &str, path: &str) -> String {
+    format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
 }
 
 /// The object or array in which a path ends, and the last part of the path. The text before the first `/` does not count.

@@ -163,23 +163,7 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
-        let count = if class || character != '{' {
-            None
-        } else {
-            count(after)
-        };
-        if !class && (matches!(character, '*' | '+' | '?') || count.is_some()) {
-            let (operator, after) = match count {
-                Some((count, most)) => {
-                    let (operator, after) = rest.split_at_checked(count + 2).unwrap_or((rest, ""));
-                    if most > LARGEST_COUNT {
-                        return Err(format!("invalid repeat count: `{operator}`"));
-                    }
-                    (operator, after)
-                }
-                None => rest.split_at_checked(1).unwrap_or((rest, "")),
-            };
-            let after = after.strip_prefix('?').unwrap_or(after);
+        if !class && let Some((operator, after)) = repetition_at(rest)? {
             if let Some(before) = repetition {
                 let nested = before.strip_suffix(after).unwrap_or(operator);
                 return Err(format!("invalid nested repetition operator: `{nested}`"));
@@ -248,6 +232,24 @@ fn from_go(source: &str) -> Result<String, String> {
 
 /// The largest count of a repetition in Go.
 const LARGEST_COUNT: u32 = 1000;
+
+/// The repetition with which the rest of a pattern begins, `*` or `{2,3}`, and what follows it.
+fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
+    let length = match rest.as_bytes().first() {
+        Some(b'*' | b'+' | b'?') => 1,
+        Some(b'{') => match count(rest.get(1..).unwrap_or_default()) {
+            Some((length, most)) if most > LARGEST_COUNT => {
+                let operator = rest.get(..length + 2).unwrap_or(rest);
+                return Err(format!("invalid repeat count: `{operator}`"));
+            }
+            Some((length, _)) => length + 2,
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let (operator, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
+    Ok(Some((operator, after.strip_prefix('?').unwrap_or(after))))
+}
 
 /// Translates errors of the crate `regex` into errors of Go's package, where Go has one.
 fn in_words_of_go(source: &str, error: &str) -> String {
