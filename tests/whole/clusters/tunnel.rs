@@ -149,7 +149,8 @@ async fn informational_responses_through_a_tunnel_are_limited() {
     let mut scene = Scene::behind_a_tunnel().await;
     let flood = flood(&scene, EndlessReply::Informational);
     let flooding = open_flood(&mut scene, &flood).await;
-    let reply = scene.send(Method::GET, &format!("{PODS}/a"), Value::Null);
+    let pod = format!("{PODS}/a");
+    let reply = scene.send(Method::GET, &pod, Value::Null);
     let reply = tokio::time::timeout(NEVER, reply).await.unwrap();
     assert_eq!(reply.status, 502, "{}", reply.text());
     assert!(!flooding.is_finished(), "the tunnel stays open");
