@@ -3,6 +3,7 @@
 use std::{
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -78,12 +79,21 @@ pub enum ResourceError {
     #[error("{0}")]
     Unavailable(String),
     /// An [edit](Resources::edit) was sent, and it is unknown whether it has taken effect.
-    #[error("{0}")]
-    Unknown(String),
+    #[error("{reason}; it is unknown whether {path} was written: check it before you retry", path = path.display())]
+    Unknown { reason: String, path: PathBuf },
+}
+
+impl ResourceError {
+    /// Whether the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Unknown { .. })
+    }
 }
 
 /// A change of one resource by a store that knows a part of it.
 pub struct ResourceEdit<'a> {
+    /// The path of what the resource is in the store.
+    pub path: &'a Path,
     /// Empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
@@ -337,7 +347,10 @@ impl Resources {
                 Err(ResourceError::Unavailable(reason)) => {
                     return match self.get(namespace, name).await {
                         Ok(found) if (edit.is_after)(found.as_ref()) => Ok(true),
-                        _ => Err(ResourceError::Unknown(reason)),
+                        _ => Err(ResourceError::Unknown {
+                            reason,
+                            path: edit.path.to_owned(),
+                        }),
                     };
                 }
                 Err(error) => return Err(error),

@@ -240,3 +240,13 @@ pub enum StoreError {
         restoring: Box<StoreError>,
     },
 }
+
+impl StoreError {
+    /// The error of a store whose server did not do what it was asked for, which it may do later if that is temporary.
+    pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
+        match is_temporary {
+            true => Self::Unreachable { store, reason },
+            false => Self::Refused { store, reason },
+        }
+    }
+}

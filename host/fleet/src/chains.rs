@@ -187,6 +187,7 @@ impl ChainStore {
         };
         let set = after.map(|after| move |object: &mut Map<String, Value>| set(object, &after));
         let edit = ResourceEdit {
+            path: &change.path,
             namespace,
             name,
             is_before: &|found| is(found, change.before.as_deref()),
@@ -198,13 +199,6 @@ impl ChainStore {
             Ok(false) => Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
             }),
-            Err(ResourceError::Unknown(reason)) => {
-                let error = ResourceError::Unavailable(format!(
-                    "{reason}; it is unknown whether {} was written: check it before you retry",
-                    change.path.display()
-                ));
-                Err(self.error(kind, &error))
-            }
             Err(error) => Err(self.error(kind, &error)),
         }
     }
@@ -246,18 +240,11 @@ impl ChainStore {
     }
 
     fn error(&self, kind: &Kind, error: &ResourceError) -> StoreError {
-        let store = self.location();
-        let reason = format!("{}: {error}", kind.resources.server());
-        match error {
-            ResourceError::Unavailable(_) | ResourceError::Unknown(_) => {
-                StoreError::Unreachable { store, reason }
-            }
-            ResourceError::NotFound(_) => StoreError::Refused {
-                store,
-                reason: format!("{reason}: `admittance kubernetes crds | kubectl apply -f -`"),
-            },
-            _ => StoreError::Refused { store, reason },
+        let mut reason = format!("{}: {error}", kind.resources.server());
+        if matches!(error, ResourceError::NotFound(_)) {
+            reason.push_str(": `admittance kubernetes crds | kubectl apply -f -`");
         }
+        StoreError::of_server(self.location(), reason, error.is_temporary())
     }
 }
 
@@ -273,7 +260,7 @@ impl DefinitionStore for ChainStore {
 
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let (kind, ..) = self.named(&id.kind, &id.name)?;
-        Some(path_of(&kind.kind, &id.name))
+        Some(path_of(kind.kind.kind, &id.name))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
@@ -311,17 +298,22 @@ pub(crate) fn definition_name(namespace: &str, name: &str) -> String {
 }
 
 /// `kubernetes:AdmissionChain/pods`, `kubernetes:NamespacedAdmissionChain/shop/pods`.
-fn path_of(kind: &ResourceKind, name: &str) -> PathBuf {
-    PathBuf::from(format!("{SCHEME}:{}/{name}", kind.kind))
+fn path_of(kind: &str, name: &str) -> PathBuf {
+    PathBuf::from(format!("{SCHEME}:{kind}/{name}"))
 }
 
 pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFile {
+    entry(kind.kind, &kind.api_version(), kind.kind, resource)
+}
+
+/// The definition that a resource is, at `kubernetes:{place}/{name}`.
+pub(crate) fn entry(place: &str, api_version: &str, kind: &str, resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
-        kind: kind.kind.to_owned(),
+        kind: kind.to_owned(),
         name: definition_name(&resource.namespace, &resource.name),
     };
-    let text = definition(&kind.api_version(), kind.kind, resource).to_string();
-    DefinitionFile::entry(path_of(kind, &id.name), text, id)
+    let text = definition(api_version, kind, resource).to_string();
+    DefinitionFile::entry(path_of(place, &id.name), text, id)
 }
 
 /// The resource without what the API server adds.

@@ -7,14 +7,14 @@ use std::{
 };
 
 use admittance_admission::words;
-use admittance_cluster::{Cluster, Resource, ResourceError, Resources, ServedKind};
+use admittance_cluster::{Cluster, ResourceError, Resources, ServedKind};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
 use futures_util::future::{join_all, select_all, try_join_all};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::chains::{SCHEME, definition, definition_name};
+use crate::chains::{SCHEME, entry};
 
 /// How often the API server is asked which kinds it has: Gatekeeper's templates make new ones.
 const LOOK: Duration = Duration::from_secs(5);
@@ -179,14 +179,7 @@ impl PolicyStore {
     }
 
     fn error(&self, error: &ResourceError) -> StoreError {
-        let store = self.location();
-        let reason = error.to_string();
-        match error {
-            ResourceError::Unavailable(_) | ResourceError::Unknown(_) => {
-                StoreError::Unreachable { store, reason }
-            }
-            _ => StoreError::Refused { store, reason },
-        }
+        StoreError::of_server(self.location(), error.to_string(), error.is_temporary())
     }
 }
 
@@ -216,7 +209,14 @@ impl DefinitionStore for PolicyStore {
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;
-            files.extend(resources.iter().map(|resource| file_of(&watched.kind, resource)));
+            let kind = &watched.kind;
+            // `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl names it.
+            let (place, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
+            files.extend(
+                resources
+                    .iter()
+                    .map(|resource| entry(&place, api_version, kind, resource)),
+            );
         }
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
@@ -259,16 +259,4 @@ impl DefinitionStore for PolicyStore {
             () = resources => {}
         }
     }
-}
-
-/// `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl names it.
-fn file_of(kind: &ServedKind, resource: &Resource) -> DefinitionFile {
-    let name = definition_name(&resource.namespace, &resource.name);
-    let path = format!("{SCHEME}:{}/{name}", kind.name());
-    let text = definition(kind.api_version(), kind.kind(), resource).to_string();
-    let id = DefinitionId {
-        kind: kind.kind().to_owned(),
-        name,
-    };
-    DefinitionFile::entry(path, text, id)
 }

@@ -1,7 +1,9 @@
-//! Bearer tokens: as a header carries them, and as digests that are compared in constant time.
+//! Bearer tokens: as a header carries them, in files, and as digests that are compared in constant time.
 
-use std::str::FromStr;
+use std::{path::Path, str::FromStr};
 
+use admittance_watch::file::{SecretError, read_secret_to_string};
+use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -48,8 +50,34 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
+/// Reads the value of a header, such as `Bearer ` and a token, from a file that only its owner may read. `scheme` is
+/// written before the text of the file.
+///
+/// # Errors
+///
+/// A sentence that says what is wrong with the file.
+pub fn read_header(file: &Path, most: usize, scheme: &str) -> Result<HeaderValue, String> {
+    // One byte more shows that there are more.
+    let text = read_secret_to_string(file, most as u64 + 1).map_err(|error| match error {
+        SecretError::Unreadable(error) => error.to_string(),
+        SecretError::WorldReadable => "every user may read it; `chmod o-r` it".to_owned(),
+    })?;
+    if text.len() > most {
+        return Err(format!("it has more than {most} bytes"));
+    }
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let mut value = HeaderValue::try_from(format!("{scheme}{}", text.trim()))
+        .map_err(|_| "it is not one line that a header can hold".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     #[test]
@@ -64,6 +92,26 @@ mod tests {
         ] {
             let found = bearer(value.as_bytes());
             assert_eq!(found, expected.map(str::as_bytes), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_from_one_line_of_a_private_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        for (text, mode, expected) in [
+            ("abc\n", 0o600, Ok("Bearer abc")),
+            ("abc", 0o604, Err("every user may read it; `chmod o-r` it")),
+            (" \n", 0o600, Err("it is empty")),
+            ("a\nb", 0o600, Err("it is not one line that a header can hold")),
+            ("123456789", 0o600, Err("it has more than 8 bytes")),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let value = read_header(&path, 8, "Bearer ");
+            let found = value.as_ref().map(|value| value.to_str().unwrap());
+            assert_eq!(found.map_err(String::as_str), expected);
+            assert!(value.is_ok_and(|value| value.is_sensitive()) == expected.is_ok());
         }
     }
 }

@@ -4,11 +4,11 @@ use admittance_admission::{
     Deadline, Failure, HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender,
 };
 use admittance_net::{
+    bearer::read_header,
     causes::{chain, find},
     tls::{TlsAdvice, TlsError},
     trace::SPANS,
 };
-use admittance_watch::file::{SecretError, read_secret_to_string};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header, request, response};
@@ -188,29 +188,14 @@ async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue,
         ))
     };
     let file = credential.file.clone();
-    // One byte more shows that there are more.
-    let limit = CREDENTIAL_LIMIT as u64 + 1;
-    let text = tokio::task::spawn_blocking(move || read_secret_to_string(&file, limit)).await;
-    let text = text
-        .map_err(|error| unusable(&error))?
-        .map_err(|error| match error {
-            SecretError::Unreadable(error) => unusable(&error),
-            SecretError::WorldReadable => unusable(&"every user may read it; `chmod o-r` it"),
-        })?;
-    let text = match (text.trim(), &credential.header) {
-        _ if text.len() > CREDENTIAL_LIMIT => {
-            return Err(unusable(&format_args!(
-                "it has more than {CREDENTIAL_LIMIT} bytes"
-            )));
-        }
-        ("", _) => return Err(unusable(&"it is empty")),
-        (text, Some(_)) => text.to_owned(),
-        (token, None) => format!("Bearer {token}"),
+    let scheme = if credential.header.is_some() {
+        ""
+    } else {
+        "Bearer "
     };
-    let mut value =
-        HeaderValue::try_from(text).map_err(|_| unusable(&"it is not one line that a header can hold"))?;
-    value.set_sensitive(true);
-    Ok(value)
+    let reading = tokio::task::spawn_blocking(move || read_header(&file, CREDENTIAL_LIMIT, scheme));
+    let value = reading.await.map_err(|error| unusable(&error))?;
+    value.map_err(|reason| unusable(&reason))
 }
 
 fn no_answer(error: &(dyn Error + 'static), origin: &HttpOrigin, host: &str) -> HttpError {

@@ -112,6 +112,7 @@ impl CustomResourceStore {
             }
         });
         let edit = ResourceEdit {
+            path: &change.path,
             namespace,
             name,
             is_before: &|found| is(found, change.before.as_deref()),
@@ -123,7 +124,6 @@ impl CustomResourceStore {
             Ok(false) => Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
             }),
-            Err(error @ ResourceError::Unknown(_)) => Err(self.unknown(change, self.error(&error))),
             Err(error) => Err(self.error(&error)),
         }
     }
@@ -136,14 +136,8 @@ impl CustomResourceStore {
     }
 
     fn error(&self, error: &ResourceError) -> StoreError {
-        let store = self.location();
         let reason = format!("{}: {error}", self.resources.server());
-        match error {
-            ResourceError::Unavailable(_) | ResourceError::Unknown(_) => {
-                StoreError::Unreachable { store, reason }
-            }
-            _ => StoreError::Refused { store, reason },
-        }
+        StoreError::of_server(self.location(), reason, error.is_temporary())
     }
 }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use admittance_net::{
+    bearer::read_header,
     causes::root_cause,
     client::{ClientOptions, ClientRequest, HttpClient, ProxyChoice},
     tls::{self, Trust},
 };
-use admittance_watch::file;
 use http::{
     HeaderValue, Method,
     header::{AUTHORIZATION, CONTENT_TYPE},
@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of a request and the head of its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest file with a token, in bytes.
-const TOKEN: u64 = 16 << 10;
+const TOKEN: usize = 16 << 10;
 
 /// A server that takes lines of JSON.
 #[derive(Debug)]
@@ -76,18 +76,12 @@ impl HttpSink {
             return Ok(None);
         };
         let name = path.display().to_string();
-        let reading = tokio::task::spawn_blocking(move || {
-            let text = file::read_secret_to_string(&path, TOKEN);
-            text.map_err(|error| error.describe(&path, "the token file"))
-        });
-        let text = reading
+        let reading = tokio::task::spawn_blocking(move || read_header(&path, TOKEN, "Bearer "));
+        let value = reading
             .await
             .map_err(|error| SinkError::Token(error.to_string()))?;
-        let text = text.map_err(SinkError::Token)?;
-        let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim()))
-            .map_err(|_| SinkError::Token(format!("{name}: it does not contain a token")))?;
-        value.set_sensitive(true);
-        Ok(Some(value))
+        let unusable = |reason| SinkError::Token(format!("{name}: {reason}"));
+        value.map_err(unusable).map(Some)
     }
 }
 

@@ -1,17 +1,17 @@
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use admittance_net::{
+    bearer::read_header,
     causes::chain,
     upstream::{Connector, connector},
 };
-use admittance_watch::file::{SecretError, read_secret_to_string};
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use opentelemetry_http::{HttpClient, HttpError};
@@ -22,7 +22,7 @@ use crate::config::TracingConfig;
 /// The largest reply that is read, in bytes.
 const REPLY_LIMIT: usize = 64 << 10;
 /// The longest value of a header, in bytes.
-const HEADER_LIMIT: u64 = 8 << 10;
+const HEADER_LIMIT: usize = 8 << 10;
 
 /// The connection to the collector. Lives as long as the export.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ impl Collector {
 
     async fn send(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, String> {
         for (name, file) in &self.headers {
-            let value = read(file).map_err(|reason| format!("{}: {reason}", file.display()))?;
+            let value = read_header(file, HEADER_LIMIT, "")
+                .map_err(|reason| format!("{}: {reason}", file.display()))?;
             request.headers_mut().insert(name.clone(), value);
         }
         let sending = self.client.request(request.map(Full::new));
@@ -97,16 +98,4 @@ impl HttpClient for Collector {
         });
         Ok(response?)
     }
-}
-
-/// The value of a header, in a file.
-fn read(file: &Path) -> Result<HeaderValue, String> {
-    let text = read_secret_to_string(file, HEADER_LIMIT).map_err(|error| match error {
-        SecretError::Unreadable(error) => error.to_string(),
-        SecretError::WorldReadable => "every user may read it; `chmod o-r` it".to_owned(),
-    })?;
-    let value = HeaderValue::try_from(text.trim());
-    let mut value = value.map_err(|_| "it is not one line that a header can hold".to_owned())?;
-    value.set_sensitive(true);
-    Ok(value)
 }
