@@ -6,7 +6,7 @@ mod follow;
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, OnceLock,
+        OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,9 +17,9 @@ use admittance::{
     agreement::{Replica, Report},
     replicas::{Membership, Transport},
 };
-use admittance_net::lock::lock;
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::timeout};
@@ -113,7 +113,7 @@ impl Drivers {
     }
 
     fn see(&self, seen: &Seen) {
-        let mut known = lock(&self.seen);
+        let mut known = self.seen.lock();
         if *known != *seen {
             known.clone_from(seen);
             drop(known);
@@ -122,7 +122,7 @@ impl Drivers {
     }
 
     fn lose(&self, error: &ZooKeeperError) {
-        let mut seen = lock(&self.seen).clone();
+        let mut seen = self.seen.lock().clone();
         seen.lost = Some(error.to_string());
         seen.is_refused = error.is_refused();
         self.see(&seen);
@@ -191,11 +191,11 @@ impl Transport for Drivers {
 
     fn look(&self) -> Membership {
         let own = self.own.get().map(Registered::state);
-        membership(&lock(&self.seen), own.as_ref(), &self.name)
+        membership(&self.seen.lock(), own.as_ref(), &self.name)
     }
 
     async fn publish(&self, target: Digest) {
-        let Some((version, _)) = lock(&self.seen).above else {
+        let Some((version, _)) = self.seen.lock().above else {
             return;
         };
         let written = self.write(version, target).await;

@@ -242,7 +242,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The error of a store whose server did not do what it was asked for, which it may do later if that is temporary.
+    /// The error for a failed request to the server of a store. A temporary one is an unreachable store, which is read again.
     pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
         match is_temporary {
             true => Self::Unreachable { store, reason },

@@ -17,15 +17,15 @@ mod types;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use admittance::Moment;
 use admittance_bcs::routes::Permission;
-use admittance_net::lock::lock;
 use ipnet::IpNet;
 use metrics::gauge;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -116,7 +116,7 @@ impl Accounts {
 
     /// Why the directory may be stale.
     pub fn problem(&self) -> Option<String> {
-        lock(&self.0.problem).clone()
+        self.0.problem.lock().clone()
     }
 
     /// The current state of the database.
@@ -219,7 +219,7 @@ impl Accounts {
 
     fn report_poll(&self, polled: Result<(), AccountsError>) {
         gauge!(metric_names::ACCOUNTS_READ).set(f64::from(u8::from(polled.is_ok())));
-        let mut problem = lock(&self.0.problem);
+        let mut problem = self.0.problem.lock();
         match polled {
             Err(error) => {
                 let text = error.to_string();

@@ -320,7 +320,7 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
             };
             if server.scheme() != Some(&Scheme::HTTPS) {
                 let stream = to_proxy.oneshot(proxy.uri().clone()).await?;
-                return Ok(Wire::of(stream).to_proxy());
+                return Ok(Wire::of(stream).with_proxy());
             }
             let mut tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
             if let Some(password) = proxy.basic_auth() {

@@ -18,7 +18,6 @@ pub mod header;
 pub mod informational;
 pub mod limits;
 pub mod listener;
-pub mod lock;
 mod metric;
 mod telemetry;
 pub mod tls;

@@ -1,5 +1,10 @@
 //! The client for servers anywhere.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy takes only the functions marked #[test] for tests, not what helps them"
+)]
+
 use std::time::Duration;
 
 use admittance_net::{

@@ -97,7 +97,7 @@ pub struct DecisionSinks {
 enum Sink {
     Sqlite(DecisionDatabase),
     Ndjson(Ndjson),
-    Http(HttpSink),
+    Http(Box<HttpSink>),
 }
 
 /// Selects the decisions that are written, with or without their objects.
@@ -123,7 +123,7 @@ impl DecisionSinks {
             sinks.push(Sink::Ndjson(Ndjson::open(place).await?));
         }
         if let Some(config) = config.http {
-            sinks.push(Sink::Http(HttpSink::new(config)?));
+            sinks.push(Sink::Http(Box::new(HttpSink::new(config)?)));
         }
         Ok(Self {
             sinks,

@@ -1,5 +1,6 @@
 //! Converts the scheduler's replies for clients of the driver.
 
+use admittance_admission::shortened;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 
@@ -51,7 +52,7 @@ pub fn relay(status: StatusCode, start: &[u8]) -> Relay {
 
 fn invalid_reply(status: StatusCode, start: &[u8]) -> Response<Bytes> {
     let text = String::from_utf8_lossy(start);
-    let text: String = text.trim().chars().take(MAX_QUOTED).collect();
+    let text = shortened(text.trim(), MAX_QUOTED);
     let reason = if text.is_empty() {
         // A scheduler that is not the master writes no body.
         format!("the scheduler replied {status} without a body; it may not be the master")

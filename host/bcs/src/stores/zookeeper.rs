@@ -5,15 +5,13 @@ mod writes;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Client, CreateMode, Error};
@@ -83,7 +81,7 @@ impl ZooKeeperStore {
     }
 
     fn last(&self) -> MutexGuard<'_, LastRead> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 
     /// The definition at a path, and the path of its node.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_net::{bearer::TokenDigest, lock::lock};
+use admittance_net::bearer::TokenDigest;
 use http::Uri;
 use ipnet::IpNet;
 use sqlx::query;
@@ -128,7 +128,7 @@ impl Accounts {
 
     /// Refuse reports of changes that follow too quickly: every gateway reads the whole database after each of them.
     fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
-        let mut reports = lock(&self.0.reports);
+        let mut reports = self.0.reports.lock();
         let now = Instant::now();
         reports.retain(|_, last| now.duration_since(*last) < REPORT_INTERVAL);
         if reports.contains_key(cluster_id) {

@@ -1,11 +1,10 @@
 //! The memory of tunnels, by the users whose clusters they lead to.
 
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
 };
-
-use admittance_net::lock::lock;
 
 use crate::{
     accounts::{Accounts, UserId},
@@ -55,7 +54,7 @@ impl Memory {
             (!creator.is_super_user).then_some(creator.id)
         });
         let owner = creator.map_or_else(|| Owner::Cluster(cluster.to_owned()), Owner::User);
-        let mut owners = lock(&self.owners);
+        let mut owners = self.owners.lock();
         if let Some(budget) = owners.get(&owner).and_then(Weak::upgrade) {
             return budget;
         }

@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     net::IpAddr,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -20,7 +20,6 @@ use admittance_bcs::discovery::{Discovery, ServerKind};
 use admittance_net::{
     causes,
     listener::is_loopback,
-    lock::lock,
     tls::ClientTls,
     upstream::{Connector, FollowedServers, Server, connector},
 };
@@ -28,6 +27,7 @@ use bytes::Bytes;
 use futures_util::SinkExt;
 use http::Uri;
 use metrics::gauge;
+use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_tungstenite::tungstenite::{Message, handshake::client::generate_key};
 
@@ -44,7 +44,7 @@ use crate::{
     status::{Peer, PeersStatus},
     tunnel::{
         Accepts, Announcement, Session,
-        connect::{ConnectError, LONGEST_PAUSE, Pauses, TIMEOUT, at_path, websocket},
+        connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, pauses, websocket},
     },
 };
 
@@ -108,7 +108,7 @@ impl Peers {
     }
 
     pub(super) fn status(&self) -> PeersStatus {
-        let links = lock(&self.links);
+        let links = self.links.lock();
         PeersStatus {
             discovery: self.discovery.status(),
             gateways: links
@@ -172,7 +172,7 @@ impl Peers {
         kubernetes: &Kubernetes,
         mut found: watch::Receiver<Arc<FollowedServers>>,
     ) {
-        let mut pauses = Pauses::default();
+        let mut pauses = pauses();
         while is_listed(server, &found.borrow()) && !kubernetes.0.stop.is_cancelled() {
             let begun = Instant::now();
             let why = match self.open(server, kubernetes).await {
@@ -181,7 +181,7 @@ impl Peers {
             };
             self.report(server, Some(why));
             if begun.elapsed() > LONGEST_PAUSE {
-                pauses = Pauses::default();
+                pauses.reset();
             }
             let unlisted = async {
                 if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
@@ -190,17 +190,17 @@ impl Peers {
                 }
             };
             tokio::select! {
-                () = tokio::time::sleep(pauses.next()) => {}
+                () = tokio::time::sleep(pauses.after_failure()) => {}
                 () = unlisted => {}
                 () = kubernetes.0.stop.cancelled() => {}
             }
         }
-        lock(&self.links).remove(&server.to_string());
+        self.links.lock().remove(&server.to_string());
     }
 
     /// Records why there is no tunnel, or that there is one.
     fn report(&self, server: &Server, problem: Option<String>) {
-        let mut links = lock(&self.links);
+        let mut links = self.links.lock();
         let before = links.insert(server.to_string(), problem.clone());
         let connected = links.values().filter(|problem| problem.is_none()).count();
         gauge!(metric_names::GATEWAY_PEERS).set(u32::try_from(connected).unwrap_or(u32::MAX));

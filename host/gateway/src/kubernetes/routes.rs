@@ -1,15 +1,9 @@
 //! How clusters are reached: directly at their reported addresses, or through an agent's tunnel, to this gateway or to
 //! another.
 
-use std::{
-    collections::HashMap,
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use admittance_net::{
-    lock::lock,
     tls::{self, ClientTls, Trust},
     upstream::{
         Choice, Dial, HealthCheck, Server, Servers, Upstream, UpstreamConfig, Wire, tcp_connector_with,
@@ -18,6 +12,7 @@ use admittance_net::{
 use http::{HeaderValue, Uri, uri::PathAndQuery};
 use hyper_util::client::legacy::connect::dns::Name;
 use metrics::gauge;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
@@ -228,14 +223,14 @@ impl Routes {
     /// The way to this cluster: the tunnel of its agent, to this gateway or another, or else the addresses that were
     /// reported.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
-        let tunnels = lock(&self.tunnels);
+        let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
             return Ok(route.clone());
         }
         let Some(credentials) = &cluster.credentials else {
             return Err(KubernetesError::NotConnected(cluster.id.clone()));
         };
-        let mut direct = lock(&self.direct);
+        let mut direct = self.direct.lock();
         if let Some(route) = direct.get(&cluster.id)
             && (Arc::ptr_eq(&route.credentials, credentials) || route.credentials == *credentials)
         {
@@ -256,7 +251,7 @@ impl Routes {
 
     /// Forget the routes to clusters that are gone.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        lock(&self.direct).retain(|id, route| {
+        self.direct.lock().retain(|id, route| {
             let exists = exists(id);
             if !exists {
                 route.is_newest.send_replace(false);
@@ -267,7 +262,7 @@ impl Routes {
 
     /// Use this tunnel until the result is dropped. None: the agents of the cluster have as many as they may have.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
-        let mut tunnels = lock(&self.tunnels);
+        let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.way, Way::Tunnel(_));
         let of_cluster = tunnels.of(&route.way).entry(cluster.to_owned()).or_default();
         if is_limited && of_cluster.len() >= MOST_TUNNELS {
@@ -286,7 +281,7 @@ impl Routes {
 
     /// The newest tunnel of each cluster's agents to this gateway.
     pub(super) fn of_agents(&self) -> HashMap<String, Arc<Route>> {
-        let tunnels = lock(&self.tunnels);
+        let tunnels = self.tunnels.lock();
         let newest = tunnels.of_agents.iter();
         newest
             .filter_map(|(cluster, routes)| Some((cluster.clone(), routes.last()?.clone())))
@@ -295,7 +290,7 @@ impl Routes {
 
     /// Sets the metrics of open tunnels again, because the exporter forgets a metric of a cluster that does not change.
     pub(super) fn renew_metrics(&self) {
-        for (cluster, routes) in &lock(&self.tunnels).of_agents {
+        for (cluster, routes) in &self.tunnels.lock().of_agents {
             set_gauge(cluster, routes.len());
         }
     }
@@ -308,7 +303,7 @@ impl Routes {
     /// The tunnel of the cluster's agent, and what counts a connection in it as its use. Never one to another gateway, so
     /// that no connection passes more than two.
     pub(super) fn tunnel(&self, cluster: &str) -> Option<(Session, Guard)> {
-        let tunnels = lock(&self.tunnels);
+        let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;
         match &route.way {
             Way::Tunnel(session) => Some((session.clone(), route.clone())),
@@ -319,18 +314,19 @@ impl Routes {
     /// Waits until no agent has a tunnel to this gateway.
     pub(super) async fn agents_gone(&self) {
         let mut changes = self.changes();
-        while !lock(&self.tunnels).of_agents.is_empty() {
+        while !self.tunnels.lock().of_agents.is_empty() {
             // An error: the sender lives as long as `self`.
             let _ = changes.changed().await;
         }
     }
 
     pub(super) fn state(&self, cluster: &str) -> RouteState {
-        let tunnels = lock(&self.tunnels);
+        let tunnels = self.tunnels.lock();
         let count = |of: &HashMap<String, Vec<Arc<Route>>>| of.get(cluster).map_or(0, Vec::len);
         let newest = tunnels.newest(cluster).map(|route| route.upstream.clone());
         let direct = || {
-            lock(&self.direct)
+            self.direct
+                .lock()
                 .get(cluster)
                 .map(|route| route.upstream.clone())
         };
@@ -343,7 +339,7 @@ impl Routes {
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
         // In this order everywhere.
-        let (tunnels, direct) = (lock(&self.tunnels), lock(&self.direct));
+        let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
         let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
         direct
             .values()
@@ -374,7 +370,7 @@ impl OpenTunnel {
 
     /// Reports the number of tunnels of this kind that the cluster has now.
     fn changed(&self, tunnels: &Tunnels, count: usize) {
-        tunnels.check_newest(&self.cluster, &lock(&self.routes.direct));
+        tunnels.check_newest(&self.cluster, &self.routes.direct.lock());
         if let Way::Tunnel(_) = self.route.way {
             self.routes.changed.send_replace(());
             set_gauge(&self.cluster, count);
@@ -384,7 +380,7 @@ impl OpenTunnel {
 
 impl Drop for OpenTunnel {
     fn drop(&mut self) {
-        let mut tunnels = lock(&self.routes.tunnels);
+        let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
         let table = tunnels.of(&self.route.way);
         // Others stay, newer ones too.
@@ -489,7 +485,7 @@ mod tests {
         let through = routes
             .open("a", route(Way::Gateway(session(), budget.clone())))
             .unwrap();
-        let newest = |routes: &Routes| lock(&routes.tunnels).newest("a").cloned();
+        let newest = |routes: &Routes| routes.tunnels.lock().newest("a").cloned();
         assert!(newest(&routes).is_some_and(|newest| Arc::ptr_eq(&newest, &second)));
         assert!(routes.tunnel("a").is_some());
         drop(newer);

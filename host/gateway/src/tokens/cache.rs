@@ -1,8 +1,8 @@
 //! The cache of an endpoint's answers.
 
-use std::{collections::HashMap, sync::Mutex, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use admittance_net::lock::lock;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -38,7 +38,7 @@ impl AnswerCache {
 
     /// The cached answer, unless it has expired.
     pub(super) fn get(&self, key: &CacheKey) -> Option<bool> {
-        let entries = lock(&self.entries);
+        let entries = self.entries.lock();
         let (allowed, until) = entries.get(key)?;
         (Instant::now() < *until).then_some(*allowed)
     }
@@ -48,7 +48,7 @@ impl AnswerCache {
             return;
         }
         let now = Instant::now();
-        let mut entries = lock(&self.entries);
+        let mut entries = self.entries.lock();
         if entries.len() >= CAPACITY {
             entries.retain(|_, (_, until)| now < *until);
         }
@@ -89,6 +89,6 @@ mod tests {
         }
         let last = CacheKey::new((2 * CAPACITY - 1).to_string().as_bytes());
         assert_eq!(cache.get(&last), Some(false));
-        assert!(cache.entries.lock().unwrap().len() <= CAPACITY);
+        assert!(cache.entries.lock().len() <= CAPACITY);
     }
 }

@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 
 use super::{
-    connect::{ConnectError, LONGEST_PAUSE, Pauses, TIMEOUT, at_path, shortened, websocket},
+    connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, excerpt, pauses, websocket},
     serve_agent,
 };
 use crate::{
@@ -112,7 +112,7 @@ impl Agent {
     /// Reads the credentials and reports them, forever.
     async fn report(&self, current: watch::Sender<Option<Current>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
-        let mut pauses = Pauses::default();
+        let mut pauses = pauses();
         let mut last = None;
         loop {
             let reported = match self.config.read().await {
@@ -129,10 +129,10 @@ impl Agent {
             let reported = reported.map_err(|error| error.to_string());
             let pause = match reported.is_ok() {
                 true => {
-                    pauses = Pauses::default();
+                    pauses.reset();
                     self.config.period
                 }
-                false => pauses.next(),
+                false => pauses.after_failure(),
             };
             match &reported {
                 // Each result once.
@@ -179,7 +179,7 @@ impl Agent {
         let text = text.map(|text| text.to_bytes()).unwrap_or_default();
         match status.is_success() && !is_refusal(&text) {
             true => Ok(()),
-            false => Err(ConnectError::Refused(status, shortened(&text)).into()),
+            false => Err(ConnectError::Refused(status, excerpt(&text)).into()),
         }
     }
 
@@ -188,7 +188,7 @@ impl Agent {
         if !self.config.has_tunnel {
             return std::future::pending().await;
         }
-        let mut pauses = Pauses::default();
+        let mut pauses = pauses();
         loop {
             // An error: the sender lives as long as this.
             let Ok(read) = current
@@ -211,7 +211,7 @@ impl Agent {
                         }
                         _ = current.changed() => {
                             tokio::spawn(tokio::time::timeout(PREVIOUS_TUNNEL, tunnel));
-                            pauses = Pauses::default();
+                            pauses.reset();
                             continue;
                         }
                     }
@@ -221,9 +221,9 @@ impl Agent {
                 }
             }
             if opened.elapsed() > LONGEST_PAUSE {
-                pauses = Pauses::default();
+                pauses.reset();
             }
-            tokio::time::sleep(pauses.next()).await;
+            tokio::time::sleep(pauses.after_failure()).await;
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use admittance_net::{causes, upstream::Connector};
+use admittance_admission::shortened;
+use admittance_net::{Backoff, causes, upstream::Connector};
 use http::{
     HeaderMap, HeaderValue, StatusCode, Uri,
     header::{HOST, SEC_WEBSOCKET_KEY},
@@ -70,7 +71,7 @@ pub(crate) async fn websocket(
     let (socket, reply) = opened.map_err(|error| match error {
         WsError::Http(reply) => {
             let text = reply.body().clone().unwrap_or_default();
-            ConnectError::Refused(reply.status(), shortened(&text))
+            ConnectError::Refused(reply.status(), excerpt(&text))
         }
         error => ConnectError::Unreachable(causes::chain(&error)),
     })?;
@@ -90,20 +91,14 @@ fn header(text: &str) -> Result<HeaderValue, ConnectError> {
     Ok(value)
 }
 
-pub(crate) fn shortened(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).chars().take(300).collect()
+/// A text of a server for a message.
+pub(crate) fn excerpt(text: &[u8]) -> String {
+    shortened(&String::from_utf8_lossy(text), 300).into_owned()
 }
 
-/// Growing pauses between attempts, a part of each by chance: agents do not come back all at once.
-#[derive(Debug, Default)]
-pub(crate) struct Pauses(u32);
-
-impl Pauses {
-    pub(crate) fn next(&mut self) -> Duration {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.0.min(8)).min(LONGEST_PAUSE);
-        self.0 += 1;
-        pause.mul_f64(0.5 + fastrand::f64() / 2.0)
-    }
+/// The pauses between attempts. A half of each is left to chance: agents do not come back all at once.
+pub(crate) fn pauses() -> Backoff {
+    Backoff::new(FIRST_PAUSE / 2, LONGEST_PAUSE / 2)
 }
 
 #[cfg(test)]
@@ -112,8 +107,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_limit() {
-        let mut pauses = Pauses::default();
-        let all: Vec<_> = (0..40).map(|_| pauses.next()).collect();
+        let mut pauses = pauses();
+        let all: Vec<_> = (0..40).map(|_| pauses.after_failure()).collect();
         assert!(
             all.iter()
                 .all(|pause| *pause <= LONGEST_PAUSE && *pause >= FIRST_PAUSE / 2)

@@ -1,11 +1,8 @@
 //! An inbox keeps what has arrived for a connection in a tunnel until its reader takes it.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-};
+use std::{collections::VecDeque, sync::Arc};
 
-use admittance_net::lock::lock;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{CHUNK, budget::Budget};
@@ -48,7 +45,7 @@ impl Inbox {
 
     /// Adds bytes, or returns the budget that has too few left for them. A closed inbox ignores them.
     pub(super) fn push(&self, bytes: &[u8]) -> Result<(), &Budget> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if queue.is_closed {
             return Ok(());
         }
@@ -83,7 +80,7 @@ impl Inbox {
         loop {
             let changed = self.changed.notified();
             {
-                let mut queue = lock(&self.queue);
+                let mut queue = self.queue.lock();
                 if let Some(chunk) = queue.chunks.pop_front() {
                     return Some(chunk);
                 }
@@ -103,17 +100,17 @@ impl Inbox {
 
     /// Nothing more arrives. Its reader still takes what has.
     pub(super) fn close(&self) {
-        lock(&self.queue).is_closed = true;
+        self.queue.lock().is_closed = true;
         self.changed.notify_one();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.queue).is_closed
+        self.queue.lock().is_closed
     }
 
     /// Frees what was not taken.
     pub(super) fn clear(&self) {
-        let chunks = std::mem::take(&mut lock(&self.queue).chunks);
+        let chunks = std::mem::take(&mut self.queue.lock().chunks);
         chunks.into_iter().for_each(|chunk| self.delivered(chunk));
     }
 }

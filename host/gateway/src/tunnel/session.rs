@@ -4,15 +4,15 @@ use std::{
     collections::HashMap,
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
 
-use admittance_net::lock::lock;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf},
     sync::{mpsc, watch},
@@ -119,7 +119,7 @@ impl Session {
 
     /// Whether there are connections.
     pub(crate) fn is_used(&self) -> bool {
-        !lock(&self.0.connections).is_empty()
+        !self.0.connections.lock().is_empty()
     }
 
     /// Carries the connections over the WebSocket, until it ends. Returns why.
@@ -134,7 +134,7 @@ impl Session {
             why = send(sink, outgoing) => why,
             () = self.0.ended.cancelled() => "it was closed".to_owned(),
         };
-        for (_, connection) in lock(&self.0.connections).drain() {
+        for (_, connection) in self.0.connections.lock().drain() {
             connection.ended.cancel();
         }
         why
@@ -204,7 +204,7 @@ impl Shared {
     /// Handles a frame. An error ends the tunnel.
     async fn take(self: &Arc<Self>, frame: Frame, accepts: &Accepts) -> Result<(), String> {
         let number = frame.connection;
-        let connection = lock(&self.connections).get(&number).cloned();
+        let connection = self.connections.lock().get(&number).cloned();
         match (frame.content, connection) {
             (Content::Connect(to), known) => {
                 let wanted = accepts.wanted(to);
@@ -286,7 +286,7 @@ impl Shared {
     /// The connection in this tunnel that shares its memory with this one, and holds the most: this one, if none holds more.
     fn largest_beside(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
         let own = &connection.inbox.budget;
-        let connections = lock(&self.connections);
+        let connections = self.connections.lock();
         let larger = connections.iter().filter(|(_, other)| {
             let budget = &other.inbox.budget;
             budget.is_beside(own) && budget.held() > own.held()
@@ -315,7 +315,7 @@ impl Shared {
         let connection = Connection::new(budget);
         let connection =
             Arc::new(connection.ok_or("the tunnel, or the gateway, has no memory for another connection")?);
-        let mut connections = lock(&self.connections);
+        let mut connections = self.connections.lock();
         if self.ended.is_cancelled() {
             return Err("the tunnel has ended");
         }
@@ -324,7 +324,7 @@ impl Shared {
     }
 
     fn remove(&self, number: i64) {
-        lock(&self.connections).remove(&number);
+        self.connections.lock().remove(&number);
     }
 
     /// Opens a connection for the other side, and carries it.
@@ -391,7 +391,7 @@ impl Shared {
             () = connection.ended.cancelled() => {}
             () = self.ended.cancelled() => {}
         }
-        let was_known = lock(&self.connections).remove(&number).is_some();
+        let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
             // After its data, so in the same queue.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));

@@ -64,7 +64,7 @@ impl Wire {
     }
 
     /// Requests name the server too: the connection ends at a proxy.
-    pub(crate) fn to_proxy(self) -> Self {
+    pub(crate) fn with_proxy(self) -> Self {
         Self {
             is_to_proxy: true,
             ..self

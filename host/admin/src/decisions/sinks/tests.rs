@@ -167,7 +167,7 @@ async fn batch() -> Vec<DecisionDetail> {
 #[tokio::test]
 async fn a_server_that_is_busy_gets_the_decisions_later() {
     let (address, kept, _) = server(&[503, 429]).await;
-    let mut sink = Sink::Http(to_server(address));
+    let mut sink = Sink::Http(Box::new(to_server(address)));
     let failures = Arc::new(AtomicU64::new(0));
     retried(&mut sink, &batch().await, &Counter::from_arc(failures.clone()))
         .await
@@ -179,7 +179,7 @@ async fn a_server_that_is_busy_gets_the_decisions_later() {
 #[tokio::test]
 async fn a_server_that_refuses_decisions_gets_the_next_ones() {
     let (address, kept, _) = server(&[413]).await;
-    let mut sink = Sink::Http(to_server(address));
+    let mut sink = Sink::Http(Box::new(to_server(address)));
     let batch = batch().await;
     let refused = retried(&mut sink, &batch, &Counter::noop()).await.unwrap_err();
     assert!(refused.to_string().contains("answered with 413"), "{refused}");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use admittance_net::Backoff;
 use bytes::Bytes;
 use tokio::{
     sync::watch,
@@ -16,7 +17,7 @@ use crate::zookeeper::{
     Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join, session::RECONNECT_PAUSE,
 };
 
-/// The first pause before the node is created again; it doubles.
+/// The first pause before the node is created again; it doubles. A half of each is left to chance.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause, which BCS's own programs always use.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
@@ -41,7 +42,7 @@ struct Keeper {
     wanted: watch::Receiver<Wanted>,
     state: watch::Sender<RegistrationState>,
     node: Option<Node>,
-    pause: Duration,
+    pauses: Backoff,
 }
 
 /// Keep the node registered until told to stop, and then remove it.
@@ -58,7 +59,7 @@ pub(super) async fn keep(
         wanted,
         state,
         node: None,
-        pause: FIRST_PAUSE,
+        pauses: Backoff::new(FIRST_PAUSE / 2, MAX_PAUSE / 2),
     };
     tokio::select! {
         biased;
@@ -166,8 +167,7 @@ impl Keeper {
     }
 
     async fn pause(&mut self) {
-        sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        sleep(self.pauses.after_failure()).await;
     }
 
     /// The path of the node, which is created unless this session has created it already.
@@ -259,7 +259,7 @@ impl Keeper {
     }
 
     fn registered(&mut self, path: &str) {
-        self.pause = FIRST_PAUSE;
+        self.pauses.reset();
         let state = RegistrationState::Registered {
             path: path.to_owned(),
         };

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use admittance_net::Backoff;
 use tokio::{
     net::TcpStream,
     sync::watch,
@@ -38,18 +39,17 @@ pub(super) async fn keep(
         servers: config.servers.to_string(),
         was_connected: false,
     };
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Backoff::new(FIRST_PAUSE, MAX_PAUSE / 2);
     loop {
         match connect(&config).await {
             Ok(client) => {
-                pause = FIRST_PAUSE;
+                pauses.reset();
                 let reason = publish_states(client, &mut publisher).await;
                 publisher.disconnected(reason);
             }
             Err(error) => {
                 publisher.disconnected(explain(&error, &config).await);
-                sleep(pause).await;
-                pause = (pause * 2).min(MAX_PAUSE);
+                sleep(pauses.after_failure()).await;
             }
         }
     }

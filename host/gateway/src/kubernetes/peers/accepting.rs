@@ -3,19 +3,19 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use admittance_net::{
     listener::{Client, is_loopback},
-    lock::lock,
     upstream::TunnelGuard,
 };
 use axum::body::Body;
 use futures_util::{Stream, StreamExt};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header::SEC_WEBSOCKET_KEY};
+use parking_lot::Mutex;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::client::generate_key};
 
 use super::{
@@ -121,11 +121,11 @@ impl Kubernetes {
                     &inner.routes,
                     &session,
                     memory,
-                    &mut lock(&announced),
+                    &mut announced.lock(),
                 )
             }))
         };
-        let is_idle = || lock(&announced).values().all(OpenTunnel::is_idle);
+        let is_idle = || announced.lock().values().all(OpenTunnel::is_idle);
         let why = tokio::select! {
             why = session.run(socket, outgoing, &accepts) => why,
             () = closed(guard.as_ref()) => CLOSED.to_owned(),
