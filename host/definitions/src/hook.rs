@@ -248,7 +248,8 @@ impl fmt::Debug for PreparedHook {
     }
 }
 
-/// The hook of a stage in the status.
+/// The hook of a stage in the status. The facts of its kind are further fields: `url` of a webhook, `expressions`,
+/// `expression` of a group, `mutators`, the fields of `PluginStatus`, and `source` and `reason` of an unavailable plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -263,9 +264,7 @@ pub struct HookStatus {
     /// The plugins of a group, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub plugins: BTreeMap<String, HookStatus>,
-    /// Everything else that the kind shows: `url` of a webhook, `expressions` of CEL (how many there are), `expression` of
-    /// a group, `mutators` (their kinds and names), the fields of `PluginStatus`, and of an unavailable plugin `source` and
-    /// `reason`.
+    /// Everything else that the kind shows.
     #[serde(flatten)]
     pub facts: Map<String, Json>,
 }
