@@ -52,12 +52,22 @@ pub struct Request {
 /// The front end at which a request arrived, for the log of decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontEnd {
-    /// `kubernetes`, `bcs` or `rest`.
+    /// The name of its dialect, such as `kubernetes`, `bcs` or `rest`.
     pub dialect: Option<Arc<str>>,
     /// The address of the listener.
     pub listener: Option<Arc<str>>,
     /// The cluster that the request is for, if it is known.
     pub cluster: Option<Arc<str>>,
+}
+
+impl FrontEnd {
+    /// Creates a front end with this dialect, and nothing else.
+    pub fn of_dialect(name: &str) -> Self {
+        Self {
+            dialect: Some(name.into()),
+            ..Self::default()
+        }
+    }
 }
 
 impl Request {

@@ -1,7 +1,7 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    GroupVersionKind, Object, Operation, Patch, Pattern, Refusal, Request, Spelling, SpellingError,
+    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError,
     path::{PathReadings, in_one_case, lenient},
     words,
 };
@@ -175,6 +175,10 @@ fn is_forwarded(path: &str) -> bool {
 }
 
 impl Dialect for Bcs {
+    fn name(&self) -> &str {
+        "bcs"
+    }
+
     fn classify(&self, head: &Parts) -> Class {
         let raw = head.uri.path();
         let readings = PathReadings::of(raw);
@@ -224,17 +228,6 @@ impl Dialect for Bcs {
             request: Box::new(request),
             canonical: canonical.map(Bytes::from),
         })
-    }
-
-    fn write(
-        &self,
-        _: &Parts,
-        _: &Inspection,
-        _: &Bytes,
-        object: &Object,
-        _: &Patch,
-    ) -> Result<Bytes, Rejection> {
-        Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {

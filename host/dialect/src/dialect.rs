@@ -10,6 +10,9 @@ use crate::{End, Rejection};
 
 /// The format of one control plane's requests and replies. Lives as long as the front door.
 pub trait Dialect: Send + Sync + Debug + 'static {
+    /// Its name in the log of decisions, such as `rest`.
+    fn name(&self) -> &str;
+
     /// The class of a request, from its head alone.
     fn classify(&self, head: &Parts) -> Class;
 
@@ -42,7 +45,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
     /// The body to send on after the chains changed the object to this one with this patch. `body` is the body as it came
-    /// in, or [`Reading::Admit::canonical`] when there was one.
+    /// in, or [`Reading::Admit::canonical`] when there was one. The default implementation returns the object's text.
     ///
     /// # Errors
     ///
@@ -54,7 +57,10 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         body: &Bytes,
         object: &Object,
         patch: &Patch,
-    ) -> Result<Bytes, Rejection>;
+    ) -> Result<Bytes, Rejection> {
+        let _ = (head, inspection, body, patch);
+        Ok(Bytes::copy_from_slice(object.text().as_bytes()))
+    }
 
     /// The reply for everything that can end a request at the front door.
     fn reply(&self, end: &End<'_>) -> Response<Bytes>;

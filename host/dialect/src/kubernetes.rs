@@ -3,7 +3,7 @@
 mod options;
 mod target;
 
-use admittance_admission::{GroupVersionKind, Object, Operation, Patch, Request, SpellingError, UserInfo};
+use admittance_admission::{GroupVersionKind, Object, Operation, Request, SpellingError, UserInfo};
 use bytes::Bytes;
 use http::{
     Method, Response,
@@ -65,6 +65,10 @@ impl KubernetesApi {
 }
 
 impl Dialect for KubernetesApi {
+    fn name(&self) -> &str {
+        "kubernetes"
+    }
+
     fn classify(&self, head: &Parts) -> Class {
         let target = match Target::of(head.uri.path()) {
             Ok(Target::Resource(target)) => target,
@@ -158,17 +162,6 @@ impl Dialect for KubernetesApi {
                 rejection: unchangeable(is_patch),
             },
         })
-    }
-
-    fn write(
-        &self,
-        _: &Parts,
-        _: &Inspection,
-        _: &Bytes,
-        object: &Object,
-        _: &Patch,
-    ) -> Result<Bytes, Rejection> {
-        Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {

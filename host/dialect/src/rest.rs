@@ -248,6 +248,10 @@ fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
 }
 
 impl Dialect for Rest {
+    fn name(&self) -> &str {
+        "rest"
+    }
+
     fn classify(&self, head: &Parts) -> Class {
         let matched = match self.route(head) {
             Ok(matched) => matched,

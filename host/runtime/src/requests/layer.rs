@@ -45,8 +45,8 @@ const ABOUT_THE_BYTES: [HeaderName; 3] = [
 ///
 /// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
 /// of the request; otherwise a new one is created. It is sent to the inner service and to the client. A
-/// `traceparent` that is not valid does not reach the inner service, nor its `tracestate`. An `Arc<FrontEnd>` among the
-/// extensions of a request becomes part of the decision on it.
+/// `traceparent` that is not valid does not reach the inner service, nor its `tracestate`. The decision on a request names
+/// the dialect, or the `Arc<FrontEnd>` among the extensions of the request.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
@@ -93,6 +93,8 @@ impl Passage {
 struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
+    /// For requests without one.
+    front: Arc<FrontEnd>,
     limits: BodyLimits,
 }
 
@@ -107,6 +109,7 @@ impl Host {
     pub fn layer_with(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
         AdmissionLayer(Arc::new(LayerState {
             host: self.clone(),
+            front: Arc::new(FrontEnd::of_dialect(dialect.name())),
             dialect,
             limits: BodyLimits::default(),
         }))
@@ -277,7 +280,8 @@ impl LayerState {
             Err(rejection) => return Err(rejected(&rejection).into()),
         };
         request.uid = uid;
-        request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
+        let front = head.extensions.get().unwrap_or(&self.front);
+        request.front = Some(front.clone());
         request.trace = trace;
         // Taken after the body has arrived, so that a slow body does not keep an old table alive.
         let outcome = self.host.admit(request).await;

@@ -38,14 +38,16 @@ use crate::{
 /// `/mutate/{chain}` and `/validate/{chain}` one chain; `-cluster` and `-namespaced` after the first word leave out the
 /// chains of namespaces and all others. The uid of a review is the uid of its request in
 /// logs. The answer is sent a little before the `timeout` in the query expires, so that the failure policy of
-/// a slow stage is applied here, and not that of the whole webhook. An `Arc<FrontEnd>` among the extensions of a call
-/// becomes part of the decision on it.
+/// a slow stage is applied here, and not that of the whole webhook. The decision names the dialect `kubernetes`, or
+/// the `Arc<FrontEnd>` among the extensions of the call.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
 #[derive(Clone)]
 struct ReviewState {
     host: Host,
+    /// For reviews without one.
+    front: Arc<FrontEnd>,
     limits: BodyLimits,
     definitions: Option<Arc<DefinitionReader>>,
 }
@@ -68,6 +70,7 @@ impl Host {
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
+            front: Arc::new(FrontEnd::of_dialect("kubernetes")),
             limits: BodyLimits::default(),
             definitions: None,
         }))
@@ -177,7 +180,8 @@ impl ReviewService {
             .map_err(|error| Box::new(self.reply(&error.end())))?;
         let mut review =
             read_review(body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
-        review.request.front = head.extensions.get::<Arc<FrontEnd>>().cloned();
+        let front = head.extensions.get().unwrap_or(&state.front);
+        review.request.front = Some(front.clone());
         let span = request_span(&review.request.uid, trace.as_ref());
         review.request.trace = trace;
         let patience = address.timeout.map_or(Duration::MAX, within);

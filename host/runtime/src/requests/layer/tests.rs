@@ -46,6 +46,10 @@ fn malformed(error: impl std::fmt::Display) -> Rejection {
 }
 
 impl Dialect for Objects {
+    fn name(&self) -> &str {
+        "objects"
+    }
+
     fn classify(&self, head: &Parts) -> Class {
         match head.method {
             Method::POST => Class::Inspect(Inspection::new(Operation::Create)),
@@ -74,17 +78,6 @@ impl Dialect for Objects {
             request: Box::new(request),
             canonical: canonical.map(Bytes::from),
         })
-    }
-
-    fn write(
-        &self,
-        _: &Parts,
-        _: &Inspection,
-        _: &Bytes,
-        object: &Object,
-        _: &Patch,
-    ) -> Result<Bytes, Rejection> {
-        Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
