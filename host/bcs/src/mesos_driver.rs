@@ -96,6 +96,15 @@ pub struct Behind {
     discovery: Option<Discovery>,
 }
 
+impl From<Upstream> for Behind {
+    fn from(upstream: Upstream) -> Self {
+        Self {
+            upstream,
+            discovery: None,
+        }
+    }
+}
+
 /// Serves the requests for a driver. Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
 pub struct MesosDriver(Arc<Inner>);

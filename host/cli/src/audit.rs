@@ -9,7 +9,7 @@ use admittance::{Table, definitions::ChainDefinition};
 use admittance_admission::{Request, UserInfo};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
-use admittance_driver::{Config, Lists, LogFormat, Unread};
+use admittance_driver::{Config, Connections, Lists, LogFormat, Unread};
 use admittance_fleet::audit::{Auditor, Discovered, Pages, Reader, Resource};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -260,7 +260,10 @@ impl Arguments {
             table(self, config, cluster, definitions).await
         };
         let definitions = match (self.chains.as_slice(), config) {
-            ([], Some(config)) => configured::chains(config, cluster, ensembles).await?,
+            ([], Some(config)) => {
+                let connections = Connections::new(config, ensembles.clone(), cluster.cloned());
+                configured::chains(config, &connections).await?
+            }
             (paths, _) => arguments::load(paths)?,
         };
         let mut tables = vec![build(definitions).await?];

@@ -12,7 +12,7 @@ use admittance::{
     definitions::{ChainDefinition, Definitions, ExceptionDefinition, Location, Mistake, Mistakes},
 };
 use admittance_definitions::{module_location, setting_location};
-use admittance_driver::{Config, DefinitionPlace};
+use admittance_driver::Config;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -173,16 +173,8 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
 /// The definition stores that are not read by this command.
 fn unread_stores(config: Option<&Config>) -> Vec<String> {
     let places = config.into_iter().flat_map(|config| &config.definitions);
-    places.filter_map(unread_store).collect()
-}
-
-fn unread_store(place: &DefinitionPlace) -> Option<String> {
-    match place {
-        DefinitionPlace::File(_) => None,
-        DefinitionPlace::ZooKeeper { path } => Some(format!("zookeeper:{path}")),
-        DefinitionPlace::CustomResources { namespace } => Some(format!("customresources:{namespace}")),
-        DefinitionPlace::Kubernetes { .. } => Some("kubernetes".to_owned()),
-    }
+    let unread = places.filter(|place| place.path().is_none());
+    unread.map(|place| place.name()).collect()
 }
 
 /// The chains and exceptions of every document, and the configuration. Finding none is a mistake.
@@ -216,10 +208,7 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
 /// Lists what chains of namespaces use although the configuration does not allow it to chains in the cluster. Files of the
 /// configuration itself are the operator's.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
-    let namespaced = config.definitions.iter().find_map(|place| match place {
-        DefinitionPlace::Kubernetes { namespaced, .. } => Some(namespaced),
-        _ => None,
-    });
+    let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
     let is_given = |chain: &&ChainDefinition| {
         let mut of_config = config.definition_files();
         !of_config.any(|place| Path::new(&chain.source.file).starts_with(place))

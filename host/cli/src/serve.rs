@@ -8,19 +8,15 @@ use std::{
     time::Duration,
 };
 
-use admittance::{Host, HostBuilder, admission::NamespaceSelector};
+use admittance::{Host, admission::NamespaceSelector};
 use admittance_admin::AdminConfig;
-use admittance_bcs::{
-    SchedulersConfig,
-    stores::{CustomResourceStore, ZooKeeperStore},
-    zookeeper::Ensembles,
-};
+use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, ReviewsConfig, Shutdown,
-    Stopped, Traces,
+    AdminPort, Config, Connections, Driver, LogFormat, Shutdown, Stopped, Traces, parse_lease,
+    with_definitions,
 };
-use admittance_fleet::{ChainStore, PolicyStore, Webhooks, certificates::Service};
+use admittance_fleet::{Webhooks, certificates::Service};
 use admittance_net::{Metric, limits::raise_descriptor_limit, upstream::Server, workers::Workers};
 use admittance_outbound::Outbound;
 use clap::Args;
@@ -69,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
     service: Option<Service>,
     /// The Lease of the leader, instead of the `lease` of `kubernetes` in definitions, or the default.
-    #[arg(long, value_name = "NAME", value_parser = DefinitionPlace::parse_lease, env = "ADMITTANCE_LEASE")]
+    #[arg(long, value_name = "NAME", value_parser = parse_lease, env = "ADMITTANCE_LEASE")]
     lease: Option<String>,
     /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
@@ -91,26 +87,11 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     if !arguments.upstream.is_empty() {
         let listed = arguments.upstream.into_iter().map(Server::new);
         let listed = listed.collect::<Result<Vec<_>, _>>()?;
-        match &mut config.front {
-            FrontConfig::Proxy { servers, .. } => *servers = listed,
-            FrontConfig::Bcs(bcs) => bcs.servers = SchedulersConfig::Listed(listed),
-            FrontConfig::Reviews(_) => {
-                return Err(
-                    "--upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream".into(),
-                );
-            }
-            FrontConfig::Gateway(_) => {
-                let error = "--upstream: a gateway finds drivers by their clusters; list them in `dialect.gateway.clusters`";
-                return Err(error.into());
-            }
-        }
+        let set = config.front.set_servers(listed);
+        set.map_err(|reason| format!("--upstream: {reason}"))?;
     }
     if let Some(service) = &arguments.service {
-        let FrontConfig::Reviews(ReviewsConfig {
-            webhooks: Some(webhooks),
-            ..
-        }) = &mut config.front
-        else {
+        let Some(webhooks) = config.front.webhooks_mut() else {
             return Err("--service: dialect.kubernetes.webhookConfigurations is not configured".into());
         };
         let (name, namespace) = service.parts();
@@ -164,14 +145,7 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
-    let is_in_cluster = config.definitions.iter().any(DefinitionPlace::is_kubernetes);
-    let mut connections = Connections {
-        ensembles: Ensembles::open(&config.zookeeper),
-        chains: cluster.as_ref().filter(|_| is_in_cluster).map(ChainStore::new),
-        cluster,
-        webhooks: None,
-        together: config.goes_live_together(),
-    };
+    let mut connections = Connections::new(&config, Ensembles::open(&config.zookeeper), cluster);
     let maintained = metrics.clone();
     let render = move || {
         process_metrics::collect();
@@ -207,15 +181,12 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
 
 /// The webhook configurations that the leader keeps, and the certificate of the port if it comes with them.
 async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
-    let FrontConfig::Reviews(reviews) = &mut config.front else {
-        return Ok(None);
-    };
-    let Some((webhooks, cluster)) = reviews.webhooks.take().zip(connections.cluster.as_ref()) else {
+    let Some((webhooks, cluster)) = config.front.webhooks().zip(connections.cluster.as_ref()) else {
         return Ok(None);
     };
     let checks_definitions = connections.chains.is_some();
     let limit = config.limits.request_timeout;
-    let webhooks = Webhooks::open(cluster, webhooks, limit, checks_definitions).await?;
+    let webhooks = Webhooks::open(cluster, webhooks.clone(), limit, checks_definitions).await?;
     if let Some(tls) = webhooks.tls() {
         config.listen.tls = Some(tls);
     }
@@ -241,48 +212,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
         sandbox.cluster = Some(Arc::new(cluster.clone()));
         builder = builder.namespaces(cluster.clone()).authorizer(cluster.clone());
     }
-    builder = builder.sandbox(sandbox);
-    for place in &config.definitions {
-        builder = with_definitions(builder, place, connections)?;
-    }
+    let builder = with_definitions(builder.sandbox(sandbox), &config.definitions, connections)?;
     Ok(builder.build().await?)
-}
-
-const NO_CLUSTER: &str = "definitions: `cluster` is not configured";
-
-/// Adds the definitions of this place.
-fn with_definitions(
-    builder: HostBuilder,
-    place: &DefinitionPlace,
-    connections: &Connections,
-) -> crate::Result<HostBuilder> {
-    Ok(match place {
-        DefinitionPlace::File(path) => builder.definitions(path),
-        DefinitionPlace::ZooKeeper { path } => {
-            // The configuration was checked for that.
-            let zookeeper = connections
-                .ensembles
-                .cluster()
-                .ok_or("definitions: `zookeeper.cluster` is not configured")?;
-            builder.definition_store(ZooKeeperStore::new(zookeeper.clone(), path.as_str())?)
-        }
-        DefinitionPlace::CustomResources { namespace } => {
-            let cluster = connections.cluster.as_ref().ok_or(NO_CLUSTER)?;
-            builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
-        }
-        DefinitionPlace::Kubernetes {
-            namespaced, policies, ..
-        } => {
-            let chains = connections.chains.as_ref().ok_or(NO_CLUSTER)?;
-            let builder = builder
-                .definition_store(chains.clone())
-                .namespaced_chains(namespaced.clone());
-            match (&connections.cluster, policies.as_slice()) {
-                (None, _) | (_, []) => builder,
-                (Some(cluster), policies) => builder.definition_store(PolicyStore::new(cluster, policies)),
-            }
-        }
-    })
 }
 
 /// Without a cluster, conditions that use the authorizer get an error, which most of them treat as a denial.

@@ -1,6 +1,6 @@
 //! The configuration of the driver, as types.
 
-mod read;
+pub(crate) mod read;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -9,44 +9,42 @@ use std::{
     time::Duration,
 };
 
-use admittance::{
-    AdmissionLayer, DecisionsConfig, NamespacedChains, OnBadDefinition, SandboxConfig, admission::FrontEnd,
-    catalog::CatalogConfig,
-};
+use admittance::{AdmissionLayer, DecisionsConfig, OnBadDefinition, SandboxConfig, catalog::CatalogConfig};
 use admittance_admin::{AdminConfig, SinksConfig};
 pub use admittance_admission::LogLevel;
-use admittance_admission::{Reach, words};
-use admittance_bcs::{
-    BcsConfig,
-    zookeeper::{NodePath, ZooKeeperConfig},
-};
+use admittance_admission::words;
+use admittance_bcs::zookeeper::ZooKeeperConfig;
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::{Mistake, Share};
-use admittance_dialect::{Dialect, ListRoute};
-use admittance_fleet::{PolicySystem, WebhooksConfig, audit::AuditConfig};
-use admittance_gateway::{GatewayConfig, TokensConfig};
+use admittance_dialect::ListRoute;
 use admittance_net::{
     budget::BodyBudget,
     tls::{ClientTls, ServerTls},
-    upstream::{Server, UpstreamConfig},
 };
 use admittance_outbound::OutboundConfig;
-use http::{HeaderMap, HeaderName, Uri};
+use http::{HeaderName, Uri};
 
-use crate::namespaces::NamespacesConfig;
+pub(crate) use self::read::{
+    Sections, alternatives,
+    lists::checked_lists,
+    namespace,
+    upstream::{refuse_discovery, upstream_section},
+    zookeeper::path as node_path,
+};
+use crate::{DefinitionPlace, FrontConfig, namespaces::NamespacesConfig};
 
 /// The configuration of the driver. Lives until it is bound; each part may be changed before that.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Config {
     pub listen: ListenConfig,
     /// The admin port, if there is one.
     pub admin: Option<AdminConfig>,
-    pub front: FrontConfig,
+    pub front: Box<dyn FrontConfig>,
     /// What the upstream has, for audits.
     pub lists: Vec<ListConfig>,
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
-    pub definitions: Vec<DefinitionPlace>,
+    pub definitions: Vec<Arc<dyn DefinitionPlace>>,
     /// When replicas go live with a change; `None`: together, if they read chains as resources, or are drivers of BCS with
     /// definitions in ZooKeeper.
     pub replicas: Option<SwitchMode>,
@@ -86,27 +84,21 @@ pub struct Config {
 impl Config {
     /// The files and directories among the stores of chain definitions.
     pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
-        self.definitions.iter().filter_map(DefinitionPlace::as_file)
+        self.definitions.iter().filter_map(|place| place.path())
     }
 
     /// Whether this replica goes live with a change when all replicas have prepared it.
     pub fn goes_live_together(&self) -> bool {
-        let is_bcs = matches!(self.front, FrontConfig::Bcs(_));
-        let is_shared = |place: &DefinitionPlace| match place {
-            DefinitionPlace::Kubernetes { .. } => true,
-            DefinitionPlace::ZooKeeper { .. } => is_bcs,
-            DefinitionPlace::File(_) | DefinitionPlace::CustomResources { .. } => false,
-        };
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
-            None => self.definitions.iter().any(is_shared),
+            None => self.definitions.iter().any(|place| place.is_shared(&*self.front)),
         }
     }
 
     /// Whether the replicas have a leader that holds a Lease.
     pub fn has_lease(&self) -> bool {
         let has_ensemble = false;
-        self.front.has_leader(&self.definitions, has_ensemble)
+        has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
     /// Warnings about valid but probably unintended settings: world-readable private keys, scalars that YAML 1.2 reads
@@ -135,34 +127,6 @@ pub enum SwitchMode {
 
 words!(SwitchMode, "way of going live": Together = "Together", Independently = "Independently");
 
-/// The role of the driver.
-#[derive(Clone, Debug)]
-pub enum FrontConfig {
-    /// A proxy: requests pass the chains, and are forwarded to a control plane.
-    Proxy {
-        /// How it reads requests and writes replies.
-        dialect: Arc<dyn Dialect>,
-        /// The servers of the control plane: at least one.
-        servers: Vec<Server>,
-        upstream: UpstreamConfig,
-    },
-    /// The driver of a BCS Mesos cluster, or a proxy in front of one.
-    Bcs(BcsConfig),
-    /// A gateway in front of the drivers of BCS clusters.
-    Gateway(GatewayConfig),
-    /// A webhook server that answers AdmissionReviews of kube-apiserver.
-    Reviews(ReviewsConfig),
-}
-
-/// A webhook server.
-#[derive(Clone, Debug, Default)]
-pub struct ReviewsConfig {
-    /// The webhook configurations that its leader keeps, if it does.
-    pub webhooks: Option<WebhooksConfig>,
-    /// How its leader audits what the cluster has, if it does.
-    pub audit: Option<AuditConfig>,
-}
-
 /// A list of objects that the upstream has.
 #[derive(Clone, Debug)]
 pub struct ListConfig {
@@ -171,153 +135,27 @@ pub struct ListConfig {
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-impl FrontConfig {
-    /// How it reads requests and writes replies; `None` without a control plane.
-    pub fn dialect(&self) -> Option<Arc<dyn Dialect>> {
-        match self {
-            Self::Proxy { dialect, .. } => Some(dialect.clone()),
-            Self::Bcs(bcs) => Some(Arc::new(bcs.dialect())),
-            Self::Gateway(_) | Self::Reviews(_) => None,
-        }
-    }
-
-    /// The requests that reach the chains.
-    pub fn reach(&self) -> Reach {
-        match self {
-            Self::Reviews(ReviewsConfig {
-                webhooks: Some(webhooks),
-                ..
-            }) => webhooks.registration.reach(),
-            _ => Reach::default(),
-        }
-    }
-
-    /// The headers that every request to the upstream has.
-    pub fn headers(&self) -> HeaderMap {
-        match self {
-            Self::Bcs(bcs) => bcs.dialect().headers(),
-            _ => HeaderMap::new(),
-        }
-    }
-
-    /// The connection to the upstream; `None` without one.
-    pub fn upstream(&self) -> Option<&UpstreamConfig> {
-        match self {
-            Self::Proxy { upstream, .. } => Some(upstream),
-            Self::Bcs(bcs) => Some(&bcs.upstream),
-            Self::Gateway(gateway) => Some(&gateway.drivers),
-            Self::Reviews(_) => None,
-        }
-    }
-
-    /// The TLS of everything that it connects to.
-    fn clients(&self) -> Vec<&ClientTls> {
-        let mut clients = Vec::from_iter(self.upstream().map(|upstream| &upstream.tls));
-        if let Self::Gateway(gateway) = self {
-            if let Some(TokensConfig::Endpoint(endpoint)) = &gateway.tokens {
-                clients.push(&endpoint.tls);
-            }
-            clients.extend(gateway.peers.as_ref().map(|peers| &peers.tls));
-        }
-        clients
-    }
-
-    /// Whether replicas with these definitions have a leader, if there is an ensemble of the cluster or not.
-    fn has_leader(&self, definitions: &[DefinitionPlace], has_ensemble: bool) -> bool {
-        let has_one = match self {
-            Self::Reviews(reviews) => reviews.webhooks.is_some() || reviews.audit.is_some(),
-            Self::Bcs(_) => has_ensemble,
-            Self::Proxy { .. } | Self::Gateway(_) => false,
-        };
-        has_one || definitions.iter().any(DefinitionPlace::is_kubernetes)
-    }
-
-    /// How decisions name it, if it listens on this address.
-    pub(crate) fn front_end(&self, address: SocketAddr) -> FrontEnd {
-        let (dialect, cluster) = match self {
-            Self::Proxy { .. } => ("rest", None),
-            Self::Bcs(bcs) => ("bcs", Some(bcs.cluster.as_str().into())),
-            // Its requests for Kubernetes clusters name their cluster.
-            Self::Gateway(_) | Self::Reviews(_) => ("kubernetes", None),
-        };
-        FrontEnd {
-            dialect: Some(dialect.into()),
-            listener: Some(address.to_string().into()),
-            cluster,
-        }
-    }
-
-    /// The default limits.
-    pub fn default_limits(&self) -> Limits {
-        let mut limits = Limits::default();
-        if matches!(self, Self::Reviews(_)) {
-            // The time in which the Service of a Pod that ends is taken out of every node's routes.
-            limits.shutdown_delay = Duration::from_secs(5);
-        }
-        limits
-    }
+/// Whether replicas with these definitions have a leader, with an ensemble of the cluster or without.
+fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>], has_ensemble: bool) -> bool {
+    front.webhooks().is_some()
+        || front.audit().is_some()
+        || (front.agrees_in_zookeeper() && has_ensemble)
+        || definitions.iter().any(|place| place.lease().is_some())
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DefinitionPlace {
-    /// A file, or a directory of files.
-    File(PathBuf),
-    /// Nodes of the cluster's ensemble: `admissionwebhooks` of BCS, which every driver of the cluster shares.
-    ZooKeeper {
-        /// The node that namespaces are below. Default: `/blueking/admissionwebhook`.
-        path: NodePath,
-    },
-    /// Resources of the Kubernetes cluster: `admissionwebhookconfigurations.bkbcs.tencent.com`.
-    CustomResources {
-        /// The namespace of new ones. Default: `bkbcs`.
-        namespace: String,
-    },
-    /// Resources of the Kubernetes cluster: `admissionchains.admittance.dev` and those beside it.
-    Kubernetes {
-        /// What `namespacedadmissionchains` may use.
-        namespaced: NamespacedChains,
-        /// The Lease that the leader of the replicas holds. Default: `admittance`.
-        lease: String,
-        /// The systems whose policies are read too.
-        policies: Vec<PolicySystem>,
-    },
-}
-
-impl DefinitionPlace {
-    /// Where bcs-mesos-driver has them, below `path`.
-    pub const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
-    /// The default of `lease`.
-    pub const DEFAULT_LEASE: &str = "admittance";
-    /// Where bcs-mesos-driver has them, see `namespace`.
-    pub const DEFAULT_NAMESPACE: &str = "bkbcs";
-
-    /// Parses the name of a Lease.
-    ///
-    /// # Errors
-    ///
-    /// When it is not a valid name.
-    pub fn parse_lease(text: &str) -> Result<String, String> {
-        admittance_admission::is_dns_subdomain(text)
-            .then(|| text.to_owned())
-            .ok_or_else(|| {
-                format!(
-                    "{text:?} is not a valid name: write lower case letters, digits, - and ., such as admittance"
-                )
-            })
-    }
-
-    /// Whether these are resources of the group `admittance.dev`.
-    pub fn is_kubernetes(&self) -> bool {
-        matches!(self, Self::Kubernetes { .. })
-    }
-
-    /// The path, if it is a file or directory.
-    pub fn as_file(&self) -> Option<&Path> {
-        match self {
-            Self::File(path) => Some(path),
-            Self::ZooKeeper { .. } | Self::CustomResources { .. } | Self::Kubernetes { .. } => None,
-        }
-    }
+/// Parses the name of a Lease.
+///
+/// # Errors
+///
+/// When it is not a valid name.
+pub fn parse_lease(text: &str) -> Result<String, String> {
+    admittance_admission::is_dns_subdomain(text)
+        .then(|| text.to_owned())
+        .ok_or_else(|| {
+            format!(
+                "{text:?} is not a valid name: write lower case letters, digits, - and ., such as admittance"
+            )
+        })
 }
 
 /// The store of modules and their compiled forms.

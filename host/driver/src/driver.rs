@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use admittance::{Host, admission::FrontEnd, replicas::Replicas};
+use admittance::{BodyLimits, Host, admission::FrontEnd, replicas::Replicas};
 use admittance_admin::{Access, DecisionSinks, SinkError};
 use admittance_bcs::{
     Drivers, Ports, Registrar, RegistrationError,
@@ -14,14 +14,15 @@ use admittance_bcs::{
 use admittance_cluster::{Cluster, Terms};
 use admittance_fleet::{ChainStore, Leader, Webhooks, audit::Audits};
 use admittance_gateway::GatewayStartError;
-use admittance_net::{listener::Stop, tls::ServerTls, workers::Workers};
+use admittance_net::{listener::Stop, tls::ServerTls, upstream::Upstream, workers::Workers};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
 use crate::{
-    config::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig},
-    front::Front,
-    handler::FrontHandler,
+    KubernetesResources,
+    config::{Config, Limits},
+    fronts::{Front, Ground, Started},
+    handler::Serving,
     namespaces::{FileNamespaces, NamespacesConfig},
     ports::{AdminPort, Port},
     shutdown::{Shutdown, Stopped},
@@ -65,13 +66,27 @@ pub struct Connections {
     pub together: bool,
 }
 
+impl Connections {
+    /// The servers of this configuration.
+    pub fn new(config: &Config, ensembles: Ensembles, cluster: Option<Cluster>) -> Self {
+        let reads_chains = config.definitions.iter().any(|place| place.lease().is_some());
+        Self {
+            ensembles,
+            chains: cluster.as_ref().filter(|_| reads_chains).map(ChainStore::new),
+            cluster,
+            webhooks: None,
+            together: config.goes_live_together(),
+        }
+    }
+}
+
 /// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
 #[derive(Debug)]
 pub struct Driver {
     port: Port,
     workers: Option<Workers>,
     admin: Option<AdminPort>,
-    front: Front,
+    front: Arc<dyn Front>,
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
@@ -108,26 +123,21 @@ impl Driver {
             lease,
             ..
         } = config;
-        let of_definitions = definitions.into_iter().find_map(|place| match place {
-            DefinitionPlace::Kubernetes { lease, .. } => Some(lease),
-            _ => None,
-        });
+        let of_definitions = || {
+            definitions
+                .iter()
+                .find_map(|place| place.lease().map(str::to_owned))
+        };
         // Two installations do not keep the same webhook configurations.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
-        let lease = lease.or(of_definitions).or_else(of_webhooks);
-        let lease = lease.unwrap_or_else(|| DefinitionPlace::DEFAULT_LEASE.to_owned());
-        let audits = match (&front, &connections.cluster) {
-            (
-                FrontConfig::Reviews(ReviewsConfig {
-                    audit: Some(audit), ..
-                }),
-                Some(cluster),
-            ) => {
-                let webhooks = connections.webhooks.as_ref();
-                Some(Audits::new(cluster, audit.clone(), &lease, webhooks))
-            }
-            _ => None,
-        };
+        let lease = lease.or_else(of_definitions).or_else(of_webhooks);
+        let lease = lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
+        let audits = front
+            .audit()
+            .zip(connections.cluster.as_ref())
+            .map(|(audit, cluster)| {
+                Audits::new(cluster, audit.clone(), &lease, connections.webhooks.as_ref())
+            });
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
         let port = Port::listen(listen, &limits, upstream_timeout).await?;
         let ports = Ports {
@@ -135,32 +145,23 @@ impl Driver {
             is_tls: port.tls.is_some(),
             admin: admin.as_ref().map_or(0, |admin| admin.address.port()),
         };
-        let registrar = match &front {
-            FrontConfig::Bcs(bcs) => bcs
-                .registration
-                .as_ref()
-                .map(|config| Registrar::new(config, &bcs.cluster, ports, &connections.ensembles))
-                .transpose()?,
-            FrontConfig::Gateway(gateway) => gateway
-                .registration
-                .as_ref()
-                .map(|config| Registrar::of_gateway(config, ports, &connections.ensembles))
-                .transpose()?,
-            _ => None,
+        let front_end = FrontEnd {
+            listener: Some(port.address.to_string().into()),
+            cluster: front.cluster().map(Into::into),
+            ..FrontEnd::of_dialect(front.dialect_name())
         };
-        let drivers = match (&front, connections.ensembles.cluster()) {
-            (FrontConfig::Bcs(bcs), Some(zookeeper)) => {
-                let registration = bcs.registration.as_ref();
-                Some(Drivers::new(zookeeper, &bcs.cluster, registration, ports))
-            }
-            _ => None,
-        };
-        let front_end = front.front_end(port.address);
         let sinks = DecisionSinks::open(decision_sinks, connections.cluster.as_ref()).await?;
-        let front = Front::new(front, ports, &connections, &host, &limits).await?;
-        if let Front::Gateway(gateway) = &front {
-            gateway.warn_of_port(port.address, port.tls.is_some());
-        }
+        let ground = Ground {
+            ports,
+            connections: &connections,
+            host: &host,
+            bodies: BodyLimits::new(limits.body, limits.body_timeout),
+        };
+        let Started {
+            front,
+            registrar,
+            drivers,
+        } = front.start(ground).await?;
         Ok(Self {
             port,
             workers: None,
@@ -226,7 +227,7 @@ impl Driver {
         };
         let replicas = replicas.map(Arc::new);
         // Its port is bound: connections are answered from now on.
-        let is_ready = replicas.is_none() && front.accounts().is_none();
+        let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(Observed {
             host: self.host,
@@ -259,25 +260,24 @@ impl Driver {
         let bodies = admin
             .as_ref()
             .map_or_else(|| self.limits.body_budget(), |admin| admin.bodies.clone());
-        let handler = FrontHandler::new(
-            front.clone(),
-            self.front_end,
-            &self.limits,
+        // Tunnels run on these threads too, and outlive the connections that they began as.
+        let workers = self.workers;
+        let serving = front.serve(Serving {
+            listener: port.listener,
+            workers: workers.clone(),
+            stop: stop.clone(),
+            front_end: self.front_end,
+            in_flight: [self.limits.concurrency, self.limits.streams],
             bodies,
-            is_stopping.clone(),
-        );
+            is_stopping: is_stopping.clone(),
+        });
         let serving = async {
             let stopping = async {
                 stop.graceful.cancelled().await;
                 front.stop();
             };
-            // Tunnels run on these threads too, and outlive the connections that they began as.
-            let workers = self.workers;
             // The listener ends only after a graceful stop, so both complete.
-            tokio::join!(
-                port.listener.serve(handler, stop.clone(), workers.clone()),
-                stopping
-            );
+            tokio::join!(serving, stopping);
             front.tunnels_ended().await;
             drop(workers);
         };
@@ -287,7 +287,7 @@ impl Driver {
             () = background => Stopped::Cut,
             () = shutdown.carry_out(&stop, &is_stopping, &observed.registrations, &self.limits) => {
                 stop.now.cancel();
-                front.stop_tunnels();
+                front.upstreams().iter().for_each(Upstream::stop_tunnels);
                 serving.await;
                 Stopped::Cut
             }
@@ -345,10 +345,13 @@ async fn follow(
             tokio::join!(replicas.follow(&observed.host), registered);
         }
     };
-    let accounts = async {
-        if let Some(accounts) = observed.front.accounts().filter(|_| observed.replicas.is_none()) {
-            // An error: the sender lives as long as the gateway.
-            let _ = accounts.changes().wait_for(Option::is_some).await;
+    let readiness = async {
+        if let Some(ready) = observed
+            .front
+            .becomes_ready()
+            .filter(|_| observed.replicas.is_none())
+        {
+            ready.await;
             observed.registrations.follow(watch::channel(true).1).await;
         }
     };
@@ -363,7 +366,7 @@ async fn follow(
         webhooks,
         leader,
         replicas,
-        accounts,
+        readiness,
     );
     std::future::pending().await
 }

@@ -14,9 +14,10 @@ use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,
     limits::{FairLimit, Permit},
-    listener::{Client, Handler, Stall, Transfer},
+    listener::{Client, Handler, Listener, Stall, Stop, Transfer},
     status_class,
     upstream::{TunnelGuard, is_upgrade},
+    workers::Workers,
 };
 use axum::body::Body;
 use http::{
@@ -28,8 +29,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    Limits,
-    front::{Answer, Front},
+    fronts::{Answer, FrontService},
     metric_names, trace,
 };
 
@@ -37,10 +37,40 @@ use crate::{
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again later";
 
+/// What a port needs to serve a front end. At most as many requests are in flight, and in addition streams, as the limits
+/// say; one more is refused at once. While `is_stopping`, clients are asked to close their connections.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) listener: Listener,
+    pub(crate) workers: Option<Workers>,
+    pub(crate) stop: Stop,
+    pub(crate) front_end: FrontEnd,
+    /// The limits on requests and on streams in flight.
+    pub(crate) in_flight: [usize; 2],
+    pub(crate) bodies: BodyBudget,
+    pub(crate) is_stopping: Arc<AtomicBool>,
+}
+
+impl Serving {
+    /// Answers requests until it is stopped.
+    pub(crate) async fn run<S: FrontService>(self, front: S) {
+        let [requests, streams] = self.in_flight.map(FairLimit::new);
+        let handler = FrontHandler {
+            front,
+            front_end: Arc::new(self.front_end),
+            requests,
+            streams,
+            bodies: self.bodies,
+            is_stopping: self.is_stopping,
+        };
+        self.listener.serve(handler, self.stop, self.workers).await;
+    }
+}
+
 /// A service behind the limit on requests in flight. Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
-pub(crate) struct FrontHandler {
-    front: Front,
+struct FrontHandler<S> {
+    front: S,
     front_end: Arc<FrontEnd>,
     requests: FairLimit,
     streams: FairLimit,
@@ -94,23 +124,13 @@ impl Kind {
     }
 }
 
-impl FrontHandler {
-    /// At most as many requests are in flight, and beside them streams, as the limits say; one more is turned away at once. While
-    /// `is_stopping`, clients are asked to close their connections.
-    pub(crate) fn new(
-        front: Front,
-        front_end: FrontEnd,
-        limits: &Limits,
-        bodies: BodyBudget,
-        is_stopping: Arc<AtomicBool>,
-    ) -> Self {
-        Self {
-            front,
-            front_end: Arc::new(front_end),
-            requests: FairLimit::new(limits.concurrency),
-            streams: FairLimit::new(limits.streams),
-            bodies,
-            is_stopping,
+impl<S: FrontService> FrontHandler<S> {
+    /// The reply to a request for this path that was aborted.
+    fn end(&self, path: &str, end: &End<'_>) -> Answer {
+        Answer {
+            response: self.front.reply(path, end),
+            passage: Some(Passage::Ended(end.as_str())),
+            recipient: None,
         }
     }
 
@@ -145,16 +165,16 @@ impl FrontHandler {
             }
         };
         match stall {
-            Stall::UpstreamIdle(limit) => self.front.end(path, &End::UpstreamTimeout { limit }),
+            Stall::UpstreamIdle(limit) => self.end(path, &End::UpstreamTimeout { limit }),
             Stall::ClientIdle(_) | Stall::ClientSlow(_) => {
                 let reason = &stall.to_string();
-                self.front.end(path, &End::BodyStalled { reason })
+                self.end(path, &End::BodyStalled { reason })
             }
         }
     }
 }
 
-impl Handler for FrontHandler {
+impl<S: FrontService> Handler for FrontHandler<S> {
     const IS_COUNTED: bool = true;
 
     async fn handle(self, mut request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
@@ -180,7 +200,7 @@ impl Handler for FrontHandler {
             None => {
                 counter!(metric_names::SHED).increment(1);
                 let (retry_after, reason) = (RETRY_AFTER, TOO_MANY_REQUESTS);
-                self.front.end(&path, &End::Overloaded { retry_after, reason })
+                self.end(&path, &End::Overloaded { retry_after, reason })
             }
         };
         if is_http_1 && self.is_stopping.load(Ordering::Relaxed) {

@@ -15,25 +15,30 @@
 
 mod config;
 mod driver;
-mod front;
+mod fronts;
 mod handler;
 mod lists;
 mod metric_names;
 mod namespaces;
+mod places;
 mod ports;
-mod proxy;
 mod shutdown;
 mod status;
 mod trace;
 
 pub use config::{
-    Config, DefinitionPlace, FrontConfig, HistoryConfig, Limits, ListConfig, ListenConfig, LogConfig,
-    LogFormat, LogLevel, ReviewsConfig, StoreConfig, SwitchMode, TracingConfig, TracingProtocol,
+    Config, HistoryConfig, Limits, ListConfig, ListenConfig, LogConfig, LogFormat, LogLevel, StoreConfig,
+    SwitchMode, TracingConfig, TracingProtocol, parse_lease,
 };
 pub use driver::{Connections, Driver, Error};
+pub use fronts::{FrontConfig, Ground, ProxyConfig, ReviewsConfig, Started};
 pub use lists::{Lists, ListsError, Unread};
 pub use metric_names::{describe_metrics, metrics};
 pub use namespaces::{FileNamespaces, NamespacesConfig};
+pub use places::{
+    CustomResources, DefinitionPlace, Files, KubernetesResources, PlaceError, ZooKeeperNodes,
+    with_definitions,
+};
 pub use ports::AdminPort;
 pub use shutdown::{Shutdown, Stopped};
 pub use trace::{Traces, TracesError};

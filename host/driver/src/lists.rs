@@ -8,10 +8,7 @@ use admittance_bcs::{
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_dialect::{Dialect, ListError, ListRoute};
-use admittance_net::{
-    causes,
-    upstream::{Choice, Servers, Upstream, UpstreamError},
-};
+use admittance_net::{causes, upstream::UpstreamError};
 use admittance_watch::file::{SecretError, read_secret_to_string};
 use axum::body::Body;
 use futures_util::{StreamExt, stream};
@@ -22,7 +19,7 @@ use tokio::{
     time::{Interval, MissedTickBehavior, timeout},
 };
 
-use crate::config::{Config, FrontConfig, ListConfig};
+use crate::config::{Config, ListConfig};
 
 /// The largest reply, in bytes.
 const LIMIT: usize = 64 << 20;
@@ -73,9 +70,8 @@ pub struct Unread {
 /// The lists of an upstream.
 #[derive(Debug)]
 pub struct Lists {
-    upstream: Upstream,
     /// Discovery ends when this is dropped.
-    _behind: Option<Behind>,
+    behind: Behind,
     dialect: Arc<dyn Dialect>,
     timeout: Duration,
     lists: Vec<List>,
@@ -113,17 +109,9 @@ impl Lists {
         let (Some(dialect), Some(settings)) = (config.front.dialect(), config.front.upstream()) else {
             return Ok(None);
         };
-        let (upstream, behind) = match &config.front {
-            _ if config.lists.is_empty() => return Ok(None),
-            FrontConfig::Proxy { servers, .. } => {
-                let servers = Servers::Listed(servers.clone());
-                (Upstream::new(servers, Choice::Turns, settings.clone()), None)
-            }
-            FrontConfig::Bcs(bcs) => {
-                let behind = bcs.connect(ensembles)?;
-                (behind.upstream.clone(), Some(behind))
-            }
-            FrontConfig::Gateway(_) | FrontConfig::Reviews(_) => return Ok(None),
+        let behind = match config.front.connect(ensembles)? {
+            Some(behind) if !config.lists.is_empty() => behind,
+            _ => return Ok(None),
         };
         let list = |list: &ListConfig| {
             let mut headers = config.front.headers();
@@ -144,8 +132,7 @@ impl Lists {
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Some(Self {
-            upstream,
-            _behind: behind,
+            behind,
             dialect,
             timeout: settings.response_timeout,
             lists: config.lists.iter().map(list).collect::<Result<_, _>>()?,
@@ -235,7 +222,7 @@ impl Lists {
         let mut request = http::Request::new(Body::empty());
         *request.uri_mut() = target.into();
         *request.headers_mut() = list.headers.clone();
-        let (head, body) = self.upstream.send(request).await?.into_parts();
+        let (head, body) = self.behind.upstream.send(request).await?.into_parts();
         let body = timeout(self.timeout, Limited::new(body, LIMIT).collect()).await;
         let body = body.map_err(|_| ReadError::Late)?;
         let body = body.map_err(|error| ReadError::Incomplete {

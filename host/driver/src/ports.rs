@@ -139,7 +139,7 @@ impl AdminPort {
     pub(crate) fn start(&self, observed: Arc<Observed>, decisions: Option<DecisionDatabase>) {
         let sources = Sources {
             host: observed.host.clone(),
-            accounts: observed.front.accounts(),
+            accounts: observed.front.accounts().cloned(),
             decisions,
             is_stopping: observed.is_stopping.clone(),
             metrics: self.metrics.clone(),

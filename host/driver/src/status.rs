@@ -14,18 +14,15 @@ use admittance_bcs::{Registrations, zookeeper::Ensembles};
 use admittance_cluster::Cluster;
 use admittance_fleet::Leader;
 use admittance_fleet::{Webhooks, audit::Audits};
-use admittance_net::{
-    tls::{self, ServerTls},
-    upstream::Upstream,
-};
+use admittance_net::tls::{self, ServerTls};
 
-use crate::front::Front;
+use crate::fronts::Front;
 
 /// The sources of `GET /v1/status`. Lives as long as the admin port.
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) host: Host,
-    pub(crate) front: Front,
+    pub(crate) front: Arc<dyn Front>,
     pub(crate) address: SocketAddr,
     /// The address of the admin port, if there is one.
     pub(crate) admin: Option<SocketAddr>,
@@ -49,16 +46,10 @@ impl Observed {
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {
             return Some("the replicas serve another table");
         }
-        let accounts = self.front.accounts();
-        accounts
-            .is_some_and(|accounts| accounts.now().is_err())
-            .then_some(
-                "the database of users and clusters has not been read yet; the log and /v1/status say why",
-            )
+        self.front.not_ready()
     }
 
     pub(crate) fn status(&self) -> DriverStatus {
-        let servers = self.front.upstream().map(Upstream::health);
         let own = self.tls.iter().flatten().filter_map(ServerTls::status);
         let ports = [("listen", Some(self.address)), ("admin", self.admin)];
         let listeners = ports
@@ -71,28 +62,24 @@ impl Observed {
                     is_tls: tls.is_some(),
                 })
             });
-        DriverStatus {
+        let mut status = DriverStatus {
             table: self.host.status(),
             stopping: self.is_stopping.load(Ordering::Relaxed),
             listeners: listeners.collect(),
-            upstream: servers.into_iter().flatten().map(Into::into).collect(),
-            discovery: match &self.front {
-                Front::Bcs(driver) => driver.discovery(),
-                _ => None,
-            },
+            upstream: Vec::new(),
+            discovery: None,
             zookeeper: self.ensembles.status(),
             registrations: self.registrations.status(),
-            gateway: match &self.front {
-                Front::Gateway(gateway) => Some(gateway.status()),
-                _ => None,
-            },
+            gateway: None,
             cluster: self.cluster.as_ref().map(Cluster::status),
             webhook_configurations: self.webhooks.as_ref().map(Webhooks::status),
             audit: self.audits.as_ref().map(Audits::status),
             leader: self.leader.as_deref().map(Leader::status),
             replicas: self.replicas.as_deref().map(Replicas::status),
             certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
-        }
+        };
+        self.front.report(&mut status);
+        status
     }
 }
 

@@ -108,8 +108,13 @@ impl HostBuilder {
     /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While it
     /// is unavailable, the table stays as it is, and [`Host::status`] says why; a start waits five seconds
     /// for it, and then serves the last live table.
-    pub fn definition_store(mut self, store: impl DefinitionStore) -> Self {
-        self.stores.push(Arc::new(store));
+    pub fn definition_store(self, store: impl DefinitionStore) -> Self {
+        self.definition_stores(vec![Arc::new(store)])
+    }
+
+    /// Adds the definitions of these stores, like [`definition_store`](Self::definition_store).
+    pub fn definition_stores(mut self, stores: Vec<Arc<dyn DefinitionStore>>) -> Self {
+        self.stores.extend(stores);
         self
     }
 

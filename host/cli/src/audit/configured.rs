@@ -6,16 +6,10 @@ use std::{
 };
 
 use admittance::NamespacedChains;
-use admittance_bcs::{
-    stores::{CustomResourceStore, ZooKeeperStore},
-    zookeeper::Ensembles,
-};
-use admittance_cluster::Cluster;
 use admittance_definitions::{
     ChainDefinition, DefinitionFile, DefinitionSet, DefinitionStore, OnBadDefinition, StoreError, read_files,
 };
-use admittance_driver::{Config, DefinitionPlace};
-use admittance_fleet::{ChainStore, PolicyStore};
+use admittance_driver::{Config, Connections};
 use tokio::time::{Instant, timeout_at};
 
 use crate::arguments::no_definition;
@@ -27,8 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// `serve`.
 pub(super) async fn chains(
     config: &Config,
-    cluster: Option<&Cluster>,
-    ensembles: &Ensembles,
+    connections: &Connections,
 ) -> crate::Result<Vec<ChainDefinition>> {
     let mut places: Vec<PathBuf> = config.definition_files().map(Path::to_owned).collect();
     let mut files = match places.as_slice() {
@@ -37,10 +30,10 @@ pub(super) async fn chains(
     };
     let mut may_use = NamespacedChains::default();
     for place in &config.definitions {
-        if let DefinitionPlace::Kubernetes { namespaced, .. } = place {
+        if let Some(namespaced) = place.namespaced() {
             may_use = namespaced.clone();
         }
-        for store in stores(place, cluster, ensembles)? {
+        for store in place.stores(connections)? {
             files.extend(read(&*store).await?);
             places.push(store.location().into());
         }
@@ -54,33 +47,6 @@ pub(super) async fn chains(
         chains if chains.is_empty() => Err(no_definition(&places).into()),
         chains => Ok(chains),
     }
-}
-
-/// Opens the stores of a place; files are read apart.
-fn stores(
-    place: &DefinitionPlace,
-    cluster: Option<&Cluster>,
-    ensembles: &Ensembles,
-) -> crate::Result<Vec<Box<dyn DefinitionStore>>> {
-    let cluster = || cluster.ok_or("definitions: `cluster` is not configured");
-    Ok(match place {
-        DefinitionPlace::File(_) => Vec::new(),
-        DefinitionPlace::ZooKeeper { path } => {
-            let zookeeper = ensembles.cluster();
-            let zookeeper = zookeeper.ok_or("definitions: `zookeeper.cluster` is not configured")?;
-            vec![Box::new(ZooKeeperStore::new(zookeeper.clone(), path.as_str())?)]
-        }
-        DefinitionPlace::CustomResources { namespace } => {
-            vec![Box::new(CustomResourceStore::new(cluster()?, namespace.as_str()))]
-        }
-        DefinitionPlace::Kubernetes { policies, .. } => {
-            let mut stores: Vec<Box<dyn DefinitionStore>> = vec![Box::new(ChainStore::new(cluster()?))];
-            if !policies.is_empty() {
-                stores.push(Box::new(PolicyStore::new(cluster()?, policies)));
-            }
-            stores
-        }
-    })
 }
 
 async fn read(store: &dyn DefinitionStore) -> Result<Vec<DefinitionFile>, StoreError> {

@@ -14,7 +14,7 @@ use std::{
 use admittance::NamespacedChains;
 use admittance_admin::AdminConfig;
 use admittance_definitions::document;
-use admittance_driver::{Config, DefinitionPlace, FrontConfig, Limits, ReviewsConfig};
+use admittance_driver::{Config, FrontConfig, Limits, ReviewsConfig};
 use admittance_fleet::{CertificateConfig, OwnCertificate, PolicySystem, Registration, audit::AuditConfig};
 use serde_json::{Map, Value as Json, json};
 
@@ -75,7 +75,7 @@ const ADMIN_PORT: u16 = 9090;
 impl Configuration {
     /// Returns a minimal configuration.
     pub(super) fn new() -> Self {
-        let limits = FrontConfig::Reviews(ReviewsConfig::default()).default_limits();
+        let limits = ReviewsConfig::default().default_limits();
         Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
@@ -83,7 +83,7 @@ impl Configuration {
     /// of a Pod.
     pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
         let config = Config::read(path)?;
-        if !matches!(config.front, FrontConfig::Reviews(_)) {
+        if config.front.downcast_ref::<ReviewsConfig>().is_none() {
             return Err(format!(
                 "{}: this is not the configuration of a webhook server; write `dialect: {{ kubernetes: {{}} }}`, \
                  without `upstream`",
@@ -128,27 +128,20 @@ impl Configuration {
             configuration.read_resources(resources);
         }
         for place in &config.definitions {
-            if let DefinitionPlace::Kubernetes {
-                namespaced, policies, ..
-            } = place
-            {
+            if let Some(namespaced) = place.namespaced() {
                 configuration.namespaced = namespaced.clone();
-                configuration.policies.clone_from(policies);
             }
+            configuration.policies.extend_from_slice(place.policies());
         }
-        if let FrontConfig::Reviews(ReviewsConfig {
-            webhooks: Some(webhooks),
-            ..
-        }) = &config.front
-        {
+        if let Some(webhooks) = config.front.webhooks() {
             let own = match &webhooks.certificate {
                 CertificateConfig::Own(certificate) => Some(*certificate),
                 CertificateConfig::Files(_) => None,
             };
             configuration.keep_webhooks(&webhooks.registration, own)?;
         }
-        if let (FrontConfig::Reviews(reviews), Some(section)) = (&config.front, audit) {
-            configuration.audit.clone_from(&reviews.audit);
+        if let Some(section) = audit {
+            configuration.audit = config.front.audit().cloned();
             configuration.root["dialect"]["kubernetes"]["audit"] = section;
             configuration.use_cluster();
         }

@@ -3,25 +3,18 @@
 //! An invalid value is reported and read as the default of its key, so that the rest of its section is read too: the
 //! result is only used if there were no mistakes.
 
-mod accounts;
 mod admin;
-mod bcs;
 mod decisions;
-mod definitions;
-mod front;
-mod gateway;
 mod limits;
-mod lists;
+pub(super) mod lists;
 mod modules;
 mod namespaces;
-mod outbound;
+pub(crate) mod outbound;
 mod ports;
-mod rest;
-mod reviews;
 mod signatures;
 mod tracing;
-mod upstream;
-mod zookeeper;
+pub(crate) mod upstream;
+pub(crate) mod zookeeper;
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -32,17 +25,32 @@ use admittance_definitions::{
 use http::Uri;
 
 use self::zookeeper::Ensembles;
-use super::{Config, LogConfig, SwitchMode};
+use super::{Config, ListenConfig, LogConfig, SwitchMode, has_leader};
+use crate::{fronts, places};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 
-/// Why a key that needs the cluster cannot be used, and what to do.
-const NO_CLUSTER: &str = "no Kubernetes cluster is configured";
-const ADD_CLUSTER: &str = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";
+/// The parts of the file that other sections depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sections<'a> {
+    pub(crate) listen: &'a ListenConfig,
+    pub(crate) ensembles: Ensembles,
+    has_cluster: bool,
+}
+
+impl Sections<'_> {
+    /// Reports that `node` needs the Kubernetes cluster, if none is configured.
+    pub(crate) fn need_kubernetes(self, node: &Node<'_>, mistakes: &mut Mistakes) {
+        if !self.has_cluster {
+            let fix = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";
+            node.wrong("no Kubernetes cluster is configured", fix, mistakes);
+        }
+    }
+}
 
 impl Config {
     /// Read the configuration file, and every certificate that it names. Paths in it are taken from its
@@ -76,23 +84,22 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let mut fields = root.object(mistakes)?;
     let listen = fields.get_or_default("listen", ports::listen, mistakes);
     let admin = fields.get_optional("admin", admin::admin, mistakes);
-    // Features that need an ensemble report a missing one.
-    let ensembles = Ensembles::of(&fields);
-    let front = front::front(&mut fields, &listen, ensembles, mistakes);
+    let sections = Sections {
+        listen: &listen,
+        ensembles: Ensembles::of(&fields),
+        has_cluster: fields.has("cluster"),
+    };
+    let front = fronts::read(&mut fields, sections, mistakes);
     let defaults = front
         .as_ref()
         .map(|(front, _)| front.default_limits())
         .unwrap_or_default();
     let limits = fields.get_optional("limits", |node, m| limits::limits(node, &defaults, m), mistakes);
-    let has_cluster = fields.has("cluster");
-    let definitions = fields.get_or_default(
-        "definitions",
-        |node, mistakes| definitions::definitions(node, ensembles, has_cluster, mistakes),
-        mistakes,
-    );
+    let definitions =
+        fields.get_or_default("definitions", |node, m| places::read(node, sections, m), mistakes);
     let has_leader = front
         .as_ref()
-        .is_none_or(|(front, _)| front.has_leader(&definitions, ensembles.has_cluster()));
+        .is_none_or(|(front, _)| has_leader(&**front, &definitions, sections.ensembles.has_cluster()));
     let replicas = fields.get_optional("replicas", |node, m| switch_mode(node, has_leader, m), mistakes);
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word, mistakes);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper, mistakes);
@@ -116,7 +123,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let resolve = fields.get_or_default("webhooks", resolve, mistakes);
     let (decisions, decision_sinks) = fields.get_or_default(
         "decisions",
-        |node, mistakes| decisions::decisions(node, has_cluster, mistakes),
+        |node, m| decisions::decisions(node, sections, m),
         mistakes,
     );
     let log = fields.get_or_default("log", log, mistakes);
@@ -151,8 +158,28 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
 }
 
 /// A timeout or interval: up to an hour, and not 0.
-fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
+pub(crate) fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
     node.duration(MILLISECOND..=HOUR, mistakes)
+}
+
+/// A valid name of a Kubernetes namespace.
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
+    admittance_admission::is_dns_label(text)
+        .then(|| text.to_owned())
+        .ok_or_else(|| {
+            format!(
+                "{text:?} is not a valid namespace: write lower case letters, digits and -, such as bkbcs"
+            )
+        })
+}
+
+/// These words as a text: `a, b or c`.
+pub(crate) fn alternatives<const N: usize>(words: [String; N], last: &str) -> String {
+    match words.split_last() {
+        Some((word, [])) => word.clone(),
+        Some((word, others)) => format!("{} {last} {word}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 /// When replicas go live; together only if there is a leader who says when.
@@ -175,7 +202,7 @@ fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Stri
 }
 
 /// The URL of a server, with this path if it has none.
-fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
+pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
     let wrong = || format!("{text:?} is not a valid URL: write {example}");
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let mut parts = uri.into_parts();

@@ -12,7 +12,6 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admittance_driver::FrontConfig;
 use admittance_gateway::{GatewayConfig, PlainGroups, Statuses};
 use admittance_net::upstream::UpstreamConfig;
 use axum::{Router, body::Body};
@@ -56,7 +55,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
         statuses: Statuses::default(),
     };
     change(&mut config);
-    setup.config.front = FrontConfig::Gateway(config);
+    setup.config.front = Box::new(config);
     setup
 }
 

@@ -12,8 +12,7 @@ use admittance::{
 use admittance_admin::AdminConfig;
 use admittance_bcs::{BcsConfig, SchedulersConfig, UpstreamKind, zookeeper::Ensembles};
 use admittance_driver::{
-    AdminPort, Config, Connections, DefinitionPlace, Driver, FrontConfig, Limits, ListenConfig, LogConfig,
-    Shutdown, Stopped,
+    AdminPort, Config, Connections, Driver, Files, Limits, ListenConfig, LogConfig, Shutdown, Stopped,
 };
 use admittance_net::{
     tls::{self, ClientTls, ServerTls, Trust},
@@ -106,7 +105,7 @@ impl Setup {
                 },
                 admin: Some(AdminConfig::new(loopback())),
                 replicas: None,
-                front: FrontConfig::Bcs(BcsConfig {
+                front: Box::new(BcsConfig {
                     cluster: CLUSTER.parse().unwrap(),
                     behind: UpstreamKind::Driver,
                     servers: SchedulersConfig::Listed(servers),
@@ -165,10 +164,7 @@ impl Setup {
     }
 
     pub(crate) fn bcs(mut self, change: impl FnOnce(&mut BcsConfig)) -> Self {
-        let FrontConfig::Bcs(bcs) = &mut self.config.front else {
-            panic!("no driver of BCS");
-        };
-        change(bcs);
+        change(self.config.front.downcast_mut().unwrap());
         self
     }
 
@@ -180,7 +176,7 @@ impl Setup {
     /// With the definitions in `chains` below this directory, and a history in `history`.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
-        self.config.definitions = vec![DefinitionPlace::File(directory.join("chains"))];
+        self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];
         self.config.history.directory = Some(directory.join("history"));
         self
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_driver::{FrontConfig, ReviewsConfig};
+use admittance_driver::ReviewsConfig;
 use admittance_net::limits::raise_descriptor_limit;
 use axum::{Router, body::Body};
 use bytes::Bytes;
@@ -87,7 +87,7 @@ async fn bodies_that_wait_have_a_common_limit() {
         })
     };
     let mut reviews = Setup::new(&[]);
-    reviews.config.front = FrontConfig::Reviews(ReviewsConfig::default());
+    reviews.config.front = Box::new(ReviewsConfig::default());
     let behind = Driver::start().await;
     let behind_gateway = [(CLUSTER, &[behind.address][..])];
     let of_gateway = format!("{OUTER}/a");
@@ -509,7 +509,7 @@ async fn thousands_of_idle_connections() {
 #[tokio::test]
 async fn other_ports_have_limits_too() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
-    setup.config.front = FrontConfig::Reviews(ReviewsConfig::default());
+    setup.config.front = Box::new(ReviewsConfig::default());
     let reviews = setup.start().await;
     let behind = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[behind.address])], |_| {})

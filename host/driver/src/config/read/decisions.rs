@@ -10,7 +10,7 @@ use admittance_net::tls;
 use admittance_watch::file;
 use url::{Host, Url};
 
-use super::{GIB, HOUR, KIB, MIB, ports::pem_file};
+use super::{GIB, HOUR, KIB, MIB, Sections, ports::pem_file};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -23,7 +23,7 @@ const TOKEN: u64 = 16 * KIB;
 /// The decisions in memory, and where they are written.
 pub(super) fn decisions(
     node: &Node<'_>,
-    has_cluster: bool,
+    sections: Sections<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<(DecisionsConfig, SinksConfig)> {
     let mut fields = node.object(mistakes)?;
@@ -39,7 +39,7 @@ pub(super) fn decisions(
         events: fields.get(
             "events",
             default.events,
-            |node, mistakes| events(node, has_cluster, mistakes),
+            |node, mistakes| events(node, sections, mistakes),
             mistakes,
         ),
     };
@@ -108,10 +108,10 @@ fn ndjson(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NdjsonPlace> {
 }
 
 /// Events are written to the cluster of the configuration.
-fn events(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<bool> {
+fn events(node: &Node<'_>, sections: Sections<'_>, mistakes: &mut Mistakes) -> Option<bool> {
     let is_on = node.boolean(mistakes)?;
-    if is_on && !has_cluster {
-        node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
+    if is_on {
+        sections.need_kubernetes(node, mistakes);
     }
     Some(is_on)
 }

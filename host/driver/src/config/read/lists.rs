@@ -5,11 +5,11 @@ use admittance_definitions::{
 use admittance_dialect::{ItemRequest, ListPages, ListRoute, NextToken, ObjectPlace, Pointer};
 use http::uri::PathAndQuery;
 
-use super::{outbound::header, rest::method};
-use crate::config::{FrontConfig, ListConfig};
+use super::outbound::header;
+use crate::{FrontConfig, config::ListConfig, fronts::method};
 
 /// A list, and its node, for mistakes that are found later.
-pub(super) type List<'a> = (ListConfig, Node<'a>);
+pub(crate) type List<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
 
@@ -41,9 +41,9 @@ pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<List<
 }
 
 /// The lists, if the dialect takes their requests for requests that create objects.
-pub(super) fn checked(
+pub(crate) fn checked_lists(
     lists: Vec<List<'_>>,
-    front: &FrontConfig,
+    front: &dyn FrontConfig,
     mistakes: &mut Mistakes,
 ) -> Option<Vec<ListConfig>> {
     let dialect = front.dialect()?;

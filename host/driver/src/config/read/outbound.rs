@@ -51,7 +51,7 @@ fn credential(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Credential> {
     })
 }
 
-pub(super) fn header(text: &str) -> Result<HeaderName, String> {
+pub(crate) fn header(text: &str) -> Result<HeaderName, String> {
     text.parse()
         .map_err(|_| format!("{text:?} is not a valid name of a header; write `X-Api-Key`"))
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    DefinitionPlace, FrontConfig, HistoryConfig, Limits, LogFormat, LogLevel, NamespacesConfig, StoreConfig,
+    HistoryConfig, Limits, LogFormat, LogLevel, NamespacesConfig, ProxyConfig, ReviewsConfig, StoreConfig,
 };
 
 mod admin;
@@ -44,13 +44,13 @@ fn proxy(config: &Config) -> (Arc<dyn Dialect>, &UpstreamConfig) {
 }
 
 fn servers(config: &Config) -> Vec<String> {
-    let servers = match &config.front {
-        FrontConfig::Proxy { servers, .. } => servers.as_slice(),
-        FrontConfig::Bcs(bcs) => match &bcs.servers {
+    let proxy = config.front.downcast_ref::<ProxyConfig>();
+    let servers = match proxy {
+        Some(proxy) => &proxy.servers,
+        None => match &bcs::bcs(config).servers {
             SchedulersConfig::Listed(servers) => servers,
             SchedulersConfig::Discovered(_) => panic!("no servers are listed: {config:?}"),
         },
-        _ => panic!("no proxy: {config:?}"),
     };
     servers.iter().map(ToString::to_string).collect()
 }
@@ -75,7 +75,7 @@ fn the_least_that_is_needed() {
 #[test]
 fn a_webhook_server_has_no_upstream() {
     let config = read("dialect: { kubernetes: {} }").unwrap();
-    assert!(matches!(config.front, FrontConfig::Reviews(_)));
+    assert!(config.front.downcast_ref::<ReviewsConfig>().is_some());
     // kube-apiserver sends reviews until it has seen that the endpoint is gone.
     assert_eq!(config.limits.shutdown_delay, Duration::from_secs(5));
     for (limits, delay) in [("requestTimeout: 1s", 5), ("shutdownDelay: 0s", 0)] {
@@ -288,9 +288,10 @@ log: { level: debug, format: json }
             shutdown_timeout: Duration::from_secs(9),
         }
     );
+    let files: Vec<_> = config.definition_files().collect();
     assert_eq!(
-        config.definitions,
-        [directory.path().join("chains/"), PathBuf::from("/etc/one.yaml")].map(DefinitionPlace::File)
+        files,
+        [&directory.path().join("chains/"), Path::new("/etc/one.yaml")]
     );
     assert_eq!(
         config.store,
@@ -424,9 +425,7 @@ fn routes() {
         ))
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
-    let FrontConfig::Proxy { dialect, .. } = with(&format!("{{ {least} }}")).unwrap().front else {
-        panic!("it is a proxy");
-    };
+    let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
     // Without `unmatched`, a write without a route is refused.
     for (method, path, passes) in [
         ("GET", "/b", true),

@@ -10,24 +10,51 @@ use admittance_net::{
 use http::uri::PathAndQuery;
 
 use super::{
-    bcs, duration,
+    Sections, duration,
     lists::{List, list},
     ports::pem_file,
-    zookeeper::Ensembles,
+    zookeeper::path,
 };
 
-/// `upstream`. Only schedulers can be discovered.
-pub(super) fn upstream<'a>(
-    node: &Node<'a>,
-    ensembles: Ensembles,
+/// The servers, the connections to them, and their lists.
+type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<List<'a>>);
+
+/// Reads `upstream` of a front end that has one.
+pub(crate) fn upstream_section<'a>(
+    fields: &mut Fields<'a>,
+    sections: Sections<'_>,
     mistakes: &mut Mistakes,
-) -> Option<(SchedulersConfig, UpstreamConfig, Vec<List<'a>>)> {
+) -> Option<UpstreamSection<'a>> {
+    let fix = "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`, or `discover: {}` for schedulers of BCS";
+    fields.get_required("upstream", fix, |node, m| upstream(node, sections, m), mistakes)
+}
+
+/// Refuses `upstream.discover`.
+pub(crate) fn refuse_discovery<T>(
+    fields: &mut Fields<'_>,
+    why: &str,
+    fix: &str,
+    mistakes: &mut Mistakes,
+) -> Option<T> {
+    let mut upstream = fields.optional("upstream")?.object(mistakes)?;
+    upstream.optional("discover")?.wrong(why, fix, mistakes);
+    None
+}
+
+/// `upstream`. Only schedulers can be discovered.
+fn upstream<'a>(
+    node: &Node<'a>,
+    sections: Sections<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<UpstreamSection<'a>> {
     let mut fields = node.object(mistakes)?;
     let mut needs_authorities = false;
     let servers = if let Some(node) = fields.optional("discover") {
         let why = "`servers` and `discover` cannot both be set";
         fields.refuse("servers", why, "keep `servers` or `discover`", mistakes);
-        bcs::discovery(&node, ensembles, mistakes).map(SchedulersConfig::Discovered)
+        let path = path(&node, SchedulersConfig::DEFAULT_PATH, mistakes);
+        sections.ensembles.need_cluster(&node, mistakes);
+        path.map(SchedulersConfig::Discovered)
     } else {
         let fix = "write [ \"http://127.0.0.1:8081\" ]";
         let servers = readers::filled_list_of(fix, Node::parse::<Server>);
@@ -42,7 +69,7 @@ pub(super) fn upstream<'a>(
 }
 
 /// How servers are reached, from the fields of their section.
-pub(super) fn reached(
+pub(crate) fn reached(
     fields: &mut Fields<'_>,
     needs_authorities: bool,
     mistakes: &mut Mistakes,
@@ -64,7 +91,7 @@ pub(super) fn reached(
 }
 
 /// `tls` of a client. The system's authorities are only required if a server needs them.
-pub(super) fn client_tls(
+pub(crate) fn client_tls(
     fields: &mut Fields<'_>,
     needs_authorities: bool,
     mistakes: &mut Mistakes,

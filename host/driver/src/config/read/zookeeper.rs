@@ -14,7 +14,7 @@ const LONGEST_PASSWORD: usize = 4096;
 
 /// Which ensembles are configured, valid or not.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ensembles {
+pub(crate) struct Ensembles {
     cluster: bool,
     any: bool,
 }
@@ -34,7 +34,7 @@ impl Ensembles {
     }
 
     /// `node` needs the cluster's ensemble.
-    pub(super) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) {
+    pub(crate) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) {
         if !self.cluster {
             node.wrong(
                 "`zookeeper.cluster` is not configured",
@@ -45,7 +45,7 @@ impl Ensembles {
     }
 
     /// `node` needs an ensemble, of either kind.
-    pub(super) fn need_any(self, node: &Node<'_>, mistakes: &mut Mistakes) {
+    pub(crate) fn need_any(self, node: &Node<'_>, mistakes: &mut Mistakes) {
         if !self.any {
             node.wrong(
                 "`zookeeper` is not configured",
@@ -57,7 +57,7 @@ impl Ensembles {
 }
 
 /// An object with the `path` of a node.
-pub(super) fn path(node: &Node<'_>, default: &str, mistakes: &mut Mistakes) -> Option<NodePath> {
+pub(crate) fn path(node: &Node<'_>, default: &str, mistakes: &mut Mistakes) -> Option<NodePath> {
     let mut fields = node.object(mistakes)?;
     let path = match fields.optional("path") {
         Some(node) => node.parse(mistakes),
@@ -126,7 +126,7 @@ fn user(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
+pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let name = path.display();
     let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
     let text = file::read_secret_to_string(path, most).map_err(|error| match error {

@@ -12,7 +12,7 @@ use admittance::{
     admission::async_trait,
     definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, FileStore, StoreError},
 };
-use admittance_driver::DefinitionPlace;
+use admittance_driver::{DefinitionPlace, Files};
 use tempfile::TempDir;
 
 use super::{DONE, ROUTE, definition, refusal};
@@ -237,7 +237,7 @@ async fn nowhere_to_write() {
     let file = directory.path().join("one.json");
     let there = definition("there", "https://h.example").to_string();
     fs::write(&file, there).unwrap();
-    let file = || vec![DefinitionPlace::File(file.clone())];
+    let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(Files(file.clone()))] };
     let history = |name: &str| Some(directory.path().join(name));
     // (places of definitions, history, a part of the message)
     for (places, history, expected) in [

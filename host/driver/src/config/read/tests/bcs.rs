@@ -12,11 +12,8 @@ const DISCOVERED: &str = "upstream: { discover: {} }";
 const REST: &str = "dialect: { rest: { routes: [{ method: [PUT], path: /a, operation: create, resource: jobs, kind: Job }] } }";
 const DIALECT: &str = "dialect: { bcs: { cluster: BCS-MESOS-10001 } }";
 
-fn bcs(config: &Config) -> &BcsConfig {
-    match &config.front {
-        FrontConfig::Bcs(bcs) => bcs,
-        _ => panic!("no driver of BCS: {config:?}"),
-    }
+pub(super) fn bcs(config: &Config) -> &BcsConfig {
+    config.front.downcast_ref().unwrap()
 }
 
 #[test]
@@ -111,20 +108,16 @@ definitions:
         })
     );
     assert_eq!(bcs(&config).upstream.connect_timeout, Duration::from_secs(1));
-    let zookeeper = |path: &str| DefinitionPlace::ZooKeeper {
-        path: path.parse().unwrap(),
-    };
-    let resources = |namespace: &str| DefinitionPlace::CustomResources {
-        namespace: namespace.to_owned(),
-    };
+    let places: Vec<_> = config.definitions.iter().map(|place| place.name()).collect();
+    let chains = directory.path().join("chains/").display().to_string();
     assert_eq!(
-        config.definitions,
+        places,
         [
-            DefinitionPlace::File(directory.path().join("chains/")),
-            zookeeper("/blueking/admissionwebhook"),
-            zookeeper("/other"),
-            resources("bkbcs"),
-            resources("hooks"),
+            &*chains,
+            "zookeeper:/blueking/admissionwebhook",
+            "zookeeper:/other",
+            "customresources:bkbcs",
+            "customresources:hooks",
         ]
     );
 }

@@ -30,9 +30,7 @@ fn consoles() {
         ),
     ] {
         let config = read(&configured(bcs)).unwrap();
-        let FrontConfig::Bcs(read) = &config.front else {
-            panic!("no driver of BCS: {config:?}")
-        };
+        let read = bcs::bcs(&config);
         let expected = ConsoleConfig { port, scheme, hosts };
         assert_eq!(read.console, expected, "{bcs}");
     }
@@ -100,9 +98,7 @@ fn custom_resources() {
         ),
     ] {
         let config = with(bcs, more).unwrap();
-        let FrontConfig::Bcs(read) = &config.front else {
-            panic!("no driver of BCS: {config:?}")
-        };
+        let read = bcs::bcs(&config);
         assert_eq!(read.custom_resources, expected, "{bcs} {more}");
     }
     for (bcs, more, expected) in [

@@ -7,19 +7,13 @@ use super::*;
 
 fn webhooks(directory: &TempDir, text: &str) -> Option<WebhooksConfig> {
     let config = read_in(directory, text).unwrap();
-    match config.front {
-        FrontConfig::Reviews(reviews) => reviews.webhooks,
-        front => panic!("{front:?}"),
-    }
+    config.front.webhooks().cloned()
 }
 
 #[test]
 fn audits_by_the_leader() {
     let directory = tempfile::tempdir().unwrap();
-    let audit = |text: &str| match read_in(&directory, text).unwrap().front {
-        FrontConfig::Reviews(reviews) => reviews.audit,
-        front => panic!("{front:?}"),
-    };
+    let audit = |text: &str| read_in(&directory, text).unwrap().front.audit().cloned();
     assert_eq!(audit("dialect: { kubernetes: {} }"), None);
     let least = "dialect: { kubernetes: { audit: {} } }\ncluster: {}";
     assert_eq!(audit(least), Some(AuditConfig::default()));

@@ -16,19 +16,16 @@ use admittance_net::upstream::Server;
 use admittance_watch::file;
 use http::HeaderValue;
 
-use super::{
-    HOUR,
-    accounts::accounts,
-    duration, upstream, url,
-    zookeeper::{Ensembles, path},
+use super::accounts::accounts;
+use crate::config::{
+    ListenConfig, Sections, node_path,
+    read::{HOUR, duration, upstream, url},
 };
-use crate::config::ListenConfig;
 
 /// The content of `dialect.gateway`.
 pub(super) fn gateway(
     node: &Node<'_>,
-    listen: &ListenConfig,
-    ensembles: Ensembles,
+    sections: Sections<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<GatewayConfig> {
     let mut fields = node.object(mistakes)?;
@@ -36,8 +33,8 @@ pub(super) fn gateway(
     let discovery = fields.get_optional(
         "discover",
         |node, mistakes| {
-            let path = path(node, GatewayConfig::DEFAULT_PATH, mistakes)?;
-            ensembles.need_any(node, mistakes);
+            let path = node_path(node, GatewayConfig::DEFAULT_PATH, mistakes)?;
+            sections.ensembles.need_any(node, mistakes);
             Some(path)
         },
         mistakes,
@@ -56,7 +53,11 @@ pub(super) fn gateway(
         mistakes,
     );
     let accounts = fields.get_optional("accounts", accounts, mistakes);
-    let peers = fields.get_optional("peers", |node, mistakes| peers(node, listen, mistakes), mistakes);
+    let peers = fields.get_optional(
+        "peers",
+        |node, mistakes| peers(node, sections.listen, mistakes),
+        mistakes,
+    );
     if let Some(node) = fields.optional("peers")
         && !has_accounts
     {

@@ -7,8 +7,8 @@ use admittance_definitions::{
 };
 use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, WebhooksConfig, audit::AuditConfig};
 
-use super::definitions::namespace;
-use crate::config::{ListenConfig, ReviewsConfig};
+use super::ReviewsConfig;
+use crate::config::{Sections, namespace, read::HOUR};
 
 /// The longest validity of a certificate, in days.
 const MOST_DAYS: u16 = 3650;
@@ -18,29 +18,26 @@ const EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_
 
 pub(super) fn reviews(
     node: &Node<'_>,
-    listen: &ListenConfig,
-    has_cluster: bool,
+    sections: Sections<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<ReviewsConfig> {
     let mut fields = node.object(mistakes)?;
     let webhooks = fields.get_optional(
         "webhookConfigurations",
-        |node, mistakes| webhooks(node, listen, has_cluster, mistakes),
+        |node, mistakes| webhooks(node, sections, mistakes),
         mistakes,
     );
     let audit = fields.get_optional(
         "audit",
-        |node, mistakes| audit(node, has_cluster, mistakes),
+        |node, mistakes| audit(node, sections, mistakes),
         mistakes,
     );
     fields.finish(mistakes);
     Some(ReviewsConfig { webhooks, audit })
 }
 
-fn audit(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<AuditConfig> {
-    if !has_cluster {
-        node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
-    }
+fn audit(node: &Node<'_>, sections: Sections<'_>, mistakes: &mut Mistakes) -> Option<AuditConfig> {
+    sections.need_kubernetes(node, mistakes);
     let mut fields = node.object(mistakes)?;
     let default = AuditConfig::default();
     let config = AuditConfig {
@@ -65,15 +62,8 @@ fn audit(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<
     Some(config)
 }
 
-fn webhooks(
-    node: &Node<'_>,
-    listen: &ListenConfig,
-    has_cluster: bool,
-    mistakes: &mut Mistakes,
-) -> Option<WebhooksConfig> {
-    if !has_cluster {
-        node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
-    }
+fn webhooks(node: &Node<'_>, sections: Sections<'_>, mistakes: &mut Mistakes) -> Option<WebhooksConfig> {
+    sections.need_kubernetes(node, mistakes);
     let mut fields = node.object(mistakes)?;
     let default = Registration::default();
     let service = (default.name.clone(), default.namespace.clone());
@@ -97,7 +87,7 @@ fn webhooks(
         ),
         has_match_conditions: default.has_match_conditions,
     };
-    let certificate = match &listen.tls {
+    let certificate = match &sections.listen.tls {
         None => {
             let why = "without `listen.tls`, the certificate and its authority are made in a Secret";
             fields.refuse("caBundle", why, "remove it, or write `listen.tls`", mistakes);
@@ -127,7 +117,7 @@ fn own_certificate(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<OwnCertif
         overlap: fields.get(
             "overlap",
             default.overlap,
-            readers::duration(Duration::ZERO..=super::HOUR),
+            readers::duration(Duration::ZERO..=HOUR),
             mistakes,
         ),
     };

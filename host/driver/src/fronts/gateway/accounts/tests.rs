@@ -1,8 +1,11 @@
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use admittance_gateway::accounts::{AccountsConfig, DatabaseConfig};
+use admittance_gateway::{
+    GatewayConfig,
+    accounts::{AccountsConfig, DatabaseConfig},
+};
 
-use crate::config::{Config, FrontConfig};
+use crate::Config;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
 
@@ -27,10 +30,8 @@ fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
             .map(|mistake| format!("{}: {} {}", mistake.path, mistake.message, mistake.fix));
         told.collect::<Vec<_>>()
     })?;
-    match config.front {
-        FrontConfig::Gateway(gateway) => Ok(*gateway.accounts.unwrap()),
-        other => panic!("no gateway: {other:?}"),
-    }
+    let gateway = config.front.downcast_ref::<GatewayConfig>().unwrap();
+    Ok(*gateway.accounts.clone().unwrap())
 }
 
 #[test]

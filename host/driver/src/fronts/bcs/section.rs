@@ -1,16 +1,14 @@
 use std::net::IpAddr;
 
 use admittance_bcs::{
-    ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, SchedulersConfig, UpstreamKind,
-    drivers_node, zookeeper::NodePath,
+    ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, UpstreamKind, drivers_node,
 };
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
 };
 
-use super::zookeeper::{Ensembles, path};
-use crate::config::ListenConfig;
+use crate::config::Sections;
 
 /// The content of `dialect.bcs`.
 pub(super) struct BcsDialect {
@@ -21,7 +19,11 @@ pub(super) struct BcsDialect {
     pub(super) custom_resources: bool,
 }
 
-pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<BcsDialect> {
+pub(super) fn dialect(
+    node: &Node<'_>,
+    sections: Sections<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<BcsDialect> {
     let mut fields = node.object(mistakes)?;
     let fix = "name the cluster, BCS-MESOS-10001";
     let cluster = fields.get_required("cluster", fix, Node::parse, mistakes);
@@ -37,8 +39,8 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
         if is_before_driver {
             let message = "the driver behind this one calls the kube-apiserver";
             node.wrong(message, "remove it, or write `behind: scheduler`", mistakes);
-        } else if !has_cluster {
-            node.wrong(super::NO_CLUSTER, super::ADD_CLUSTER, mistakes);
+        } else {
+            sections.need_kubernetes(&node, mistakes);
         }
     }
     fields.finish(mistakes);
@@ -67,18 +69,10 @@ fn port(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<u16> {
     node.integer(1..=u16::MAX, mistakes)
 }
 
-/// `upstream.discover`.
-pub(super) fn discovery(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Option<NodePath> {
-    let path = path(node, SchedulersConfig::DEFAULT_PATH, mistakes)?;
-    ensembles.need_cluster(node, mistakes);
-    Some(path)
-}
-
-pub(super) fn registration(
+pub(in crate::fronts) fn registration(
     node: &Node<'_>,
     cluster: Option<&ClusterId>,
-    listen: &ListenConfig,
-    ensembles: Ensembles,
+    sections: Sections<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<RegistrationConfig> {
     let mut fields = node.object(mistakes)?;
@@ -88,7 +82,7 @@ pub(super) fn registration(
         hostname: fields.get_optional("hostname", readers::text, mistakes),
         external: fields.get_optional("external", external, mistakes),
     };
-    let own = listen.address.ip();
+    let own = sections.listen.address.ip();
     if !fields.has("ip") && own.is_unspecified() {
         let message = format!("other machines cannot reach the driver at its listen address {own}");
         node.wrong(message, "write `ip`, the address of this machine", mistakes);
@@ -98,7 +92,7 @@ pub(super) fn registration(
         let message = format!("there can be no node for the cluster: {error}");
         node.wrong(message, "remove `registration`", mistakes);
     }
-    ensembles.need_any(node, mistakes);
+    sections.ensembles.need_any(node, mistakes);
     Some(registration)
 }
 

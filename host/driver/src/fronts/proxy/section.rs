@@ -9,7 +9,7 @@ use http::{
     header::{RANGE, TE},
 };
 
-use super::outbound::header;
+use crate::config::read::outbound::header;
 
 pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> {
     let before = mistakes.len();
@@ -143,7 +143,7 @@ fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
     node.filled_list_of(METHODS, readers::parse_with(method), mistakes)
 }
 
-pub(super) fn method(text: &str) -> Result<Method, String> {
+pub(crate) fn method(text: &str) -> Result<Method, String> {
     // `put` would be a different method, which no client sends.
     let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
     let method = upper.then(|| text.parse::<Method>().ok()).flatten();

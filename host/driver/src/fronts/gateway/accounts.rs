@@ -11,7 +11,7 @@ use admittance_definitions::{
 use admittance_gateway::accounts::{AccountsConfig, DatabaseConfig, KeyFile, MySqlConfig, Secret};
 use admittance_net::tls;
 
-use super::zookeeper::password;
+use crate::config::read::zookeeper::password;
 
 /// A register token has to reach the one who installs the agent.
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =

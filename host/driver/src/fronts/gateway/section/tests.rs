@@ -4,7 +4,7 @@ use admittance_gateway::Statuses;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{Config, FrontConfig};
+use crate::Config;
 
 const ZOOKEEPER: &str = "zookeeper: { service: { servers: [\"127.0.0.1:2181\"] } }";
 
@@ -24,10 +24,7 @@ fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
             .map(|mistake| format!("{}: {}", mistake.path, mistake.message));
         told.collect::<Vec<_>>()
     })?;
-    match config.front {
-        FrontConfig::Gateway(gateway) => Ok(gateway),
-        other => panic!("no gateway: {other:?}"),
-    }
+    Ok(config.front.downcast_ref::<GatewayConfig>().unwrap().clone())
 }
 
 fn file(directory: &TempDir, name: &str, text: &str, mode: u32) {

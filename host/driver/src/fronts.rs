@@ -1,0 +1,338 @@
+//! The front ends that a configuration can name. Each is a module with its section, its service and its status, and a row
+//! of [`FRONTS`].
+
+mod bcs;
+mod gateway;
+mod proxy;
+mod reviews;
+
+use std::{any::Any, fmt::Debug, net::IpAddr, sync::Arc};
+
+use admittance::{BodyLimits, Host, Passage};
+use admittance_admin::api::DriverStatus;
+use admittance_admission::Reach;
+use admittance_bcs::{
+    Behind, Drivers, HealthInfo, Ports, Registrar,
+    zookeeper::{Ensembles, NoEnsemble},
+};
+use admittance_definitions::{
+    Mistakes,
+    document::{Fields, Node},
+};
+use admittance_dialect::{Dialect, End};
+use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
+use admittance_gateway::{Recipient, accounts::Accounts};
+use admittance_net::{
+    tls::{CertificateStatus, ClientTls},
+    upstream::{Server, Upstream, UpstreamConfig},
+};
+use async_trait::async_trait;
+use axum::body::Body;
+use futures_util::future::{BoxFuture, FutureExt, join_all};
+use http::{HeaderMap, Request, Response};
+
+pub(crate) use self::proxy::method;
+pub use self::{proxy::ProxyConfig, reviews::ReviewsConfig};
+use crate::{
+    Connections, Error, Limits,
+    config::{ListConfig, Sections, alternatives, upstream_section},
+    handler::Serving,
+};
+
+/// A front end, as the configuration describes it. Lives until the driver is bound.
+#[async_trait]
+pub trait FrontConfig: Any + Debug + Send + Sync {
+    /// The name of its dialect in decisions.
+    fn dialect_name(&self) -> &str;
+
+    /// Binds it: from then on, its service can answer.
+    ///
+    /// # Errors
+    ///
+    /// When something that it needs is not configured, or cannot be read.
+    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error>;
+
+    /// How it reads requests and writes replies; `None` without a control plane.
+    fn dialect(&self) -> Option<Arc<dyn Dialect>> {
+        None
+    }
+
+    /// The cluster of every request, if it is known.
+    fn cluster(&self) -> Option<&str> {
+        None
+    }
+
+    /// The connection to the upstream; `None` without one.
+    fn upstream(&self) -> Option<&UpstreamConfig> {
+        None
+    }
+
+    /// The headers that every request to the upstream has.
+    fn headers(&self) -> HeaderMap {
+        HeaderMap::new()
+    }
+
+    /// The TLS of everything that it connects to.
+    fn clients(&self) -> Vec<&ClientTls> {
+        self.upstream()
+            .map(|upstream| &upstream.tls)
+            .into_iter()
+            .collect()
+    }
+
+    /// Replaces the servers of the upstream.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which that is not possible.
+    fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str>;
+
+    /// Connects to the upstream, for its lists; `None` without a control plane.
+    ///
+    /// # Errors
+    ///
+    /// If its servers are discovered, and there is no ensemble.
+    fn connect(&self, _ensembles: &Ensembles) -> Result<Option<Behind>, NoEnsemble> {
+        Ok(None)
+    }
+
+    /// Whether its replicas agree on a table through the cluster's ensemble of ZooKeeper.
+    fn agrees_in_zookeeper(&self) -> bool {
+        false
+    }
+
+    /// The webhook configurations that the leader of its replicas keeps.
+    fn webhooks(&self) -> Option<&WebhooksConfig> {
+        None
+    }
+
+    /// The webhook configurations, to be changed.
+    fn webhooks_mut(&mut self) -> Option<&mut WebhooksConfig> {
+        None
+    }
+
+    /// How the leader of its replicas audits what the cluster has.
+    fn audit(&self) -> Option<&AuditConfig> {
+        None
+    }
+
+    /// The default limits.
+    fn default_limits(&self) -> Limits {
+        Limits::default()
+    }
+}
+
+impl dyn FrontConfig {
+    /// The requests that reach the chains.
+    pub fn reach(&self) -> Reach {
+        let webhooks = self.webhooks();
+        webhooks
+            .map(|webhooks| webhooks.registration.reach())
+            .unwrap_or_default()
+    }
+
+    /// The configuration of this front end; `None` if it is another one.
+    pub fn downcast_ref<T: FrontConfig>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// Like [`downcast_ref`](Self::downcast_ref), to be changed.
+    pub fn downcast_mut<T: FrontConfig>(&mut self) -> Option<&mut T> {
+        (self as &mut dyn Any).downcast_mut()
+    }
+}
+
+/// What a front end is started on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'a> {
+    pub ports: Ports,
+    pub connections: &'a Connections,
+    pub host: &'a Host,
+    pub bodies: BodyLimits,
+}
+
+/// A front end that was started.
+#[derive(Debug)]
+pub struct Started {
+    pub(crate) front: Arc<dyn Front>,
+    /// Its registration in ZooKeeper, if it has one.
+    pub(crate) registrar: Option<Registrar>,
+    /// The drivers with which it may agree on a table.
+    pub(crate) drivers: Option<Drivers>,
+}
+
+impl Started {
+    fn unregistered(front: impl Front) -> Self {
+        Self {
+            front: Arc::new(front),
+            registrar: None,
+            drivers: None,
+        }
+    }
+}
+
+/// A front end that runs. Lives as long as the port.
+pub(crate) trait Front: Debug + Send + Sync + 'static {
+    /// Answers the requests of a port until it is stopped.
+    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()>;
+
+    /// Everything that requests are forwarded to.
+    fn upstreams(&self) -> Vec<Upstream>;
+
+    /// Adds its sections to `GET /v1/status`.
+    fn report(&self, status: &mut DriverStatus) {
+        let servers = self.upstreams();
+        status.upstream = servers
+            .iter()
+            .flat_map(Upstream::health)
+            .map(Into::into)
+            .collect();
+    }
+
+    /// `/healthz` in the format of bcs-mesos-driver, if this replaces it. `ip` is the listen address.
+    fn health(&self, _ip: IpAddr) -> Option<HealthInfo> {
+        None
+    }
+
+    /// The client certificate for the upstream.
+    fn tls_status(&self) -> Option<CertificateStatus> {
+        self.upstreams().first()?.tls_status()
+    }
+
+    /// The users and clusters that the admin API shows and changes.
+    fn accounts(&self) -> Option<&Accounts> {
+        None
+    }
+
+    /// The reason for which it cannot answer requests yet.
+    fn not_ready(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Waits until it can answer requests; `None` if it can from the start.
+    fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
+    /// Checks the health of servers and reloads changed files, until this future is dropped.
+    fn follow(&self) -> BoxFuture<'_, ()> {
+        async {
+            let upstreams = self.upstreams();
+            let follow = |upstream: &Upstream| {
+                let upstream = upstream.clone();
+                async move { tokio::join!(upstream.check_health(), upstream.keep_tls_fresh()) }
+            };
+            join_all(upstreams.iter().map(follow)).await;
+        }
+        .boxed()
+    }
+
+    /// Waits until all tunnels are closed.
+    fn tunnels_ended(&self) -> BoxFuture<'_, ()> {
+        async {
+            join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
+        }
+        .boxed()
+    }
+
+    /// Begins to stop, while requests in flight go on.
+    fn stop(&self) {}
+}
+
+/// The service of a front end. Cheap to clone.
+pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
+    /// Answers a request.
+    fn answer(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send;
+
+    /// The reply to a request for this path that was aborted.
+    fn reply(&self, path: &str, end: &End<'_>) -> Response<Body>;
+}
+
+/// A reply and its fields for the access log.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) response: Response<Body>,
+    pub(crate) passage: Option<Passage>,
+    /// At a gateway.
+    pub(crate) recipient: Option<Recipient>,
+}
+
+impl From<Response<Body>> for Answer {
+    fn from(response: Response<Body>) -> Self {
+        Self {
+            passage: response.extensions().get().copied(),
+            response,
+            recipient: None,
+        }
+    }
+}
+
+/// A front end and the lists of its upstream, as the file describes them.
+pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
+
+/// A kind of front end, and the reader of its section: the node below `dialect`, and the fields of the whole file.
+#[derive(Clone, Copy)]
+struct FrontRow {
+    key: &'static str,
+    /// A minimal section, for messages.
+    example: &'static str,
+    read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>, &mut Mistakes) -> Option<FrontSection>,
+}
+
+static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW];
+
+/// Reads `dialect`, and the sections that depend on it.
+pub(crate) fn read(
+    fields: &mut Fields<'_>,
+    sections: Sections<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<FrontSection> {
+    let examples = alternatives(FRONTS.map(|row| format!("`{}`", row.example)), "or");
+    let fix = format!("write one below `dialect`: {examples}");
+    let Some((row, node)) =
+        fields.get_required("dialect", &fix, |node, m| choose(node, &examples, m), mistakes)
+    else {
+        // The other sections are read nevertheless, for their mistakes.
+        fields.get_optional(
+            "registration",
+            |node, m| bcs::registration(node, None, sections, m),
+            mistakes,
+        );
+        upstream_section(fields, sections, mistakes);
+        return None;
+    };
+    (row.read)(&node, fields, sections, mistakes)
+}
+
+fn choose<'a>(
+    node: &Node<'a>,
+    examples: &str,
+    mistakes: &mut Mistakes,
+) -> Option<(&'static FrontRow, Node<'a>)> {
+    let mut fields = node.object(mistakes)?;
+    let present = fields.present(&FRONTS.map(|row| row.key));
+    fields.finish(mistakes);
+    match present.as_slice() {
+        [(key, node)] => {
+            let row = FRONTS.iter().find(|row| row.key == *key)?;
+            Some((row, node.clone()))
+        }
+        [] => {
+            let fix = format!("write {examples}");
+            node.wrong("no dialect is configured", &fix, mistakes);
+            None
+        }
+        _ => {
+            let keys = alternatives(FRONTS.map(|row| format!("`{}`", row.key)), "and");
+            let fix = format!("keep one of {keys}");
+            node.wrong("several dialects are configured", &fix, mistakes);
+            None
+        }
+    }
+}
+
+/// Refuses `registration` at a front end that nothing looks for.
+fn refuse_registration(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
+    let why = "only drivers of the dialect `bcs` and gateways are registered";
+    fields.refuse("registration", why, "remove it", mistakes);
+}

@@ -1,0 +1,142 @@
+//! The driver of a BCS Mesos cluster, or a proxy in front of one.
+
+mod section;
+
+use std::{net::IpAddr, sync::Arc};
+
+use admittance_admin::api::DriverStatus;
+use admittance_bcs::{
+    BcsConfig, Behind, Drivers, HealthInfo, MesosDriver, Registrar, SchedulersConfig, UpstreamKind,
+    zookeeper::{Ensembles, NoEnsemble},
+};
+use admittance_dialect::{Dialect, End};
+use admittance_net::upstream::{Server, Upstream, UpstreamConfig};
+use async_trait::async_trait;
+use axum::body::Body;
+use futures_util::future::{BoxFuture, FutureExt};
+use http::{HeaderMap, Request, Response};
+
+pub(super) use self::section::registration;
+use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started};
+use crate::{
+    Error,
+    config::{checked_lists, refuse_discovery, upstream_section},
+    handler::Serving,
+};
+
+pub(super) const ROW: FrontRow = FrontRow {
+    key: "bcs",
+    example: "bcs: { cluster: ... }",
+    read: |node, fields, sections, mistakes| {
+        let bcs = section::dialect(node, sections, mistakes);
+        let cluster = bcs.as_ref().map(|bcs| &bcs.cluster);
+        let registration = fields.get_optional(
+            "registration",
+            |node, mistakes| registration(node, cluster, sections, mistakes),
+            mistakes,
+        );
+        let (servers, upstream, lists) = upstream_section(fields, sections, mistakes)?;
+        let bcs = bcs?;
+        let behind = match (bcs.behind, &servers) {
+            (None, SchedulersConfig::Listed(_)) => UpstreamKind::Driver,
+            (None, SchedulersConfig::Discovered(_)) => UpstreamKind::Scheduler,
+            (Some(UpstreamKind::Driver), SchedulersConfig::Discovered(_)) => {
+                let why = "schedulers are discovered, and `dialect.bcs.behind` says that a driver is behind";
+                return refuse_discovery(fields, why, "write `servers`, or `behind: scheduler`", mistakes);
+            }
+            (Some(behind), _) => behind,
+        };
+        let config = BcsConfig {
+            cluster: bcs.cluster,
+            behind,
+            servers,
+            upstream,
+            console: bcs.console,
+            custom_resources: bcs.custom_resources,
+            registration,
+        };
+        let lists = checked_lists(lists, &config, mistakes)?;
+        Some((Box::new(config), lists))
+    },
+};
+
+#[async_trait]
+impl FrontConfig for BcsConfig {
+    fn dialect_name(&self) -> &str {
+        "bcs"
+    }
+
+    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
+        let (ports, ensembles) = (ground.ports, &ground.connections.ensembles);
+        let registration = self.registration.as_ref();
+        let registrar = registration.map(|config| Registrar::new(config, &self.cluster, ports, ensembles));
+        let drivers = ensembles
+            .cluster()
+            .map(|zookeeper| Drivers::new(zookeeper, &self.cluster, registration, ports));
+        let (registrar, cluster) = (registrar.transpose()?, ground.connections.cluster.clone());
+        let driver = MesosDriver::new(*self, ensembles, cluster, ground.host, ground.bodies)?;
+        Ok(Started {
+            front: Arc::new(driver),
+            registrar,
+            drivers,
+        })
+    }
+
+    fn dialect(&self) -> Option<Arc<dyn Dialect>> {
+        Some(Arc::new(BcsConfig::dialect(self)))
+    }
+
+    fn cluster(&self) -> Option<&str> {
+        Some(self.cluster.as_str())
+    }
+
+    fn upstream(&self) -> Option<&UpstreamConfig> {
+        Some(&self.upstream)
+    }
+
+    fn headers(&self) -> HeaderMap {
+        BcsConfig::dialect(self).headers()
+    }
+
+    fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str> {
+        self.servers = SchedulersConfig::Listed(servers);
+        Ok(())
+    }
+
+    fn connect(&self, ensembles: &Ensembles) -> Result<Option<Behind>, NoEnsemble> {
+        BcsConfig::connect(self, ensembles).map(Some)
+    }
+
+    fn agrees_in_zookeeper(&self) -> bool {
+        true
+    }
+}
+
+impl Front for MesosDriver {
+    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+        serving.run(self.clone()).boxed()
+    }
+
+    fn upstreams(&self) -> Vec<Upstream> {
+        vec![self.upstream().clone()]
+    }
+
+    fn report(&self, status: &mut DriverStatus) {
+        status.upstream = self.upstream().health().into_iter().map(Into::into).collect();
+        status.discovery = self.discovery();
+    }
+
+    fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
+        MesosDriver::health(self, ip)
+    }
+}
+
+impl FrontService for MesosDriver {
+    async fn answer(&self, request: Request<Body>) -> Answer {
+        MesosDriver::answer(self, request).await.into()
+    }
+
+    fn reply(&self, _: &str, end: &End<'_>) -> Response<Body> {
+        MesosDriver::reply(self, end).map(Body::from)
+    }
+}

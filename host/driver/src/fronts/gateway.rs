@@ -1,0 +1,162 @@
+//! A gateway in front of the clusters of BCS.
+
+mod accounts;
+mod section;
+
+use std::sync::Arc;
+
+use admittance_admin::api::DriverStatus;
+use admittance_bcs::Registrar;
+use admittance_dialect::End;
+use admittance_gateway::{Gateway, GatewayConfig, TokensConfig, accounts::Accounts};
+use admittance_net::{
+    tls::{CertificateStatus, ClientTls},
+    upstream::{Server, Upstream, UpstreamConfig},
+};
+use async_trait::async_trait;
+use axum::body::Body;
+use futures_util::future::{BoxFuture, FutureExt, join_all};
+use http::{Request, Response};
+
+use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, bcs};
+use crate::{Error, handler::Serving};
+
+pub(super) const ROW: FrontRow = FrontRow {
+    key: "gateway",
+    example: "gateway: { discover: {} }",
+    read: |node, fields, sections, mistakes| {
+        let gateway = section::gateway(node, sections, mistakes);
+        let why = "a gateway finds drivers by their clusters";
+        let fix = "write `dialect.gateway.clusters` or `discover`";
+        fields.refuse("upstream", why, fix, mistakes);
+        let registration = fields.get_optional(
+            "registration",
+            |node, mistakes| bcs::registration(node, None, sections, mistakes),
+            mistakes,
+        );
+        let mut gateway = gateway?;
+        if gateway.accounts.is_none() {
+            let why = "a gateway without `dialect.gateway.accounts` runs no chains";
+            fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
+        }
+        gateway.registration = registration;
+        if gateway.peers.is_some() && !fields.has("registration") {
+            let message =
+                "other gateways find this one by its registration, which `dialect.gateway.peers` requires";
+            let fix = "write `registration: { ip: 10.0.0.5 }`";
+            fields.node().wrong(message, fix, mistakes);
+        }
+        Some((Box::new(gateway), Vec::new()))
+    },
+};
+
+#[async_trait]
+impl FrontConfig for GatewayConfig {
+    /// Only its requests for Kubernetes clusters pass chains.
+    fn dialect_name(&self) -> &str {
+        "kubernetes"
+    }
+
+    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
+        let (ports, ensembles) = (ground.ports, &ground.connections.ensembles);
+        let registration = self.registration.as_ref();
+        let registrar = registration.map(|config| Registrar::of_gateway(config, ports, ensembles));
+        let registrar = registrar.transpose()?;
+        let gateway = Gateway::new(*self, ports, ensembles, ground.host, ground.bodies).await?;
+        gateway.warn_of_port(ports.address, ports.is_tls);
+        Ok(Started {
+            front: Arc::new(gateway),
+            registrar,
+            drivers: None,
+        })
+    }
+
+    fn upstream(&self) -> Option<&UpstreamConfig> {
+        Some(&self.drivers)
+    }
+
+    fn clients(&self) -> Vec<&ClientTls> {
+        let endpoint = match &self.tokens {
+            Some(TokensConfig::Endpoint(endpoint)) => Some(&endpoint.tls),
+            _ => None,
+        };
+        let peers = self.peers.as_ref().map(|peers| &peers.tls);
+        [Some(&self.drivers.tls), endpoint, peers]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn set_servers(&mut self, _: Vec<Server>) -> Result<(), &'static str> {
+        Err("a gateway finds drivers by their clusters; list them in `dialect.gateway.clusters`")
+    }
+}
+
+impl Front for Gateway {
+    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+        serving.run(self.clone()).boxed()
+    }
+
+    fn upstreams(&self) -> Vec<Upstream> {
+        Gateway::upstreams(self)
+    }
+
+    fn report(&self, status: &mut DriverStatus) {
+        status.gateway = Some(self.status());
+    }
+
+    fn tls_status(&self) -> Option<CertificateStatus> {
+        Gateway::tls_status(self)
+    }
+
+    fn accounts(&self) -> Option<&Accounts> {
+        Gateway::accounts(self)
+    }
+
+    fn not_ready(&self) -> Option<&'static str> {
+        let is_unread = self.accounts().is_some_and(|accounts| accounts.now().is_err());
+        is_unread.then_some(
+            "the database of users and clusters has not been read yet; the log and /v1/status say why",
+        )
+    }
+
+    fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
+        let accounts = self.accounts()?;
+        let is_read = async {
+            // An error: the sender lives as long as the gateway.
+            let _ = accounts.changes().wait_for(Option::is_some).await;
+        };
+        Some(is_read.boxed())
+    }
+
+    fn follow(&self) -> BoxFuture<'_, ()> {
+        Gateway::follow(self).boxed()
+    }
+
+    fn tunnels_ended(&self) -> BoxFuture<'_, ()> {
+        async {
+            join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
+            self.agents_gone().await;
+        }
+        .boxed()
+    }
+
+    fn stop(&self) {
+        Gateway::stop(self);
+    }
+}
+
+impl FrontService for Gateway {
+    async fn answer(&self, request: Request<Body>) -> Answer {
+        let answer = Gateway::answer(self, request).await;
+        Answer {
+            response: answer.response,
+            passage: Some(answer.passage),
+            recipient: answer.recipient,
+        }
+    }
+
+    fn reply(&self, path: &str, end: &End<'_>) -> Response<Body> {
+        Gateway::reply(self, path, end).map(Body::from)
+    }
+}

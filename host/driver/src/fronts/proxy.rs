@@ -1,0 +1,150 @@
+//! The chains in front of a control plane to which requests are forwarded unchanged.
+
+mod section;
+
+use std::{convert::Infallible, sync::Arc};
+
+use admittance::{BodyLimits, Host, Passage};
+use admittance_bcs::{
+    Behind, SchedulersConfig,
+    zookeeper::{Ensembles, NoEnsemble},
+};
+use admittance_dialect::{Dialect, End};
+use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
+use async_trait::async_trait;
+use axum::body::Body;
+use futures_util::future::{BoxFuture, FutureExt};
+use http::{Request, Response};
+use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
+
+pub(crate) use self::section::method;
+use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, refuse_registration};
+use crate::{
+    Error,
+    config::{checked_lists, refuse_discovery, upstream_section},
+    handler::Serving,
+};
+
+/// The chains, then a control plane.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// How it reads requests and writes replies.
+    pub dialect: Arc<dyn Dialect>,
+    /// The servers of the control plane: at least one.
+    pub servers: Vec<Server>,
+    pub upstream: UpstreamConfig,
+}
+
+pub(super) const ROW: FrontRow = FrontRow {
+    key: "rest",
+    example: "rest: { routes: [ ... ] }",
+    read: |node, fields, sections, mistakes| {
+        let dialect = section::dialect(node, mistakes);
+        refuse_registration(fields, mistakes);
+        let (servers, upstream, lists) = upstream_section(fields, sections, mistakes)?;
+        let SchedulersConfig::Listed(servers) = servers else {
+            let why = "only schedulers of BCS can be discovered";
+            return refuse_discovery(fields, why, "write `servers`", mistakes);
+        };
+        let config = ProxyConfig {
+            dialect: Arc::new(dialect?),
+            servers,
+            upstream,
+        };
+        let lists = checked_lists(lists, &config, mistakes)?;
+        Some((Box::new(config), lists))
+    },
+};
+
+#[async_trait]
+impl FrontConfig for ProxyConfig {
+    fn dialect_name(&self) -> &str {
+        self.dialect.name()
+    }
+
+    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
+        Ok(Started::unregistered(Proxy::new(
+            *self,
+            ground.host,
+            ground.bodies,
+        )))
+    }
+
+    fn dialect(&self) -> Option<Arc<dyn Dialect>> {
+        Some(self.dialect.clone())
+    }
+
+    fn upstream(&self) -> Option<&UpstreamConfig> {
+        Some(&self.upstream)
+    }
+
+    fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str> {
+        self.servers = servers;
+        Ok(())
+    }
+
+    fn connect(&self, _: &Ensembles) -> Result<Option<Behind>, NoEnsemble> {
+        let servers = Servers::Listed(self.servers.clone());
+        Ok(Some(
+            Upstream::new(servers, Choice::Turns, self.upstream.clone()).into(),
+        ))
+    }
+}
+
+/// Cheap to clone; lives as long as its port.
+#[derive(Clone, Debug)]
+struct Proxy {
+    chains: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
+    upstream: Upstream,
+    dialect: Arc<dyn Dialect>,
+}
+
+impl Proxy {
+    fn new(config: ProxyConfig, host: &Host, limits: BodyLimits) -> Self {
+        let upstream = Upstream::new(Servers::Listed(config.servers), Choice::Turns, config.upstream);
+        let dialect = config.dialect;
+        let layer = host
+            .layer_with(dialect.clone())
+            .body_limit(limits.size)
+            .body_timeout(limits.time);
+        let behind = (upstream.clone(), dialect.clone());
+        let forward = service_fn(move |request: Request<Body>| {
+            let (upstream, dialect) = behind.clone();
+            async move {
+                let reply = upstream.send(request).await;
+                Ok::<_, Infallible>(reply.unwrap_or_else(|error| {
+                    let end = End::from(error);
+                    Passage::Ended(end.as_str()).mark(dialect.reply(&end).map(Body::from))
+                }))
+            }
+        });
+        Self {
+            chains: BoxCloneSyncService::new(layer.layer(forward)),
+            upstream,
+            dialect,
+        }
+    }
+}
+
+impl Front for Proxy {
+    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+        serving.run(self.clone()).boxed()
+    }
+
+    fn upstreams(&self) -> Vec<Upstream> {
+        vec![self.upstream.clone()]
+    }
+}
+
+impl FrontService for Proxy {
+    async fn answer(&self, request: Request<Body>) -> Answer {
+        match self.chains.clone().call(request).await {
+            Ok(response) => response.into(),
+            Err(never) => match never {},
+        }
+    }
+
+    fn reply(&self, _: &str, end: &End<'_>) -> Response<Body> {
+        self.dialect.reply(end).map(Body::from)
+    }
+}

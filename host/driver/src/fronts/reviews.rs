@@ -1,0 +1,107 @@
+//! A webhook server that answers AdmissionReviews of kube-apiserver, without an upstream.
+
+mod section;
+
+use std::time::Duration;
+
+use admittance::ReviewService;
+use admittance_dialect::End;
+use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
+use admittance_net::upstream::{Server, Upstream};
+use async_trait::async_trait;
+use axum::body::Body;
+use futures_util::future::{BoxFuture, FutureExt};
+use http::{Request, Response};
+use tower::Service;
+
+use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, refuse_registration};
+use crate::{Error, Limits, handler::Serving};
+
+/// Why there is no upstream.
+const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
+
+/// A webhook server.
+#[derive(Clone, Debug, Default)]
+pub struct ReviewsConfig {
+    /// The webhook configurations that its leader keeps, if it does.
+    pub webhooks: Option<WebhooksConfig>,
+    /// How its leader audits what the cluster has, if it does.
+    pub audit: Option<AuditConfig>,
+}
+
+pub(super) const ROW: FrontRow = FrontRow {
+    key: "kubernetes",
+    example: "kubernetes: {}",
+    read: |node, fields, sections, mistakes| {
+        let reviews = section::reviews(node, sections, mistakes);
+        refuse_registration(fields, mistakes);
+        fields.refuse("upstream", NO_UPSTREAM, "remove it", mistakes);
+        Some((Box::new(reviews?), Vec::new()))
+    },
+};
+
+#[async_trait]
+impl FrontConfig for ReviewsConfig {
+    fn dialect_name(&self) -> &str {
+        "kubernetes"
+    }
+
+    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
+        let reviews = ground
+            .host
+            .reviews()
+            .body_limit(ground.bodies.size)
+            .body_timeout(ground.bodies.time);
+        Ok(Started::unregistered(match ground.connections.chains.clone() {
+            Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
+            None => reviews,
+        }))
+    }
+
+    fn set_servers(&mut self, _: Vec<Server>) -> Result<(), &'static str> {
+        Err(NO_UPSTREAM)
+    }
+
+    fn webhooks(&self) -> Option<&WebhooksConfig> {
+        self.webhooks.as_ref()
+    }
+
+    fn webhooks_mut(&mut self) -> Option<&mut WebhooksConfig> {
+        self.webhooks.as_mut()
+    }
+
+    fn audit(&self) -> Option<&AuditConfig> {
+        self.audit.as_ref()
+    }
+
+    fn default_limits(&self) -> Limits {
+        Limits {
+            // The time in which the Service of a Pod that ends is taken out of every node's routes.
+            shutdown_delay: Duration::from_secs(5),
+            ..Limits::default()
+        }
+    }
+}
+
+impl Front for ReviewService {
+    fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
+        serving.run(self.clone()).boxed()
+    }
+
+    fn upstreams(&self) -> Vec<Upstream> {
+        Vec::new()
+    }
+}
+
+impl FrontService for ReviewService {
+    async fn answer(&self, request: Request<Body>) -> Answer {
+        match self.clone().call(request).await {
+            Ok(response) => response.into(),
+            Err(never) => match never {},
+        }
+    }
+
+    fn reply(&self, _: &str, end: &End<'_>) -> Response<Body> {
+        ReviewService::reply(self, end).map(Body::from)
+    }
+}

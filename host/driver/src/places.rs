@@ -1,0 +1,144 @@
+//! The places of definitions that a configuration can name. Each is a module with its section and its stores, and a row
+//! of [`PLACES`].
+
+mod custom_resources;
+mod files;
+mod kubernetes;
+mod zookeeper;
+
+use std::{any::Any, fmt::Debug, path::Path, sync::Arc};
+
+use admittance::{HostBuilder, NamespacedChains};
+use admittance_bcs::zookeeper::NoEnsemble;
+use admittance_definitions::{DefinitionStore, Mistakes, document::Node};
+use admittance_fleet::PolicySystem;
+
+pub use self::{
+    custom_resources::CustomResources, files::Files, kubernetes::KubernetesResources,
+    zookeeper::ZooKeeperNodes,
+};
+use crate::{
+    Connections, FrontConfig,
+    config::{Sections, alternatives},
+};
+
+/// A place of definitions, as the configuration describes it.
+pub trait DefinitionPlace: Any + Debug + Send + Sync {
+    /// Its name in messages, such as `zookeeper:/blueking/admissionwebhook`. Places of one name are the same place.
+    fn name(&self) -> String;
+
+    /// Its stores, at the servers that the driver is connected to. None for files, which the host reads as a whole.
+    ///
+    /// # Errors
+    ///
+    /// When a server that they need is not configured.
+    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
+
+    /// The path, if it is a file or directory.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Whether the replicas of a driver with this front end share it, so that they go live together by default.
+    fn is_shared(&self, _front: &dyn FrontConfig) -> bool {
+        false
+    }
+
+    /// The Lease that the leader of the replicas holds; `None` if this place needs no leader.
+    fn lease(&self) -> Option<&str> {
+        None
+    }
+
+    /// What chains of namespaces may use; `None` if there are none here.
+    fn namespaced(&self) -> Option<&NamespacedChains> {
+        None
+    }
+
+    /// The systems whose policies are read from the cluster.
+    fn policies(&self) -> &[PolicySystem] {
+        &[]
+    }
+}
+
+/// Why the definitions of a place cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    #[error(transparent)]
+    NoEnsemble(#[from] NoEnsemble),
+    #[error("definitions: `cluster` is not configured")]
+    NoCluster,
+    #[error("definitions: {0}")]
+    Path(&'static str),
+}
+
+/// Adds the definitions of these places to a host.
+///
+/// # Errors
+///
+/// When a server that one of them needs is not configured.
+pub fn with_definitions(
+    mut builder: HostBuilder,
+    places: &[Arc<dyn DefinitionPlace>],
+    connections: &Connections,
+) -> Result<HostBuilder, PlaceError> {
+    for place in places {
+        if let Some(path) = place.path() {
+            builder = builder.definitions(path);
+        }
+        if let Some(namespaced) = place.namespaced() {
+            builder = builder.namespaced_chains(namespaced.clone());
+        }
+        builder = builder.definition_stores(place.stores(connections)?);
+    }
+    Ok(builder)
+}
+
+/// A kind of place, and the reader of its section.
+#[derive(Clone, Copy)]
+struct PlaceRow {
+    key: &'static str,
+    read: fn(&Node<'_>, Sections<'_>, &mut Mistakes) -> Option<Arc<dyn DefinitionPlace>>,
+}
+
+static PLACES: [PlaceRow; 3] = [kubernetes::ROW, zookeeper::ROW, custom_resources::ROW];
+
+/// Reads `definitions`.
+pub(crate) fn read(
+    node: &Node<'_>,
+    sections: Sections<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<Vec<Arc<dyn DefinitionPlace>>> {
+    let mut places: Vec<Arc<dyn DefinitionPlace>> = Vec::new();
+    for entry in &node.list(mistakes)? {
+        let Some(place) = read_place(entry, sections, mistakes) else {
+            continue;
+        };
+        // Otherwise every definition would be read twice.
+        if place.path().is_none() && places.iter().any(|other| other.name() == place.name()) {
+            entry.wrong("this store is listed twice", "remove it", mistakes);
+        }
+        places.push(place);
+    }
+    Some(places)
+}
+
+fn read_place(
+    node: &Node<'_>,
+    sections: Sections<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<Arc<dyn DefinitionPlace>> {
+    if !node.json().is_object() {
+        return Some(Arc::new(Files(node.file(mistakes)?)));
+    }
+    let mut fields = node.object(mistakes)?;
+    let present = fields.present(&PLACES.map(|row| row.key));
+    fields.finish(mistakes);
+    let [(key, node)] = present.as_slice() else {
+        let keys = alternatives(PLACES.map(|row| format!("`{}: {{}}`", row.key)), "or");
+        let fix = format!("write a path, {keys}");
+        node.wrong("exactly one store of definitions is expected", &fix, mistakes);
+        return None;
+    };
+    let row = PLACES.iter().find(|row| row.key == *key)?;
+    (row.read)(node, sections, mistakes)
+}

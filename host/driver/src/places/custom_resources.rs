@@ -1,0 +1,45 @@
+//! Definitions in custom resources of BCS.
+
+use std::sync::Arc;
+
+use admittance_bcs::stores::CustomResourceStore;
+use admittance_definitions::{DefinitionStore, document::readers};
+
+use super::{DefinitionPlace, PlaceError, PlaceRow};
+use crate::{Connections, config::namespace};
+
+/// The namespace in which bcs-mesos-driver has them.
+const DEFAULT_NAMESPACE: &str = "bkbcs";
+
+/// Resources of the Kubernetes cluster: `admissionwebhookconfigurations.bkbcs.tencent.com`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomResources {
+    /// The namespace of new ones. Default: `bkbcs`.
+    pub namespace: String,
+}
+
+pub(super) const ROW: PlaceRow = PlaceRow {
+    key: "customResources",
+    read: |node, sections, mistakes| {
+        let mut fields = node.object(mistakes)?;
+        let default = DEFAULT_NAMESPACE.to_owned();
+        let namespace = fields.get("namespace", default, readers::parse_with(namespace), mistakes);
+        fields.finish(mistakes);
+        sections.need_kubernetes(node, mistakes);
+        Some(Arc::new(CustomResources { namespace }))
+    },
+};
+
+impl DefinitionPlace for CustomResources {
+    fn name(&self) -> String {
+        format!("customresources:{}", self.namespace)
+    }
+
+    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
+        let cluster = connections.cluster.as_ref().ok_or(PlaceError::NoCluster)?;
+        Ok(vec![Arc::new(CustomResourceStore::new(
+            cluster,
+            self.namespace.as_str(),
+        ))])
+    }
+}

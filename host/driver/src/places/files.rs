@@ -1,0 +1,29 @@
+//! Files of definitions.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use admittance_definitions::DefinitionStore;
+
+use super::{DefinitionPlace, PlaceError};
+use crate::Connections;
+
+/// A file, or a directory of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files(pub PathBuf);
+
+impl DefinitionPlace for Files {
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn stores(&self, _: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
+        Ok(Vec::new())
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.0)
+    }
+}

@@ -1,0 +1,106 @@
+//! Chains, exceptions and policies as resources of the Kubernetes cluster.
+
+use std::sync::Arc;
+
+use admittance::{NamespacedChains, catalog::signature::SourcePattern};
+use admittance_definitions::{
+    DefinitionStore, Mistakes,
+    document::{Node, readers},
+    read_allow,
+};
+use admittance_fleet::{PolicyStore, PolicySystem};
+
+use super::{DefinitionPlace, PlaceError, PlaceRow};
+use crate::{Connections, FrontConfig, config::parse_lease};
+
+/// Resources of the Kubernetes cluster: `admissionchains.admittance.dev` and the other kinds of their group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesResources {
+    /// What `namespacedadmissionchains` may use.
+    pub namespaced: NamespacedChains,
+    /// The Lease that the leader of the replicas holds. Default: `admittance`.
+    pub lease: String,
+    /// The systems whose policies are read too.
+    pub policies: Vec<PolicySystem>,
+}
+
+impl KubernetesResources {
+    /// The default of `lease`.
+    pub const DEFAULT_LEASE: &str = "admittance";
+}
+
+pub(super) const ROW: PlaceRow = PlaceRow {
+    key: "kubernetes",
+    read: |node, sections, mistakes| {
+        let mut fields = node.object(mistakes)?;
+        let namespaced = fields.get_or_default("namespaced", namespaced, mistakes);
+        let default = KubernetesResources::DEFAULT_LEASE.to_owned();
+        let lease = fields.get("lease", default, readers::parse_with(parse_lease), mistakes);
+        let policies = fields.get_or_default("policies", policies, mistakes);
+        fields.finish(mistakes);
+        sections.need_kubernetes(node, mistakes);
+        Some(Arc::new(KubernetesResources {
+            namespaced,
+            lease,
+            policies,
+        }))
+    },
+};
+
+impl DefinitionPlace for KubernetesResources {
+    fn name(&self) -> String {
+        "kubernetes".to_owned()
+    }
+
+    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
+        let (Some(cluster), Some(chains)) = (&connections.cluster, &connections.chains) else {
+            return Err(PlaceError::NoCluster);
+        };
+        let mut stores: Vec<Arc<dyn DefinitionStore>> = vec![Arc::new(chains.clone())];
+        if !self.policies.is_empty() {
+            stores.push(Arc::new(PolicyStore::new(cluster, &self.policies)));
+        }
+        Ok(stores)
+    }
+
+    fn is_shared(&self, _: &dyn FrontConfig) -> bool {
+        true
+    }
+
+    fn lease(&self) -> Option<&str> {
+        Some(&self.lease)
+    }
+
+    fn namespaced(&self) -> Option<&NamespacedChains> {
+        Some(&self.namespaced)
+    }
+
+    fn policies(&self) -> &[PolicySystem] {
+        &self.policies
+    }
+}
+
+/// The systems whose policies are read.
+fn policies(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PolicySystem>> {
+    let fix = "list Kubernetes, Gatekeeper or Kubewarden, or remove it";
+    node.different_words(fix, "the system is listed twice", mistakes)
+}
+
+/// What chains of namespaces may use.
+fn namespaced(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacedChains> {
+    let mut fields = node.object(mistakes)?;
+    let mut may_use = NamespacedChains::default();
+    let patterns =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.list_of(Node::parse::<SourcePattern>, mistakes);
+    may_use.modules = fields.get_or_default("modules", patterns, mistakes);
+    may_use.webhooks = fields.get_or_default("webhooks", Node::word, mistakes);
+    if let Some(allow) = fields.optional("allow") {
+        may_use.allow = read_allow(&allow, mistakes);
+        if !may_use.allow.environment.is_empty() {
+            let message = "chains give their plugins any environment variables";
+            allow.wrong(message, "remove `environment`", mistakes);
+        }
+    }
+    fields.finish(mistakes);
+    Some(may_use)
+}

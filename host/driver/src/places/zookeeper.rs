@@ -1,0 +1,50 @@
+//! Definitions in nodes of ZooKeeper.
+
+use std::sync::Arc;
+
+use admittance_bcs::{
+    stores::ZooKeeperStore,
+    zookeeper::{NoEnsemble, NodePath},
+};
+use admittance_definitions::DefinitionStore;
+
+use super::{DefinitionPlace, PlaceError, PlaceRow};
+use crate::{Connections, FrontConfig, config::node_path};
+
+/// Where bcs-mesos-driver has them.
+const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
+
+/// Nodes of the cluster's ensemble: `admissionwebhooks` of BCS, which every driver of the cluster shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZooKeeperNodes {
+    /// The node that namespaces are below. Default: `/blueking/admissionwebhook`.
+    pub path: NodePath,
+}
+
+pub(super) const ROW: PlaceRow = PlaceRow {
+    key: "zookeeper",
+    read: |node, sections, mistakes| {
+        let path = node_path(node, DEFAULT_PATH, mistakes)?;
+        sections.ensembles.need_cluster(node, mistakes);
+        Some(Arc::new(ZooKeeperNodes { path }))
+    },
+};
+
+impl DefinitionPlace for ZooKeeperNodes {
+    fn name(&self) -> String {
+        format!("zookeeper:{}", self.path)
+    }
+
+    fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError> {
+        let zookeeper = connections.ensembles.cluster().ok_or(NoEnsemble {
+            setting: "definitions",
+            ensemble: "zookeeper.cluster",
+        })?;
+        let store = ZooKeeperStore::new(zookeeper.clone(), self.path.as_str()).map_err(PlaceError::Path)?;
+        Ok(vec![Arc::new(store)])
+    }
+
+    fn is_shared(&self, front: &dyn FrontConfig) -> bool {
+        front.agrees_in_zookeeper()
+    }
+}
