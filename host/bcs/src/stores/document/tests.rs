@@ -1,0 +1,148 @@
+use super::*;
+
+fn object(text: &str) -> Map<String, Value> {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn operations_and_kinds_that_a_change_gains() {
+    // (before, after, operation and kind that are newly covered)
+    let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
+    let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
+    let update = r#"{"resourcesRef":{"operation":"Update","kind":"Application"}}"#;
+    for (before, after, expected) in [
+        (None, Some(create), Some(("create", "application"))),
+        (None, Some(respelled), Some(("create", "application"))),
+        (Some(create), Some(respelled), None),
+        (Some(create), Some(update), Some(("update", "application"))),
+        (Some("junk"), Some(update), Some(("update", "application"))),
+        (Some(create), None, None),
+        (None, Some("junk"), None),
+        (None, Some(r#"{"resourcesRef":{"operation":"Create"}}"#), None),
+        (None, Some(r#"{"resourcesRef":{"operation":1,"kind":"a"}}"#), None),
+    ] {
+        let change = FileChange::new(
+            "zookeeper:/a/b/c",
+            before.map(str::to_owned),
+            after.map(str::to_owned),
+        );
+        let gained = Subject::gained(&change);
+        let gained = gained
+            .as_ref()
+            .map(|subject| (subject.operation.as_str(), subject.kind.as_str()));
+        assert_eq!(gained, expected, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn missing_names_come_from_the_place() {
+    let place = DefinitionName::new("outer", "name");
+    // (as stored, as read)
+    for (kept, expected) in [
+        (
+            r#"{"kind":"admissionwebhook","apiVersion":"v4","metadata":{"name":"a","namespace":"b"},"x":1}"#,
+            r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"a","namespace":"b"},"x":1}"#,
+        ),
+        (
+            r#"{"x":1}"#,
+            r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"name","namespace":"outer"},"x":1}"#,
+        ),
+        (
+            r#"{"metadata":{"creationTimestamp":null,"name":"","labels":{"a":"b"}}}"#,
+            r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"creationTimestamp":null,"labels":{"a":"b"},"name":"name","namespace":"outer"}}"#,
+        ),
+        (
+            r#"{"Kind":"","ApiVersion":"v9","Metadata":{"Name":"a"}}"#,
+            r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"Name":"a","namespace":"outer"}}"#,
+        ),
+        (
+            r#"{"metadata":[1],"x":2}"#,
+            r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":[1],"x":2}"#,
+        ),
+    ] {
+        let read = Value::Object(completed(object(kept), &place)).to_string();
+        assert_eq!(read, expected, "{kept}");
+    }
+}
+
+#[test]
+fn texts_of_nodes() {
+    let place = DefinitionName::new("n", "a");
+    let named = r#""metadata":{"name":"b","namespace":"m"}"#;
+    // (as stored, as read; none if unchanged)
+    for (kept, expected) in [
+        (
+            format!("{{ \"kind\": \"AdmissionWebhook\", {named}, \"ResourcesRef\": {{}} }}"),
+            None,
+        ),
+        (
+            format!(r#"{{"kind":"admissionwebhook","apiVersion":"",{named}}}"#),
+            None,
+        ),
+        (
+            format!(r#"{{"kind":"admissionwebhook","apiVersion":"v1",{named}}}"#),
+            Some(format!(
+                r#"{{"apiVersion":"v4","kind":"admissionwebhook",{named}}}"#
+            )),
+        ),
+        (
+            format!(r#"{{{named},"x":1.50}}"#),
+            Some(format!(
+                r#"{{"apiVersion":"v4","kind":"admissionwebhook",{named},"x":1.5}}"#
+            )),
+        ),
+        (
+            r#"{"kind":"admissionwebhook","apiVersion":"v4"}"#.to_owned(),
+            Some(
+                r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"a","namespace":"n"}}"#
+                    .to_owned(),
+            ),
+        ),
+        (r#"{"kind":"AdmissionChain"}"#.to_owned(), None),
+        ("[]".to_owned(), None),
+        ("{".to_owned(), None),
+    ] {
+        let read = with_defaults(kept.clone(), &place);
+        assert_eq!(read, expected.unwrap_or(kept));
+    }
+}
+
+#[test]
+fn order_and_spacing_make_no_difference() {
+    for (one, other, expected) in [
+        (r#"{"a":1,"b":[2]}"#, "{ \"b\": [2],\n \"a\": 1 }", true),
+        (r#"{"a":1}"#, r#"{"a":2}"#, false),
+        (r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#, false),
+        ("no JSON", "no JSON", true),
+        ("no JSON", "no  JSON", false),
+        ("", "", true),
+    ] {
+        assert_eq!(are_the_same(Some(one), Some(other)), expected, "{one} {other}");
+    }
+}
+
+#[test]
+fn documents_that_can_be_written() {
+    // (text, what is wrong with it)
+    for (text, expected) in [
+        (r#"{"kind":"AdmissionWebhook"}"#, None),
+        ("kind: admissionwebhook", Some("this is not JSON")),
+        ("", Some("this is not JSON")),
+        ("[]", Some("not a definition document")),
+        ("{}", Some("kind is missing")),
+        (
+            r#"{"kind":"AdmissionChain"}"#,
+            Some("of kind \"AdmissionChain\" cannot be stored here"),
+        ),
+    ] {
+        match (to_be_written(Path::new("zookeeper:/a/b/c"), text), expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(words)) => {
+                let error = error.to_string();
+                assert!(error.starts_with("zookeeper:/a/b/c: "), "{error}");
+                assert!(error.contains(words), "{text}: {error}");
+            }
+            (result, _) => panic!("{text}: {result:?}"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+use super::*;
+
+const OWN: [(&str, &str); 4] = [
+    ("authorization", "Bearer cluster"),
+    ("impersonate-group", "admittance:view"),
+    ("impersonate-group", "dev"),
+    ("impersonate-user", "plain.alice"),
+];
+
+/// The headers that reach the cluster for these of a client.
+fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(
+            HeaderName::from_bytes(name.as_bytes()).unwrap(),
+            value.parse().unwrap(),
+        );
+    }
+    let identity = Identity::new(
+        "plain.alice".to_owned(),
+        &["dev".to_owned()],
+        Some(Permission::Read),
+        false,
+    );
+    assert!(identity.replace(&mut map, &HeaderValue::from_static("Bearer cluster"), is_upgrade));
+    let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
+    let mut all: Vec<_> = map
+        .iter()
+        .map(|(name, value)| (name.to_string(), text(value)))
+        .collect();
+    all.sort();
+    all
+}
+
+fn expected(more: &[(&str, &str)]) -> Vec<(String, String)> {
+    let all = OWN
+        .iter()
+        .chain(more)
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let mut all: Vec<_> = all.collect();
+    all.sort();
+    all
+}
+
+#[test]
+#[rustfmt::skip]
+fn nothing_that_a_client_says_of_itself_reaches_a_cluster() {
+    for (name, value) in [
+        ("Authorization", "Bearer mine"),
+        ("Proxy-Authorization", "Basic x"),
+        ("Cookie", "a=b"),
+        ("X-BCS-User-Token", "mine"),
+        ("Impersonate-User", "system:admin"),
+        ("IMPERSONATE-USER", "system:admin"),
+        ("Impersonate_User", "system:admin"),
+        ("Impersonate-Group", "system:masters"),
+        ("impersonate-uid", "1"),
+        ("Impersonate-Extra-Scopes", "all"),
+        ("Impersonate-Anything", "x"),
+        ("X-Remote-User", "system:admin"),
+        ("X-Remote-Group", "system:masters"),
+        ("x_remote_group", "system:masters"),
+        ("X-Remote-Extra-A", "b"),
+        ("X-Forwarded-Client-Cert", "Subject=\"CN=admin\""),
+        ("X-SSL-Client-Cert", "pem"),
+        ("Ssl-Client-Cert", "pem"),
+        ("Client-Cert", ":pem:"),
+        // What `Connection` lists is dropped by the next hop.
+        ("Connection", "Impersonate-User, Impersonate-Group"),
+        ("Connection", "authorization"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io.bWluZQ"),
+        ("Sec-WebSocket-Protocol", "BASE64URL.bearer.authorization.k8s.io.bWluZQ"),
+    ] {
+        assert_eq!(replaced(&[(name, value)], false), expected(&[]), "{name}: {value}");
+        // Twice is no better than once.
+        assert_eq!(replaced(&[(name, value), (name, "other")], false).iter().filter(|(_, value)| value == "system:masters").count(), 0);
+    }
+}
+
+#[test]
+fn other_headers_stay() {
+    assert_eq!(
+        replaced(&[("X-Other", "1")], false),
+        expected(&[("x-other", "1")])
+    );
+    let upgrade = [
+        ("Connection", "keep-alive, Upgrade, Impersonate-User"),
+        ("Upgrade", "websocket"),
+        (
+            "Sec-WebSocket-Protocol",
+            "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.x, v4.channel.k8s.io",
+        ),
+    ];
+    assert_eq!(
+        replaced(&upgrade, true),
+        expected(&[
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-protocol", "v5.channel.k8s.io, v4.channel.k8s.io"),
+        ])
+    );
+}
+
+#[test]
+fn groups_by_permission() {
+    let groups = |permission, is_super| Identity::new("a".to_owned(), &[], permission, is_super).groups;
+    assert_eq!(
+        groups(Some(Permission::Write), false),
+        ["admittance:view", "admittance:edit"]
+    );
+    assert_eq!(
+        groups(Some(Permission::Hooks), true),
+        [
+            "admittance:view",
+            "admittance:edit",
+            "admittance:hooks",
+            "admittance:super-users"
+        ]
+    );
+    assert!(groups(None, false).is_empty());
+}

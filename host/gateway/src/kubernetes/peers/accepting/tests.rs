@@ -1,0 +1,82 @@
+use std::os::unix::fs::PermissionsExt;
+
+use bytes::Bytes;
+use futures_util::SinkExt;
+use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role as Side};
+
+use super::{
+    super::{
+        super::{agents::params, routes::credentials_of_a_test},
+        PeerSecrets,
+    },
+    *,
+};
+
+#[tokio::test]
+async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
+    let routes = Arc::new(Routes::default());
+    let added = |cluster: &str| {
+        let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
+        Announcement::Added(Bytes::from(text))
+    };
+    let known = || routes.state("a").gateways;
+    let (mut before, mut after) = (HashMap::new(), HashMap::new());
+    let budget = Budget::new(1 << 20);
+    let (old, new) = (Session::new(budget.clone()).0, Session::new(budget.clone()).0);
+    let learn = |announcement, session: &Session, announced: &mut HashMap<_, _>| {
+        learn(announcement, &routes, session, |_| budget.clone(), announced)
+    };
+    learn(added("a"), &old, &mut before).unwrap();
+    // Another tunnel of the same agent takes the place of its own.
+    learn(added("a"), &old, &mut before).unwrap();
+    assert_eq!(known(), 1);
+    // The other gateway has connected again, and this one does not know yet that the old connection is gone.
+    learn(added("a"), &new, &mut after).unwrap();
+    drop(before);
+    assert_eq!(known(), 1);
+    learn(Announcement::Removed("b".to_owned()), &new, &mut after).unwrap();
+    assert_eq!(known(), 1);
+    learn(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
+    assert_eq!(known(), 0);
+
+    // What cannot be used is left out; what cannot be read ends the tunnel.
+    let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
+    assert!(learn(broken, &new, &mut after).is_ok() && after.is_empty());
+    for text in [&b"a"[..], b"\xff\n"] {
+        let unreadable = Announcement::Added(Bytes::copy_from_slice(text));
+        assert!(learn(unreadable, &new, &mut after).is_err());
+    }
+}
+#[tokio::test(start_paused = true)]
+async fn a_challenge_is_answered_by_who_knows_the_secret_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("secret");
+    std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    let secret = PeerSecrets::read(&path).unwrap().first().unwrap();
+    let occasion = |challenge: &str| Occasion {
+        id: "a".to_owned(),
+        key: "k".to_owned(),
+        server: "https://10.0.0.1:8443".to_owned(),
+        challenge: challenge.to_owned(),
+    };
+    let proof = |role, challenge| secret.proof(role, &occasion(challenge));
+    for (message, expected) in [
+        (Some(Message::text(proof(Role::Answers, "now"))), true),
+        (Some(Message::binary(proof(Role::Answers, "now"))), false),
+        // Recorded earlier, or what the gateway itself has sent.
+        (Some(Message::text(proof(Role::Answers, "before"))), false),
+        (Some(Message::text(proof(Role::Accepts, "now"))), false),
+        (Some(Message::Close(None)), false),
+        (None, false),
+    ] {
+        let (opening, accepting) = tokio::io::duplex(4096);
+        let mut opening = WebSocketStream::from_raw_socket(opening, Side::Client, None).await;
+        let mut accepting = WebSocketStream::from_raw_socket(accepting, Side::Server, None).await;
+        if let Some(message) = message.clone() {
+            opening.send(message).await.unwrap();
+        }
+        let is_answered = is_answered(&mut accepting, &secret, &occasion("now")).await;
+        assert_eq!(is_answered, expected, "{message:?}");
+    }
+}

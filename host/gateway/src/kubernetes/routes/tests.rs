@@ -1,0 +1,82 @@
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::accounts::{AccountsConfig, DatabaseConfig};
+
+#[tokio::test]
+async fn names_lead_only_where_addresses_may() {
+    let directory = tempfile::tempdir().unwrap();
+    let accounts = async |local_servers: &[&str]| {
+        let config = AccountsConfig {
+            database: DatabaseConfig::Sqlite(directory.path().join("accounts.db")),
+            key_file: directory.path().join("accounts.key"),
+            creates_key: true,
+            register_token_lifetime: AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
+            clusters_per_user: AccountsConfig::DEFAULT_CLUSTERS_PER_USER,
+            local_servers: local_servers.iter().map(|text| text.parse().unwrap()).collect(),
+        };
+        Accounts::new(config).await.unwrap()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server: Uri = format!("https://localhost:{port}").parse().unwrap();
+    let refused = tcp(accounts(&[]).await)
+        .oneshot(server.clone())
+        .await
+        .unwrap_err();
+    let why = admittance_net::causes::chain(&*refused);
+    assert!(why.contains("the gateway's own machine"), "{why}");
+    assert!(
+        tcp(accounts(&["127.0.0.0/8"]).await)
+            .oneshot(server)
+            .await
+            .is_ok()
+    );
+}
+
+#[tokio::test]
+async fn only_the_servers_of_the_newest_tunnel_are_checked() {
+    let routes = Arc::new(Routes::default());
+    let credentials = credentials_of_a_test();
+    let tunnel = || {
+        let session = Session::new(Budget::new(1 << 20)).0;
+        Arc::new(Route::new("a", credentials.clone(), Way::Tunnel(session)).unwrap())
+    };
+    let (first, second) = (tunnel(), tunnel());
+    let checked = || [&first, &second].map(|route| *route.is_newest.borrow());
+    let older = routes.open("a", first.clone()).unwrap();
+    assert_eq!(checked(), [true, false]);
+    let newer = routes.open("a", second.clone()).unwrap();
+    assert_eq!(checked(), [false, true]);
+    drop(newer);
+    assert_eq!(checked(), [true, false]);
+    drop(older);
+}
+
+#[tokio::test]
+async fn an_end_that_comes_late_leaves_newer_tunnels_open() {
+    let routes = Arc::new(Routes::default());
+    let credentials = credentials_of_a_test();
+    let route = |way: Way| Arc::new(Route::new("a", credentials.clone(), way).unwrap());
+    let budget = Budget::new(1 << 20);
+    let session = || Session::new(budget.clone()).0;
+    let own = |routes: &Routes| routes.state("a").tunnels;
+    let first = routes.open("a", route(Way::Tunnel(session()))).unwrap();
+    let second = route(Way::Tunnel(session()));
+    let newer = routes.open("a", second.clone()).unwrap();
+    drop(first);
+    assert_eq!(own(&routes), 1);
+    assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
+    // Those to other gateways are used only if there is no other, and never for other gateways.
+    let through = routes
+        .open("a", route(Way::Gateway(session(), budget.clone())))
+        .unwrap();
+    let newest = |routes: &Routes| routes.tunnels.lock().newest("a").cloned();
+    assert!(newest(&routes).is_some_and(|newest| Arc::ptr_eq(&newest, &second)));
+    assert!(routes.tunnel("a").is_some());
+    drop(newer);
+    assert!(newest(&routes).is_some() && routes.tunnel("a").is_none());
+    routes.agents_gone().await;
+    drop(through);
+    assert!(newest(&routes).is_none());
+}
