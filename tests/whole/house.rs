@@ -286,12 +286,11 @@ fn licences_are_evaluated_as_expressions() {
 }
 
 /// The layers of the host, from the top: a crate may use those of the layers below its own.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 8] = [
     &["admittance-cli"],
     &["admittance-driver"],
-    &["admittance-admin"],
     &["admittance-gateway"],
-    &["admittance-bcs", "admittance-fleet"],
+    &["admittance-admin", "admittance-bcs", "admittance-fleet"],
     &["admittance"],
     &[
         "admittance-catalog",

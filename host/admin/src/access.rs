@@ -42,7 +42,7 @@ enum AccessPolicy {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Caller {
+pub enum Caller {
     Loopback,
     /// The holder of the token with this name.
     Token(Arc<str>),
@@ -62,7 +62,7 @@ impl fmt::Display for Caller {
 
 /// The reason for which a request to the API is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Denied {
+pub enum Denied {
     #[error(
         "no authentication is configured, so the API and the console are refused on an address that is not loopback: set \
          `admin.tokens` or `admin.clients`, or listen on 127.0.0.1"

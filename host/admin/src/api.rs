@@ -1,73 +1,19 @@
 //! The types of requests and replies of the API below `/v1`, in addition to those of the crates below ([`Revision`] and
 //! so on).
 
-pub mod accounts;
 mod decisions;
 pub mod evaluation;
 
 use std::net::SocketAddr;
 
-pub use admittance::agreement::{ReplicaStatus, ReplicasStatus};
-use admittance::{CandidateReport, Moment, Revision, RolloutAction, Status, StorageStatus};
-pub use admittance_bcs::status::{DiscoveryStatus, EnsembleStatus, RegisteredNode, ServerHealth};
-pub use admittance_cluster::{ClusterStatus, ClusterWatch, LeaderStatus, WatchState};
+use admittance::{CandidateReport, Moment, Revision, RolloutAction, StorageStatus};
 pub use admittance_definitions::StoredDefinition;
-pub use admittance_fleet::{
-    WebhooksStatus,
-    audit::{AuditPass, AuditStatus},
-};
-pub use admittance_gateway::{
-    AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, TokensStatus,
-};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::decisions::{
     DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
 };
-
-/// `GET /v1/status`: the state of a driver at one moment, with everything that it depends on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DriverStatus {
-    /// The live table.
-    #[serde(flatten)]
-    pub table: Status,
-    /// Whether the driver is stopping; `/readyz` then replies 503.
-    pub stopping: bool,
-    /// The ports of the driver.
-    #[serde(default)]
-    pub listeners: Vec<ListenerStatus>,
-    /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
-    pub upstream: Vec<ServerHealth>,
-    /// How these servers are discovered; absent if they are listed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub discovery: Option<DiscoveryStatus>,
-    /// The sessions with ZooKeeper.
-    pub zookeeper: Vec<EnsembleStatus>,
-    /// The nodes of ZooKeeper by which others find this driver.
-    pub registrations: Vec<RegisteredNode>,
-    /// The clusters behind a gateway; absent unless it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gateway: Option<GatewayStatus>,
-    /// The connection to a Kubernetes API server; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<ClusterStatus>,
-    /// The webhook configurations that the leader of the replicas keeps; absent unless it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub webhook_configurations: Option<WebhooksStatus>,
-    /// The audits of what the cluster has; absent unless they are configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub audit: Option<AuditStatus>,
-    /// The leader of the replicas in the cluster; absent unless there is something for it to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leader: Option<LeaderStatus>,
-    /// What the replicas serve and have prepared; absent unless they go live together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<ReplicasStatus>,
-    /// The driver's own certificates.
-    pub certificates: Vec<CertificateStatus>,
-}
 
 /// A port of the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -32,6 +32,10 @@ use http::{
 };
 
 pub(crate) use self::session::Sessions;
+pub use self::{
+    health::{HealthLine, HealthPanel},
+    parts::Tone,
+};
 use crate::Api;
 
 /// The headers of every reply: nothing is loaded from another origin, nothing inline runs, and no other page embeds this

@@ -15,7 +15,7 @@ use crate::{
 
 /// The error of a request to the API.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ApiError {
+pub enum ApiError {
     #[error(transparent)]
     Denied(#[from] Denied),
     #[error("{0}")]

@@ -32,8 +32,6 @@ use std::{
 };
 
 use admittance::Host;
-use admittance_bcs::HealthInfo;
-use admittance_gateway::accounts::Accounts;
 use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,
@@ -42,28 +40,31 @@ use admittance_net::{
 };
 use axum::{Router, body::Body, response::IntoResponse};
 use http::{
-    HeaderValue, Request, Response,
+    Extensions, HeaderValue, Request, Response,
     header::{CACHE_CONTROL, CONNECTION},
 };
+use schemars::JsonSchema;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 pub use self::{
-    access::Access,
+    access::{Access, Caller},
     config::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
+    console::{HealthLine, HealthPanel, Tone},
     decisions::{
         DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonPlace, RunningSinks, SinkError,
         SinksConfig, SqliteConfig,
     },
+    error::ApiError,
+    route::{Call, Content, Json, Method, Nothing, ReadBody, Reply, ReplyForm, Route},
     token::{Token, TokenFile, TokenFileError, TokenSource},
 };
 use self::{
-    access::Caller,
-    api::DriverStatus,
+    api::{CertificateStatus, ListenerStatus},
     console::Sessions,
     decisions::FOLLOWERS,
-    error::ApiError,
-    route::{LARGE_BODIES, Route},
+    route::LARGE_BODIES,
     v1::{evaluate::EXPLANATIONS, recording::RECORDINGS},
 };
 
@@ -79,19 +80,34 @@ pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 /// The state that the admin port shows and changes.
 pub struct Sources {
     pub host: Host,
-    /// The state of the driver at the moment of the call.
-    pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
+    /// The body of `GET /v1/status`.
+    pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
+    /// What the console shows of the state of the driver.
+    pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
     /// Returns the reason if the driver is not ready for requests. Whether it is stopping is in `is_stopping`.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
-    /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
-    pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
-    /// The users and clusters of a gateway; `None` for other drivers.
-    pub accounts: Option<Accounts>,
+    /// The reply to `/healthz` of a front end that has one of its own.
+    pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,
+    /// What the routes of front ends work with, by its type.
+    pub extensions: Extensions,
     /// The decisions on disk, if they are written there.
     pub decisions: Option<DecisionDatabase>,
     /// Whether the driver is stopping.
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
+}
+
+/// The state of a driver, for the console.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// Whether the driver is stopping.
+    pub stopping: bool,
+    pub listeners: Vec<ListenerStatus>,
+    pub certificates: Vec<CertificateStatus>,
+    /// Why a change waits for other replicas.
+    pub waiting: Vec<String>,
+    /// The tables of everything else that the driver depends on.
+    pub panels: Vec<HealthPanel>,
 }
 
 impl fmt::Debug for Sources {
@@ -116,6 +132,9 @@ struct Api {
     followers: FairLimit<Caller>,
     /// A permit for each request whose body may be large.
     large_bodies: FairLimit<Caller>,
+    /// The OpenAPI document, once it was requested, and the routes that it is made from.
+    document: Arc<OnceLock<Value>>,
+    routes: Arc<[Route]>,
 }
 
 impl Api {
@@ -124,10 +143,17 @@ impl Api {
     }
 }
 
-fn routes() -> Vec<Route> {
-    let mut routes = operations::routes();
-    routes.extend(v1::routes());
+/// All routes: those of this crate, and `more` of front ends. `S` is the body of `GET /v1/status`, and `H` that of
+/// `/healthz` where a front end has one of its own.
+fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
+    let mut routes = operations::routes::<H>();
+    routes.extend(v1::routes::<S>(more));
     routes
+}
+
+/// The OpenAPI document of the port, with these types and routes of the program around the host.
+pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Value {
+    openapi::document(&routes::<S, H>(more))
 }
 
 /// Answers the requests of the port. Cheap to clone; lives as long as the port.
@@ -154,8 +180,15 @@ impl AdminService {
         }
     }
 
-    /// Starts to answer all requests.
-    pub fn start(&self, access: Access, sources: Sources) {
+    /// Starts to answer all requests, also for these routes of front ends. `S` is the body of `GET /v1/status`, and
+    /// `H` that of `/healthz` where a front end has one of its own.
+    pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
+        &self,
+        access: Access,
+        sources: Sources,
+        more: Vec<Route>,
+    ) {
+        let routes: Arc<[Route]> = routes::<S, H>(more).into();
         let api = Api {
             access,
             sources: Arc::new(sources),
@@ -164,10 +197,12 @@ impl AdminService {
             sessions: Arc::new(Sessions::new()),
             followers: FairLimit::new(FOLLOWERS),
             large_bodies: FairLimit::new(LARGE_BODIES),
+            document: Arc::default(),
+            routes: routes.clone(),
         };
         let mut router = Router::new();
-        for route in routes() {
-            router = router.route(route.path, route.handler);
+        for route in routes.iter() {
+            router = router.route(route.path, route.handler.clone());
         }
         let router = router
             .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)

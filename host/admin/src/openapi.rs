@@ -194,6 +194,3 @@ fn refusal(status: u16) -> &'static str {
         _ => "Refused.",
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,7 @@
 //! `/healthz`, `/readyz` and `/metrics`, for probes and scrapers. No authentication is required.
 
-use admittance_bcs::HealthInfo;
+use std::marker::PhantomData;
+
 use axum::{
     Router,
     response::{IntoResponse, Response},
@@ -17,9 +18,9 @@ use crate::{
     route::{Call, Content, Json, Method::Get, Reply, ReplyForm, Route, Text},
 };
 
-pub(super) fn routes() -> Vec<Route> {
+pub(super) fn routes<H: JsonSchema + Send + 'static>() -> Vec<Route> {
     vec![
-        Route::new(Get, None, "/healthz", "healthz", "Whether the process is alive", healthz).description(
+        Route::new(Get, None, "/healthz", "healthz", "Whether the process is alive", healthz::<H>).description(
             "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
         ),
         Route::new(Get, None, "/readyz", "readyz", "Whether the driver is ready for requests", readyz)
@@ -33,40 +34,38 @@ pub(super) fn routes() -> Vec<Route> {
 pub(super) fn starting(render: RenderMetrics) -> Router {
     let unavailable = "the driver is starting: it loads its chains and plugins";
     Router::new()
-        .route("/healthz", get(async || Health::Alive))
+        .route("/healthz", get(async || alive()))
         .route("/readyz", get(async || Readiness::default()))
         .route("/metrics", get(async move || rendered(render).await))
         .fallback(async move || ApiError::Unavailable(unavailable.to_owned()))
 }
 
-/// That the process is alive, or the health of a driver of BCS.
-enum Health {
-    Alive,
-    Bcs(HealthInfo),
-}
+/// That the process is alive, or the reply of a front end, whose body is an `H`.
+struct Health<H>(Response, PhantomData<H>);
 
-impl IntoResponse for Health {
+impl<H> IntoResponse for Health<H> {
     fn into_response(self) -> Response {
-        match self {
-            Self::Alive => Text("text/plain; charset=utf-8", "ok\n".to_owned()).into_response(),
-            Self::Bcs(info) => info.into_response(),
-        }
+        self.0
     }
 }
 
-impl Reply for Health {
+impl<H: JsonSchema> Reply for Health<H> {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
         let mut forms = Text::forms(generator);
-        forms.extend(Json::<HealthInfo>::forms(generator));
+        forms.push(ReplyForm::ok("application/json", generator.subschema_for::<H>()));
         forms
     }
 }
 
-async fn healthz(call: Call) -> Result<Health, ApiError> {
-    Ok(match (call.api.sources.health)() {
-        Some(health) => Health::Bcs(health),
-        None => Health::Alive,
-    })
+fn alive() -> Response {
+    Text("text/plain; charset=utf-8", "ok\n".to_owned()).into_response()
+}
+
+async fn healthz<H>(call: Call) -> Result<Health<H>, ApiError> {
+    Ok(Health(
+        (call.api.sources.health)().unwrap_or_else(alive),
+        PhantomData,
+    ))
 }
 
 /// Whether the driver is ready for requests. Details are at `/v1/status`, which requires authentication.

@@ -20,6 +20,7 @@ use crate::{
     access::{Caller, Denied, log_refusal},
     config::Role,
     error::ApiError,
+    v1::changes,
 };
 
 /// The largest body of definitions, and of what is evaluated with them.
@@ -46,7 +47,7 @@ const TEXT_TYPES: [&str; 5] = [
 
 /// A route of the admin port.
 #[derive(Clone, Debug)]
-pub(crate) struct Route {
+pub struct Route {
     pub(crate) method: Method,
     /// `None`: no authentication is required.
     pub(crate) role: Option<Role>,
@@ -66,7 +67,7 @@ pub(crate) struct Route {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Method {
+pub enum Method {
     Get,
     Post,
     Delete,
@@ -92,21 +93,22 @@ impl Method {
 
 /// A media type and the schema of its content.
 #[derive(Clone, Debug)]
-pub(crate) struct Content {
-    pub(crate) media_type: &'static str,
-    pub(crate) schema: Schema,
+pub struct Content {
+    pub media_type: &'static str,
+    pub schema: Schema,
 }
 
 /// A successful reply.
 #[derive(Clone, Debug)]
-pub(crate) struct ReplyForm {
-    pub(crate) status: u16,
-    pub(crate) description: &'static str,
-    pub(crate) content: Content,
+pub struct ReplyForm {
+    pub status: u16,
+    pub description: &'static str,
+    pub content: Content,
 }
 
 impl ReplyForm {
-    fn ok(media_type: &'static str, schema: Schema) -> Self {
+    /// A reply with the status 200.
+    pub fn ok(media_type: &'static str, schema: Schema) -> Self {
         Self {
             status: 200,
             description: "Success.",
@@ -117,7 +119,7 @@ impl ReplyForm {
 
 /// An authenticated request with its parameters.
 #[derive(Debug)]
-pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
+pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) api: Api,
     /// The client; `None` if no authentication is required.
     pub(crate) caller: Option<Caller>,
@@ -125,9 +127,9 @@ pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) role: Option<Role>,
     /// The head of the request.
     pub(crate) head: Parts,
-    pub(crate) path: P,
-    pub(crate) query: Q,
-    pub(crate) body: B,
+    pub path: P,
+    pub query: Q,
+    pub body: B,
     /// A place among the requests whose body may be large; held until the reply is made.
     _place: Option<Permit<Caller>>,
 }
@@ -135,10 +137,10 @@ pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
 /// No parameters, or no body.
 #[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub struct Nothing {}
 
 /// A body of a request.
-pub(crate) trait ReadBody: Sized + Send {
+pub trait ReadBody: Sized + Send {
     /// The most bytes that are read.
     const LIMIT: usize;
 
@@ -147,7 +149,7 @@ pub(crate) trait ReadBody: Sized + Send {
 }
 
 /// A reply of a handler.
-pub(crate) trait Reply: IntoResponse {
+pub trait Reply: IntoResponse {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm>;
 }
 
@@ -190,7 +192,7 @@ impl ReadBody for DefinitionText {
 
 /// A body of at most this many bytes, or a reply, in JSON.
 #[derive(Debug)]
-pub(crate) struct Json<T, const LIMIT: usize = SMALL_BODY>(pub(crate) T);
+pub struct Json<T, const LIMIT: usize = SMALL_BODY>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + Send, const LIMIT: usize> ReadBody for Json<T, LIMIT> {
     const LIMIT: usize = LIMIT;
@@ -240,7 +242,8 @@ impl Reply for Text {
 }
 
 impl Route {
-    pub(crate) fn new<P, Q, B, R, F>(
+    /// A route with this handler; `role` is the role that it requires.
+    pub fn new<P, Q, B, R, F>(
         method: Method,
         role: Option<Role>,
         path: &'static str,
@@ -278,12 +281,26 @@ impl Route {
         }
     }
 
-    pub(crate) fn description(self, description: &'static str) -> Self {
+    /// Adds sentences to the summary.
+    pub fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
     }
 
-    pub(crate) fn refusals(self, refusals: &'static [u16]) -> Self {
+    /// The statuses of its own refusals.
+    pub fn refusals(self, refusals: &'static [u16]) -> Self {
         Self { refusals, ..self }
+    }
+}
+
+impl<P, Q, B> Call<P, Q, B> {
+    /// What the front end of the route works with; `None` unless the driver has it.
+    pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
+        self.api.sources.extensions.get()
+    }
+
+    /// The name of the client, for the audit log.
+    pub fn by(&self) -> String {
+        changes::by(self.caller.clone())
     }
 }
 

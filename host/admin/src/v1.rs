@@ -1,6 +1,5 @@
 //! The API below `/v1`.
 
-mod accounts;
 pub(crate) mod changes;
 pub(crate) mod decisions;
 pub(crate) mod evaluate;
@@ -8,8 +7,7 @@ pub(crate) mod recording;
 pub(crate) mod stages;
 pub(crate) mod views;
 
-use std::sync::LazyLock;
-
+use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::{
@@ -17,15 +15,14 @@ use crate::{
     error::ApiError,
     openapi,
     route::{Call, Json, Method::Get, Route},
-    routes as all_routes,
 };
 
-pub(super) fn routes() -> Vec<Route> {
-    let mut routes = views::routes();
+pub(super) fn routes<S: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
+    let mut routes = views::routes::<S>();
     routes.extend(changes::routes());
     routes.extend(stages::routes());
     routes.extend(evaluate::routes());
-    routes.extend(accounts::routes());
+    routes.extend(more);
     routes.extend(decisions::routes());
     routes.push(recording::route());
     routes.push(Route::new(
@@ -39,8 +36,10 @@ pub(super) fn routes() -> Vec<Route> {
     routes
 }
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(|| openapi::document(&all_routes()));
-
-async fn document(_: Call) -> Result<Json<Value>, ApiError> {
-    Ok(Json(DOCUMENT.clone()))
+async fn document(call: Call) -> Result<Json<Value>, ApiError> {
+    let document = call
+        .api
+        .document
+        .get_or_init(|| openapi::document(&call.api.routes));
+    Ok(Json(document.clone()))
 }

@@ -13,7 +13,7 @@ use admittance_admin::AdminConfig;
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminPort, Config, Connections, Driver, LogFormat, Shutdown, Stopped, Traces, parse_lease,
+    AdminPort, Config, Connections, Driver, LogFormat, ReviewsConfig, Shutdown, Stopped, Traces, parse_lease,
     with_definitions,
 };
 use admittance_fleet::{Webhooks, certificates::Service};
@@ -91,7 +91,8 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         set.map_err(|reason| format!("--upstream: {reason}"))?;
     }
     if let Some(service) = &arguments.service {
-        let Some(webhooks) = config.front.webhooks_mut() else {
+        let reviews = config.front.downcast_mut::<ReviewsConfig>();
+        let Some(webhooks) = reviews.and_then(|reviews| reviews.webhooks.as_mut()) else {
             return Err("--service: dialect.kubernetes.webhookConfigurations is not configured".into());
         };
         let (name, namespace) = service.parts();

@@ -9,7 +9,7 @@ mod reviews;
 use std::{any::Any, fmt::Debug, net::IpAddr, sync::Arc};
 
 use admittance::{BodyLimits, Host, Passage};
-use admittance_admin::api::DriverStatus;
+use admittance_admin::Route;
 use admittance_admission::Reach;
 use admittance_bcs::{
     Behind, Drivers, HealthInfo, Ports, Registrar,
@@ -37,6 +37,7 @@ use crate::{
     Connections, Error, Limits,
     config::{ListConfig, Sections, alternatives, upstream_section},
     handler::Serving,
+    status::DriverStatus,
 };
 
 /// A front end, as the configuration describes it. Lives until the driver is bound.
@@ -103,11 +104,6 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
 
     /// The webhook configurations that the leader of its replicas keeps.
     fn webhooks(&self) -> Option<&WebhooksConfig> {
-        None
-    }
-
-    /// The webhook configurations, to be changed.
-    fn webhooks_mut(&mut self) -> Option<&mut WebhooksConfig> {
         None
     }
 
@@ -277,6 +273,13 @@ struct FrontRow {
     /// A minimal section, for messages.
     example: &'static str,
     read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>, &mut Mistakes) -> Option<FrontSection>,
+    /// Its routes of the admin port.
+    admin_routes: fn() -> Vec<Route>,
+}
+
+/// The routes of the admin port that belong to front ends. All are there in every driver.
+pub(crate) fn admin_routes() -> Vec<Route> {
+    FRONTS.iter().flat_map(|row| (row.admin_routes)()).collect()
 }
 
 static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW];

@@ -23,7 +23,7 @@ mod namespaces;
 mod places;
 mod ports;
 mod shutdown;
-mod status;
+pub mod status;
 mod trace;
 
 pub use config::{

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use admittance_admin::{Access, AdminService, DecisionDatabase, RenderMetrics, Sources};
+use admittance_bcs::HealthInfo;
 use admittance_net::{
     budget::BodyBudget,
     limits::default_connections,
@@ -10,9 +11,16 @@ use admittance_net::{
     tls::ServerTls,
     workers::ServingThread,
 };
+use axum::response::IntoResponse;
+use http::Extensions;
 use tokio::task::JoinHandle;
 
-use crate::{Config, Error, Limits, config::ListenConfig, status::Observed};
+use crate::{
+    Config, Error, Limits,
+    config::ListenConfig,
+    fronts,
+    status::{DriverStatus, Observed},
+};
 
 /// The maximum number of connections of the admin port.
 const ADMIN_CONNECTIONS: usize = 256;
@@ -137,23 +145,29 @@ impl AdminPort {
 
     /// From now on, serves the whole API.
     pub(crate) fn start(&self, observed: Arc<Observed>, decisions: Option<DecisionDatabase>) {
+        let mut extensions = Extensions::new();
+        if let Some(accounts) = observed.front.accounts() {
+            extensions.insert(accounts.clone());
+        }
+        let of = |observed: &Arc<Observed>| observed.clone();
+        let (health, not_ready, overview) = (of(&observed), of(&observed), of(&observed));
         let sources = Sources {
             host: observed.host.clone(),
-            accounts: observed.front.accounts().cloned(),
+            extensions,
             decisions,
             is_stopping: observed.is_stopping.clone(),
             metrics: self.metrics.clone(),
-            health: {
-                let observed = observed.clone();
-                Box::new(move || observed.front.health(observed.address.ip()))
-            },
-            not_ready: {
-                let observed = observed.clone();
-                Box::new(move || observed.not_ready())
-            },
-            status: Box::new(move || observed.status()),
+            health: Box::new(move || {
+                let health = health.front.health(health.address.ip());
+                health.map(IntoResponse::into_response)
+            }),
+            not_ready: Box::new(move || not_ready.not_ready()),
+            overview: Box::new(move || overview.status().overview()),
+            status: Box::new(move || serde_json::to_value(observed.status())),
         };
-        self.service.start(self.access.clone(), sources);
+        let routes = fronts::admin_routes();
+        self.service
+            .start::<DriverStatus, HealthInfo>(self.access.clone(), sources, routes);
     }
 
     pub(crate) async fn end(mut self) {
@@ -169,3 +183,6 @@ impl AdminPort {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

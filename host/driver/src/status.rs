@@ -1,5 +1,7 @@
 //! `GET /v1/status`: the state of everything that the driver depends on.
 
+mod panels;
+
 use std::{
     net::SocketAddr,
     sync::{
@@ -8,15 +10,71 @@ use std::{
     },
 };
 
-use admittance::{Host, Moment, replicas::Replicas};
-use admittance_admin::api::{CertificateStatus, DriverStatus, ListenerStatus};
-use admittance_bcs::{Registrations, zookeeper::Ensembles};
-use admittance_cluster::Cluster;
-use admittance_fleet::Leader;
-use admittance_fleet::{Webhooks, audit::Audits};
+use admittance::{Host, Moment, Status, agreement::ReplicasStatus, replicas::Replicas};
+use admittance_admin::{
+    Overview,
+    api::{CertificateStatus, ListenerStatus},
+};
+use admittance_bcs::{
+    Registrations,
+    status::{DiscoveryStatus, EnsembleStatus, RegisteredNode, ServerHealth},
+    zookeeper::Ensembles,
+};
+use admittance_cluster::{Cluster, ClusterStatus, LeaderStatus};
+use admittance_fleet::{
+    Leader, Webhooks, WebhooksStatus,
+    audit::{AuditStatus, Audits},
+};
+use admittance_gateway::GatewayStatus;
 use admittance_net::tls::{self, ServerTls};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::fronts::Front;
+
+/// `GET /v1/status`: the state of a driver at one moment, with everything that it depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DriverStatus {
+    /// The live table.
+    #[serde(flatten)]
+    pub table: Status,
+    /// Whether the driver is stopping; `/readyz` then replies 503.
+    pub stopping: bool,
+    /// The ports of the driver.
+    #[serde(default)]
+    pub listeners: Vec<ListenerStatus>,
+    /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
+    pub upstream: Vec<ServerHealth>,
+    /// How these servers are discovered; absent if they are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<DiscoveryStatus>,
+    /// The sessions with ZooKeeper.
+    pub zookeeper: Vec<EnsembleStatus>,
+    /// The nodes of ZooKeeper by which others find this driver.
+    pub registrations: Vec<RegisteredNode>,
+    /// The clusters behind a gateway; absent unless it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayStatus>,
+    /// The connection to a Kubernetes API server; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterStatus>,
+    /// The webhook configurations that the leader of the replicas keeps; absent unless it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_configurations: Option<WebhooksStatus>,
+    /// The audits of what the cluster has; absent unless they are configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditStatus>,
+    /// The leader of the replicas in the cluster; absent unless there is something for it to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<LeaderStatus>,
+    /// What the replicas serve and have prepared; absent unless they go live together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<ReplicasStatus>,
+    /// The driver's own certificates.
+    pub certificates: Vec<CertificateStatus>,
+}
 
 /// The sources of `GET /v1/status`. Lives as long as the admin port.
 #[derive(Debug)]
@@ -80,6 +138,23 @@ impl Observed {
         };
         self.front.report(&mut status);
         status
+    }
+}
+
+impl DriverStatus {
+    /// The state for the console.
+    pub(crate) fn overview(self) -> Overview {
+        Overview {
+            stopping: self.stopping,
+            waiting: self
+                .replicas
+                .iter()
+                .flat_map(|replicas| replicas.waiting.clone())
+                .collect(),
+            panels: panels::panels(&self),
+            listeners: self.listeners,
+            certificates: self.certificates,
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 )]
 
 pub mod accounts;
+pub mod admin;
 mod body;
 mod clusters;
 mod config;

@@ -86,7 +86,7 @@ struct CommandTargets {
 
 impl CommandTargets {
     fn of(session: &Session, api: &Api, headers: &HeaderMap) -> Self {
-        let status = (api.sources.status)();
+        let status = (api.sources.overview)();
         let of = |name: &str| status.listeners.iter().find(|listener| listener.listener == name);
         let scheme = |is_tls| if is_tls { "https" } else { "http" };
         let host = headers

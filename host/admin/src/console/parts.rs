@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 /// The colour of a state, which its word says too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub enum Tone {
     Plain,
     Good,
     Change,

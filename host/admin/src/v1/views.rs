@@ -1,21 +1,25 @@
 //! Shows status, definitions and history.
 
+use std::marker::PhantomData;
+
 use admittance::{CandidateReport, Comparison, Host, RevisionDetail};
 use admittance_definitions::{StoredDefinition, without_granted_values};
-use schemars::JsonSchema;
+use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
-    api::{CandidateList, DefinitionList, DriverStatus, RevisionList, StorageList},
+    api::{CandidateList, DefinitionList, RevisionList, StorageList},
     config::Role,
     error::ApiError,
-    route::{Call, Json, Method::Get, Nothing, Route},
+    route::{Call, Json, Method::Get, Nothing, Reply, ReplyForm, Route},
 };
 
-pub(super) fn routes() -> Vec<Route> {
+pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
     let role = Some(Role::Read);
     vec![
-        Route::new(Get, role, "/v1/status", "getStatus", "The live table", status).description(
+        Route::new(Get, role, "/v1/status", "getStatus", "The live table", status::<S>).description(
             "The live table with every chain and stage, why the newest definitions are not live if they are not, and \
              the upstream, clusters, ZooKeeper and certificates.",
         ),
@@ -67,8 +71,26 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn status(call: Call) -> Result<Json<DriverStatus>, ApiError> {
-    Ok(Json((call.api.sources.status)()))
+/// The state of the driver, which is an `S`.
+struct StatusReply<S>(Value, PhantomData<S>);
+
+impl<S> IntoResponse for StatusReply<S> {
+    fn into_response(self) -> Response {
+        axum::Json(self.0).into_response()
+    }
+}
+
+impl<S: JsonSchema> Reply for StatusReply<S> {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        vec![ReplyForm::ok("application/json", generator.subschema_for::<S>())]
+    }
+}
+
+async fn status<S>(call: Call) -> Result<StatusReply<S>, ApiError> {
+    let status = (call.api.sources.status)();
+    let status =
+        status.map_err(|error| ApiError::Unavailable(format!("the status cannot be written: {error}")))?;
+    Ok(StatusReply(status, PhantomData))
 }
 
 async fn storage(call: Call) -> Result<Json<StorageList>, ApiError> {

@@ -5,7 +5,7 @@ mod text;
 
 use std::time::Duration;
 
-use admittance_admin::api::accounts::{
+use admittance_gateway::admin::{
     ClusterEntry, ClusterList, NewCluster, NewToken, NewUser, PermissionEntry, Removed, UserEntry, UserList,
 };
 use clap::{Args, Subcommand};

@@ -9,7 +9,7 @@ use admittance::{
     ChainStatus, ExceptionStatus, FailureStatus, Moment, Origin, StageState, StageStatus, Status,
     admission::Mode,
 };
-use admittance_admin::api::DriverStatus;
+use admittance_driver::status::DriverStatus;
 use clap::Args;
 
 use super::{Query, candidates, disable, rollout};

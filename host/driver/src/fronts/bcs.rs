@@ -4,7 +4,6 @@ mod section;
 
 use std::{net::IpAddr, sync::Arc};
 
-use admittance_admin::api::DriverStatus;
 use admittance_bcs::{
     BcsConfig, Behind, Drivers, HealthInfo, MesosDriver, Registrar, SchedulersConfig, UpstreamKind,
     zookeeper::{Ensembles, NoEnsemble},
@@ -22,11 +21,13 @@ use crate::{
     Error,
     config::{checked_lists, refuse_discovery, upstream_section},
     handler::Serving,
+    status::DriverStatus,
 };
 
 pub(super) const ROW: FrontRow = FrontRow {
     key: "bcs",
     example: "bcs: { cluster: ... }",
+    admin_routes: Vec::new,
     read: |node, fields, sections, mistakes| {
         let bcs = section::dialect(node, sections, mistakes);
         let cluster = bcs.as_ref().map(|bcs| &bcs.cluster);

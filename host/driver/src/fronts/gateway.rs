@@ -5,7 +5,6 @@ mod section;
 
 use std::sync::Arc;
 
-use admittance_admin::api::DriverStatus;
 use admittance_bcs::Registrar;
 use admittance_dialect::End;
 use admittance_gateway::{Gateway, GatewayConfig, TokensConfig, accounts::Accounts};
@@ -19,11 +18,12 @@ use futures_util::future::{BoxFuture, FutureExt, join_all};
 use http::{Request, Response};
 
 use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, bcs};
-use crate::{Error, handler::Serving};
+use crate::{Error, handler::Serving, status::DriverStatus};
 
 pub(super) const ROW: FrontRow = FrontRow {
     key: "gateway",
     example: "gateway: { discover: {} }",
+    admin_routes: admittance_gateway::admin::routes,
     read: |node, fields, sections, mistakes| {
         let gateway = section::gateway(node, sections, mistakes);
         let why = "a gateway finds drivers by their clusters";

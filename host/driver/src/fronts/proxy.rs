@@ -38,6 +38,7 @@ pub struct ProxyConfig {
 pub(super) const ROW: FrontRow = FrontRow {
     key: "rest",
     example: "rest: { routes: [ ... ] }",
+    admin_routes: Vec::new,
     read: |node, fields, sections, mistakes| {
         let dialect = section::dialect(node, mistakes);
         refuse_registration(fields, mistakes);

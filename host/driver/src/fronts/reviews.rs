@@ -32,6 +32,7 @@ pub struct ReviewsConfig {
 pub(super) const ROW: FrontRow = FrontRow {
     key: "kubernetes",
     example: "kubernetes: {}",
+    admin_routes: Vec::new,
     read: |node, fields, sections, mistakes| {
         let reviews = section::reviews(node, sections, mistakes);
         refuse_registration(fields, mistakes);
@@ -64,10 +65,6 @@ impl FrontConfig for ReviewsConfig {
 
     fn webhooks(&self) -> Option<&WebhooksConfig> {
         self.webhooks.as_ref()
-    }
-
-    fn webhooks_mut(&mut self) -> Option<&mut WebhooksConfig> {
-        self.webhooks.as_mut()
     }
 
     fn audit(&self) -> Option<&AuditConfig> {

@@ -1,8 +1,6 @@
 //! Writes users, clusters and their credentials as text.
 
-use admittance_admin::api::accounts::{
-    ClusterEntry, Imported, IssuedToken, Reencrypted, TokenEntry, UserEntry,
-};
+use admittance_gateway::admin::{ClusterEntry, Imported, IssuedToken, Reencrypted, TokenEntry, UserEntry};
 
 use crate::{
     human,
@@ -121,7 +119,7 @@ mod tests {
     use std::time::SystemTime;
 
     use admittance::Moment;
-    use admittance_admin::api::accounts::{PermissionEntry, RegisterTokenEntry};
+    use admittance_gateway::admin::{PermissionEntry, RegisterTokenEntry};
 
     use super::*;
     use crate::table::plain;

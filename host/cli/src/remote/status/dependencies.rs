@@ -1,10 +1,12 @@
 //! The dependencies of the driver: a line for each server, session and certificate.
 
 use admittance::Moment;
-use admittance_admin::api::{
-    AuditStatus, CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, PeersStatus, ServerHealth,
-    WatchState, WebhooksStatus,
-};
+use admittance_admin::api::CertificateStatus;
+use admittance_bcs::status::ServerHealth;
+use admittance_cluster::{ClusterWatch, WatchState};
+use admittance_driver::status::DriverStatus;
+use admittance_fleet::{WebhooksStatus, audit::AuditStatus};
+use admittance_gateway::{GatewayStatus, PeersStatus};
 use anstyle::Style;
 
 use crate::{

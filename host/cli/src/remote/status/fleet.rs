@@ -1,7 +1,10 @@
 //! `admittance status --fleet`: a row for each replica.
 
-use admittance::Moment;
-use admittance_admin::api::{DriverStatus, ReplicaStatus, ReplicasStatus};
+use admittance::{
+    Moment,
+    agreement::{ReplicaStatus, ReplicasStatus},
+};
+use admittance_driver::status::DriverStatus;
 
 use crate::{
     human,

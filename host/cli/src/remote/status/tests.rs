@@ -1,11 +1,17 @@
-use admittance_admin::api::{
-    AccountsStatus, AuditPass, AuditStatus, CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus,
-    EnsembleStatus, GatewayCluster, GatewayStatus, KubernetesCluster, LeaderStatus, Peer, PeersStatus,
-    RegisteredNode, ServerHealth, TokensStatus, WatchState, WebhooksStatus,
+use std::time::SystemTime;
+
+use admittance_admin::api::CertificateStatus;
+use admittance_bcs::status::{DiscoveryStatus, EnsembleStatus, RegisteredNode, ServerHealth};
+use admittance_cluster::{ClusterStatus, ClusterWatch, LeaderStatus, WatchState};
+use admittance_fleet::{
+    WebhooksStatus,
+    audit::{AuditPass, AuditStatus},
+};
+use admittance_gateway::{
+    AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, TokensStatus,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
-use std::time::SystemTime;
 
 use super::*;
 use crate::table::plain;

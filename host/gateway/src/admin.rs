@@ -1,36 +1,35 @@
 //! Routes for users and clusters of a gateway. Every change is in the audit log, with its user.
 
+mod health;
+mod types;
+
 use std::{sync::Arc, time::Duration};
 
-use admittance_bcs::routes::Permission;
-use admittance_gateway::accounts::{
-    Accounts, AccountsError, ClusterKind, ClusterName, Imported, Reencrypted, TokenId, User, UserName,
+use admittance_admin::{
+    ApiError, Call, Json,
+    Method::{Delete, Get, Post},
+    Nothing, Role, Route,
 };
+use admittance_bcs::routes::Permission;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::changes;
-use crate::{
-    api::accounts::{
-        ClusterEntry, ClusterList, IssuedToken, NewCluster, NewToken, NewUser, PermissionEntry, Removed,
-        UserEntry, UserList,
-    },
-    config::Role,
-    error::ApiError,
-    route::{
-        Call, Json,
-        Method::{Delete, Get, Post},
-        Nothing, Route,
-    },
+pub use self::health::panel;
+pub use self::types::{
+    BcsCluster, ClusterEntry, ClusterList, IssuedToken, NewCluster, NewToken, NewUser, PermissionEntry,
+    RegisterTokenEntry, Removed, TokenEntry, UserEntry, UserList,
 };
+use crate::accounts::{Accounts, AccountsError, ClusterKind, ClusterName, TokenId, User, UserName};
+pub use crate::accounts::{Imported, Reencrypted};
 
 const LONGEST_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
 
 const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 503];
 
+/// The routes, which work with the [`Accounts`] among the extensions of the port.
 #[rustfmt::skip]
-pub(super) fn routes() -> Vec<Route> {
+pub fn routes() -> Vec<Route> {
     let (read, admin) = (Some(Role::Read), Some(Role::Admin));
     let users = "/v1/users/{name}";
     let clusters = "/v1/clusters/{id}";
@@ -114,18 +113,12 @@ impl From<AccountsError> for ApiError {
     }
 }
 
-impl<P, Q, B> Call<P, Q, B> {
-    fn accounts(&self) -> Result<&Accounts, ApiError> {
-        self.api.sources.accounts.as_ref().ok_or_else(|| {
-            ApiError::NotFound(
-                "this driver has no users and clusters: configure `dialect.gateway.accounts`".to_owned(),
-            )
-        })
-    }
-
-    fn by(&self) -> String {
-        changes::by(self.caller.clone())
-    }
+fn accounts<P, Q, B>(call: &Call<P, Q, B>) -> Result<&Accounts, ApiError> {
+    call.extension().ok_or_else(|| {
+        ApiError::NotFound(
+            "this driver has no users and clusters: configure `dialect.gateway.accounts`".to_owned(),
+        )
+    })
 }
 
 fn user(accounts: &Accounts, name: &str) -> Result<Arc<User>, ApiError> {
@@ -143,7 +136,7 @@ fn removed(what: &str, name: &str) -> Json<Removed> {
 }
 
 async fn list_users(call: Call) -> Result<Json<UserList>, ApiError> {
-    let directory = call.accounts()?.now()?;
+    let directory = accounts(&call)?.now()?;
     let users = directory.users().map(|user| UserEntry::of(user, &directory));
     Ok(Json(UserList {
         users: users.collect(),
@@ -151,13 +144,13 @@ async fn list_users(call: Call) -> Result<Json<UserList>, ApiError> {
 }
 
 async fn get_user(call: Call<UserPath>) -> Result<Json<UserEntry>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let user = user(accounts, &call.path.name)?;
     Ok(Json(UserEntry::of(&user, &*accounts.now()?)))
 }
 
 async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json<UserEntry>, ApiError> {
-    let (accounts, by) = (call.accounts()?, call.by());
+    let (accounts, by) = (accounts(&call)?, call.by());
     let Json(NewUser {
         name,
         super_user,
@@ -170,12 +163,12 @@ async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json
 
 async fn delete_user(call: Call<UserPath>) -> Result<Json<Removed>, ApiError> {
     let name = user_name(&call.path.name)?;
-    call.accounts()?.delete_user(&call.by(), name.as_str()).await?;
+    accounts(&call)?.delete_user(&call.by(), name.as_str()).await?;
     Ok(removed("user", name.as_str()))
 }
 
 async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<Json<IssuedToken>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let user = user(accounts, &call.path.name)?;
     let Json(NewToken { expires_in }) = call.body;
     let lifetime = Duration::from_secs(expires_in);
@@ -194,7 +187,7 @@ async fn create_token(call: Call<UserPath, Nothing, Json<NewToken>>) -> Result<J
 }
 
 async fn revoke_token(call: Call<TokenPath>) -> Result<Json<Removed>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let TokenPath { name, id } = &call.path;
     let user = user(accounts, name)?;
     accounts.revoke_token(&call.by(), &user, TokenId(*id)).await?;
@@ -202,7 +195,7 @@ async fn revoke_token(call: Call<TokenPath>) -> Result<Json<Removed>, ApiError> 
 }
 
 async fn list_clusters(call: Call) -> Result<Json<ClusterList>, ApiError> {
-    let directory = call.accounts()?.now()?;
+    let directory = accounts(&call)?.now()?;
     let clusters = directory
         .clusters()
         .map(|cluster| ClusterEntry::of(cluster, &directory));
@@ -214,7 +207,7 @@ async fn list_clusters(call: Call) -> Result<Json<ClusterList>, ApiError> {
 async fn create_cluster(
     call: Call<Nothing, Nothing, Json<NewCluster>>,
 ) -> Result<Json<ClusterEntry>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let Json(NewCluster {
         id,
         creator,
@@ -238,12 +231,12 @@ async fn create_cluster(
 
 async fn delete_cluster(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
     let id = &call.path.id;
-    call.accounts()?.delete_cluster(&call.by(), id).await?;
+    accounts(&call)?.delete_cluster(&call.by(), id).await?;
     Ok(removed("cluster", id))
 }
 
 async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedToken>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
     let token = accounts.create_register_token(&call.by(), &cluster, true).await?;
     Ok(Json(IssuedToken {
@@ -254,7 +247,7 @@ async fn create_register_token(call: Call<ClusterPath>) -> Result<Json<IssuedTok
 }
 
 async fn revoke_register_token(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
     accounts.revoke_register_token(&call.by(), &cluster).await?;
     Ok(removed("register token of", &cluster.id))
@@ -263,7 +256,7 @@ async fn revoke_register_token(call: Call<ClusterPath>) -> Result<Json<Removed>,
 async fn grant(
     call: Call<ClusterPath, Nothing, Json<PermissionEntry>>,
 ) -> Result<Json<ClusterEntry>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let cluster = accounts.cluster(&call.path.id)?;
     let Json(PermissionEntry {
         user: name,
@@ -281,7 +274,7 @@ async fn grant(
 }
 
 async fn withdraw(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError> {
-    let accounts = call.accounts()?;
+    let accounts = accounts(&call)?;
     let PermissionPath { id, user: name } = &call.path;
     let (cluster, user) = (accounts.cluster(id)?, user(accounts, name)?);
     accounts.grant(&call.by(), &user, &cluster, None).await?;
@@ -289,9 +282,9 @@ async fn withdraw(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError>
 }
 
 async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
-    Ok(Json(call.accounts()?.reencrypt(&call.by()).await?))
+    Ok(Json(accounts(&call)?.reencrypt(&call.by()).await?))
 }
 
 async fn import(call: Call) -> Result<Json<Imported>, ApiError> {
-    Ok(Json(call.accounts()?.import(&call.by()).await?))
+    Ok(Json(accounts(&call)?.import(&call.by()).await?))
 }

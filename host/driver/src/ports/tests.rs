@@ -1,41 +1,19 @@
-use std::{path::Path, sync::Arc};
+//! The OpenAPI document of the admin port, with the routes of all front ends.
 
-use admittance::Host;
-use admittance_net::budget::BodyBudget;
-use axum::body::{Body, to_bytes};
-use http::Request;
+use std::path::Path;
+
 use serde_json::Value;
-use tower::ServiceExt;
 
-use crate::{Access, AdminConfig, AdminService, Sources};
+use super::*;
 
-/// The document as it is served.
-async fn served() -> Value {
-    let sources = Sources {
-        host: Host::builder().build().await.unwrap(),
-        status: Box::new(|| unreachable!("nobody asks for it")),
-        health: Box::new(|| None),
-        accounts: None,
-        decisions: None,
-        is_stopping: Arc::default(),
-        not_ready: Box::new(|| None),
-        metrics: Arc::new(String::new),
-    };
-    let access = Access::new(&AdminConfig::new(([127, 0, 0, 1], 0).into()));
-    let service = AdminService::new(Arc::new(String::new), BodyBudget::new(1 << 20));
-    service.start(access, sources);
-    let router = service.started.get().unwrap().clone();
-    let request = Request::get("/v1/openapi.json").body(Body::empty()).unwrap();
-    let response = router.oneshot(request).await.unwrap();
-    assert_eq!(response.status(), 200);
-    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    serde_json::from_slice(&body).unwrap()
+fn served() -> Value {
+    admittance_admin::openapi::<DriverStatus, HealthInfo>(fronts::admin_routes())
 }
 
-/// Renew the file with `RENEW=1 cargo test -p admittance-admin openapi`.
-#[tokio::test]
-async fn the_committed_document_is_served() {
-    let served = served().await;
+/// Renew the file with `RENEW=1 cargo test -p admittance-driver openapi`.
+#[test]
+fn the_committed_openapi_document_is_served() {
+    let served = served();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.json");
     let text = format!("{}\n", serde_json::to_string_pretty(&served).unwrap());
     if std::env::var_os("RENEW").is_some() {
@@ -45,14 +23,14 @@ async fn the_committed_document_is_served() {
     assert!(
         committed == text,
         "docs/admin-api.json is not what is served; renew it: \
-         RENEW=1 cargo test -p admittance-admin openapi"
+         RENEW=1 cargo test -p admittance-driver openapi"
     );
 }
 
 /// Every reference leads somewhere, and every operation has a name of its own.
-#[tokio::test]
-async fn the_document_is_whole() {
-    let document = served().await;
+#[test]
+fn the_document_is_whole() {
+    let document = served();
     let mut references = Vec::new();
     let mut names = Vec::new();
     walk(&document, &mut references, &mut names);
@@ -84,9 +62,9 @@ fn walk(value: &serde_json::Value, references: &mut Vec<String>, names: &mut Vec
 }
 
 /// The page lists the routes of the document, and no others.
-#[tokio::test]
-async fn the_page_lists_every_route() {
-    let document = served().await;
+#[test]
+fn the_page_lists_every_route() {
+    let document = served();
     let mut routes = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {

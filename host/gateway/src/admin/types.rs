@@ -1,12 +1,12 @@
-//! Users and clusters of a gateway.
+//! Users and clusters of a gateway, as the admin API shows them.
 
 use std::sync::Arc;
 
 use admittance::Moment;
-use admittance_gateway::accounts::{Cluster, Directory, User};
-pub use admittance_gateway::accounts::{Imported, Reencrypted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::accounts::{Cluster, Directory, User};
 
 /// `GET /v1/users`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
