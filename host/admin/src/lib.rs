@@ -82,13 +82,13 @@ pub struct Sources {
     pub host: Host,
     /// The body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
-    /// What the console shows of the state of the driver.
+    /// Returns the state of the driver for the console.
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
     /// Returns the reason if the driver is not ready for requests. Whether it is stopping is in `is_stopping`.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// The reply to `/healthz` of a front end that has one of its own.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,
-    /// What the routes of front ends work with, by its type.
+    /// Values for the routes of front ends, one of each type.
     pub extensions: Extensions,
     /// The decisions on disk, if they are written there.
     pub decisions: Option<DecisionDatabase>,
@@ -104,7 +104,7 @@ pub struct Overview {
     pub stopping: bool,
     pub listeners: Vec<ListenerStatus>,
     pub certificates: Vec<CertificateStatus>,
-    /// Why a change waits for other replicas.
+    /// The reasons for which a change waits for other replicas.
     pub waiting: Vec<String>,
     /// The tables of everything else that the driver depends on.
     pub panels: Vec<HealthPanel>,
@@ -143,8 +143,8 @@ impl Api {
     }
 }
 
-/// All routes: those of this crate, and `more` of front ends. `S` is the body of `GET /v1/status`, and `H` that of
-/// `/healthz` where a front end has one of its own.
+/// Returns the routes of this crate, and `more` of front ends. `S` is the body of `GET /v1/status`, and `H` the body of
+/// `/healthz` at a front end that has its own.
 fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
     let mut routes = operations::routes::<H>();
     routes.extend(v1::routes::<S>(more));
@@ -181,7 +181,7 @@ impl AdminService {
     }
 
     /// Starts to answer all requests, also for these routes of front ends. `S` is the body of `GET /v1/status`, and
-    /// `H` that of `/healthz` where a front end has one of its own.
+    /// `H` the body of `/healthz` at a front end that has its own.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: Access,

@@ -40,7 +40,7 @@ pub(super) fn starting(render: RenderMetrics) -> Router {
         .fallback(async move || ApiError::Unavailable(unavailable.to_owned()))
 }
 
-/// That the process is alive, or the reply of a front end, whose body is an `H`.
+/// The reply to `/healthz`: `ok`, or an `H` of the front end.
 struct Health<H>(Response, PhantomData<H>);
 
 impl<H> IntoResponse for Health<H> {

@@ -293,7 +293,7 @@ impl Route {
 }
 
 impl<P, Q, B> Call<P, Q, B> {
-    /// What the front end of the route works with; `None` unless the driver has it.
+    /// Returns the value of this type that a front end has given to the port.
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
         self.api.sources.extensions.get()
     }

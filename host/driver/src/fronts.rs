@@ -53,7 +53,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     /// When something that it needs is not configured, or cannot be read.
     async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error>;
 
-    /// How it reads requests and writes replies; `None` without a control plane.
+    /// The dialect in front of its control plane; `None` without one.
     fn dialect(&self) -> Option<Arc<dyn Dialect>> {
         None
     }
@@ -92,7 +92,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// If its servers are discovered, and there is no ensemble.
+    /// If its servers are to be discovered without an ensemble.
     fn connect(&self, _ensembles: &Ensembles) -> Result<Option<Behind>, NoEnsemble> {
         Ok(None)
     }
@@ -107,7 +107,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// How the leader of its replicas audits what the cluster has.
+    /// The audits that the leader of its replicas makes.
     fn audit(&self) -> Option<&AuditConfig> {
         None
     }
@@ -138,7 +138,7 @@ impl dyn FrontConfig {
     }
 }
 
-/// What a front end is started on.
+/// Everything that a front end needs to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
     pub ports: Ports,
@@ -249,7 +249,7 @@ pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
 pub(crate) struct Answer {
     pub(crate) response: Response<Body>,
     pub(crate) passage: Option<Passage>,
-    /// At a gateway.
+    /// The cluster and user of a request to a gateway.
     pub(crate) recipient: Option<Recipient>,
 }
 

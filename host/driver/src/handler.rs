@@ -37,8 +37,8 @@ use crate::{
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again later";
 
-/// What a port needs to serve a front end. At most as many requests are in flight, and in addition streams, as the limits
-/// say; one more is refused at once. While `is_stopping`, clients are asked to close their connections.
+/// Everything that a port needs to serve a front end. It refuses each request and stream beyond the limits at once, and
+/// asks clients to close their connections while `is_stopping`.
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) listener: Listener,

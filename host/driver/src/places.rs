@@ -49,7 +49,7 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
         None
     }
 
-    /// What chains of namespaces may use; `None` if there are none here.
+    /// The modules, webhooks and grants that chains of namespaces may use; `None` if this place has none.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
     }
@@ -60,7 +60,7 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
     }
 }
 
-/// Why the definitions of a place cannot be read.
+/// The reason for which the definitions of a place cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error(transparent)]

@@ -28,7 +28,6 @@ use crate::{
 /// The chains, then a control plane.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
-    /// How it reads requests and writes replies.
     pub dialect: Arc<dyn Dialect>,
     /// The servers of the control plane: at least one.
     pub servers: Vec<Server>,

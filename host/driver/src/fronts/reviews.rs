@@ -17,7 +17,7 @@ use tower::Service;
 use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, refuse_registration};
 use crate::{Error, Limits, handler::Serving};
 
-/// Why there is no upstream.
+/// The reason for which an upstream is refused.
 const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
 
 /// A webhook server.
@@ -25,7 +25,7 @@ const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and h
 pub struct ReviewsConfig {
     /// The webhook configurations that its leader keeps, if it does.
     pub webhooks: Option<WebhooksConfig>,
-    /// How its leader audits what the cluster has, if it does.
+    /// The audits that its leader makes of the cluster, if it does.
     pub audit: Option<AuditConfig>,
 }
 

@@ -16,7 +16,7 @@ use crate::{Connections, FrontConfig, config::parse_lease};
 /// Resources of the Kubernetes cluster: `admissionchains.admittance.dev` and the other kinds of their group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesResources {
-    /// What `namespacedadmissionchains` may use.
+    /// The modules, webhooks and grants that `namespacedadmissionchains` may use.
     pub namespaced: NamespacedChains,
     /// The Lease that the leader of the replicas holds. Default: `admittance`.
     pub lease: String,
@@ -80,13 +80,13 @@ impl DefinitionPlace for KubernetesResources {
     }
 }
 
-/// The systems whose policies are read.
+/// Reads `policies`.
 fn policies(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PolicySystem>> {
     let fix = "list Kubernetes, Gatekeeper or Kubewarden, or remove it";
     node.different_words(fix, "the system is listed twice", mistakes)
 }
 
-/// What chains of namespaces may use.
+/// Reads `namespaced`.
 fn namespaced(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacedChains> {
     let mut fields = node.object(mistakes)?;
     let mut may_use = NamespacedChains::default();

@@ -11,7 +11,7 @@ use admittance_definitions::DefinitionStore;
 use super::{DefinitionPlace, PlaceError, PlaceRow};
 use crate::{Connections, FrontConfig, config::node_path};
 
-/// Where bcs-mesos-driver has them.
+/// The node in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 
 /// Nodes of the cluster's ensemble: `admissionwebhooks` of BCS, which every driver of the cluster shares.

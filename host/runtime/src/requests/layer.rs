@@ -93,7 +93,7 @@ impl Passage {
 struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
-    /// For requests without one.
+    /// The front end of requests without one.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
 }

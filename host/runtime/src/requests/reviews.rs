@@ -46,7 +46,7 @@ pub struct ReviewService(Arc<ReviewState>);
 #[derive(Clone)]
 struct ReviewState {
     host: Host,
-    /// For reviews without one.
+    /// The front end of reviews without one.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
     definitions: Option<Arc<DefinitionReader>>,

@@ -150,6 +150,19 @@ async fn send(layer: &AdmissionLayer, request: Request<Full<Bytes>>) -> (Respons
 }
 
 #[tokio::test]
+async fn decisions_name_the_dialect() {
+    let layer = layer().await;
+    send(&layer, request("POST", &application("good"))).await;
+    let listed = layer.0.host.decisions().list(&Default::default(), None, 10);
+    let dialects: Vec<_> = listed
+        .decisions
+        .iter()
+        .map(|decision| decision.dialect.as_deref())
+        .collect();
+    assert_eq!(dialects, [Some("objects")]);
+}
+
+#[tokio::test]
 async fn passages() {
     let layer = layer().await;
     let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
