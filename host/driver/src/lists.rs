@@ -109,9 +109,11 @@ impl Lists {
         let (Some(dialect), Some(settings)) = (config.front.dialect(), config.front.upstream()) else {
             return Ok(None);
         };
-        let behind = match config.front.connect(ensembles)? {
-            Some(behind) if !config.lists.is_empty() => behind,
-            _ => return Ok(None),
+        if config.lists.is_empty() {
+            return Ok(None);
+        }
+        let Some(behind) = config.front.connect(ensembles)? else {
+            return Ok(None);
         };
         let list = |list: &ListConfig| {
             let mut headers = config.front.headers();

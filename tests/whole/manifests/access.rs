@@ -337,10 +337,7 @@ definitions: [chains.yaml]
     let text = &printed.object("ConfigMap", "-config")["data"]["admittance.yaml"];
     let path = write(&printed.directory, "of-pod.yaml", text.as_str().unwrap());
     let pods = admittance_driver::Config::read(&path).unwrap();
-    let admittance_driver::FrontConfig::Reviews(reviews) = pods.front else {
-        panic!("{text}");
-    };
-    let webhooks = reviews.webhooks.unwrap();
+    let webhooks = pods.front.webhooks().unwrap();
     assert_eq!(webhooks.registration.excluded_namespaces, ["monitoring"]);
     assert_eq!(webhooks.registration.timeout, Some(5));
     for flag in [
