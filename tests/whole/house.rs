@@ -372,7 +372,7 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
         "an inventory needs kinds to read",
     ),
     (
-        "host/driver/src/config/read/definitions.rs",
+        "host/driver/src/places/kubernetes.rs",
         "no chain of a namespace is limited in values",
     ),
     (
