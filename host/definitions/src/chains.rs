@@ -16,7 +16,7 @@ use crate::{
         self, openapi,
         policy::{self, BindingDocument, PolicyDocument},
         resource::{self, ResourceDocument},
-        typing::{self, StageExpressions},
+        typing,
     },
     kubewarden,
     model::ChainDefinition,
@@ -86,6 +86,17 @@ impl Definitions {
     }
 }
 
+/// The scalars of native chains in these files that YAML 1.2 reads differently, with both readings. Chains with mistakes have
+/// them too.
+pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
+    let ignored = &mut Mistakes::new();
+    let documents = DefinitionSet::of_files(read_what_is_there(paths, ignored)).parse(ignored);
+    let documents = documents.iter().flatten();
+    let definitions = documents.flat_map(|document| form::definitions(document, &mut Mistakes::new()));
+    let native = definitions.filter(|(form, _)| matches!(form, Form::Native { .. }));
+    native.flat_map(|(_, root)| root.ambiguities()).collect()
+}
+
 /// What these documents define; `mistakes` are those of reading them.
 pub(crate) fn of_documents<'a>(
     documents: impl IntoIterator<Item = &'a Document>,
@@ -133,7 +144,6 @@ pub(crate) struct Chains {
     exceptions: Vec<ExceptionDefinition>,
     mutators: Vec<MutatorDocument>,
     canaries: Vec<Canary>,
-    expressions: Vec<StageExpressions>,
     /// By what has the name, a chain or a binding, and its phase.
     names: HashMap<(&'static str, Phase, String), Location>,
     subjects: HashMap<bcs::Subject, Location>,
@@ -200,7 +210,6 @@ impl Chains {
         self.exceptions.retain(|exception| exception.source.file != file);
         self.mutators.retain(|mutator| mutator.source.file != file);
         self.canaries.retain(|canary| canary.location.file != file);
-        self.expressions.retain(|stage| stage.stage.file != file);
         self.names.retain(|_, location| location.file != file);
         self.subjects.retain(|_, location| location.file != file);
     }
@@ -225,7 +234,7 @@ impl Chains {
             canary.check(&self.canaries, mistakes);
         }
         sidecar_set::prefer(&self.canaries, &mut self.chains);
-        typing::use_schemas(&mut self.chains, &self.expressions, &self.resources);
+        typing::use_schemas(&mut self.chains, &self.resources);
         let of_policies = self.policies.iter();
         let of_policies = of_policies.map(|policy| policy.chain(&self.bindings, &self.resources));
         let of_policies: Vec<_> = of_policies.collect();
@@ -312,10 +321,7 @@ impl Chains {
                 }
                 return;
             }
-            Form::Native { is_namespaced } => {
-                self.expressions.extend(StageExpressions::of_chain(root));
-                native::read(root, is_namespaced, mistakes)
-            }
+            Form::Native { is_namespaced } => native::read(root, is_namespaced, mistakes),
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
             Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
             Form::SidecarSet => sidecar_set::read(root, mistakes).map(|(chain, canary)| {

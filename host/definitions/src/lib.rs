@@ -56,7 +56,7 @@ pub const CHAIN_SCHEMA: &str = include_str!("chain.schema.json");
 
 pub use admittance_admission::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
-pub use chains::{Definitions, load, load_text};
+pub use chains::{Definitions, ambiguities, load, load_text};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use exception::ExceptionDefinition;

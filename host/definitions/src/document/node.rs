@@ -224,7 +224,7 @@ impl<'a> Node<'a> {
             Value::String(text) => text,
             Value::Number(number, written) if number.is_u64() => {
                 let message = format!("{written} has no unit");
-                self.wrong(message, format!("write {written}ms or {written}s"), mistakes);
+                self.wrong(message, format!("write {number}ms or {number}s"), mistakes);
                 return None;
             }
             _ => return self.expected("a duration", "write one with its unit, `250ms` or `1s`", mistakes),

@@ -361,5 +361,6 @@ fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: Fail
             }),
             ..Binding::default()
         },
+        written: Arc::default(),
     }
 }

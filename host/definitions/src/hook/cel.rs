@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub(crate) use self::read::{read, read_policy, read_template};
 use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
-use crate::native::write::put;
+use crate::{kubernetes::typing::Written, native::write::put};
 
 /// Expressions in CEL.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct CelDefinition {
     pub policy: Arc<Policy>,
     /// How they are applied.
     pub binding: Binding,
+    /// Where they are, of a native stage.
+    pub(crate) written: Arc<[Written]>,
 }
 
 impl CelDefinition {

@@ -113,9 +113,8 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         }
         Phase::Validating => Reinvocation::Never,
     };
-    let written = typing::written(&mut spec);
     let before = mistakes.len();
-    let policy = cel::read_policy(&mut spec, has_params, mistakes);
+    let (policy, written) = cel::read_policy(&mut spec, has_params, mistakes);
     let has_expressions = !policy.validations.is_empty()
         || !policy.audit_annotations.is_empty()
         || !policy.mutations.is_empty();
@@ -361,6 +360,7 @@ impl PolicyDocument {
                 constraint: None,
                 structures: Arc::clone(structures),
             },
+            written: Arc::default(),
         };
         StageDefinition {
             spec,

@@ -9,7 +9,7 @@ use admittance_conditions::{Policy, PolicyCompiler, Role, Structure};
 use super::resource::{Resource, ResourceDocument};
 use crate::{
     CelDefinition, ChainDefinition, Location,
-    document::{Fields, Mistake, Mistakes, Node},
+    document::{Mistake, Node},
 };
 
 /// The most kinds with which a policy is checked.
@@ -22,65 +22,29 @@ pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 #[derive(Debug)]
 pub(crate) struct Written {
     /// The name of the variable whose value it is.
-    variable: Option<String>,
+    pub(crate) variable: Option<String>,
     role: Role,
     text: String,
     location: Location,
     path: String,
 }
 
-/// The variables of a policy and the expressions of its validations and mutations, in the order in which they are evaluated.
-pub(crate) fn written(spec: &mut Fields<'_>) -> Vec<Written> {
-    let ignored = &mut Mistakes::new();
-    let mut found = Vec::new();
-    for (list, fields) in [
-        ("variables", &[("expression", Role::Variable)][..]),
-        (
-            "validations",
-            &[
-                ("expression", Role::Validation),
-                ("messageExpression", Role::Message),
-            ],
-        ),
-        (
-            "mutations",
-            &[
-                ("applyConfiguration", Role::ApplyConfiguration),
-                ("jsonPatch", Role::JsonPatch),
-            ],
-        ),
-    ] {
-        let entries = spec.optional(list).and_then(|entries| entries.list(ignored));
-        for entry in entries.unwrap_or_default() {
-            let Some(mut entry) = entry.object(ignored) else {
-                continue;
-            };
-            let name = entry.optional("name");
-            let name = name.and_then(|name| name.text(ignored).map(str::to_owned));
-            for &(field, role) in fields {
-                let node = entry.optional(field);
-                let node = match role {
-                    Role::ApplyConfiguration | Role::JsonPatch => {
-                        node.and_then(|node| part(&node, "expression"))
-                    }
-                    _ => node,
-                };
-                found.extend(node.and_then(|node| Written::of(&node, role, name.clone())));
-            }
-        }
+/// Where an expression is makes no difference.
+impl PartialEq for Written {
+    fn eq(&self, other: &Self) -> bool {
+        (self.role, &self.text) == (other.role, &other.text)
     }
-    found
 }
 
 impl Written {
-    fn of(node: &Node<'_>, role: Role, variable: Option<String>) -> Option<Self> {
-        Some(Self {
-            variable,
+    pub(crate) fn new(node: &Node<'_>, role: Role, text: &str) -> Self {
+        Self {
+            variable: None,
             role,
-            text: node.text(&mut Mistakes::new())?.to_owned(),
+            text: text.to_owned(),
             location: node.location(),
             path: node.path().to_owned(),
-        })
+        }
     }
 
     fn warning(&self, message: String, fix: &str) -> Mistake {
@@ -91,34 +55,6 @@ impl Written {
             fix: fix.to_owned(),
         }
     }
-}
-
-/// The expressions of a stage of a native chain.
-#[derive(Debug)]
-pub(crate) struct StageExpressions {
-    /// Where the stage is.
-    pub(crate) stage: Location,
-    written: Vec<Written>,
-}
-
-impl StageExpressions {
-    /// The expressions of each stage in CEL.
-    pub(crate) fn of_chain(root: &Node<'_>) -> Vec<Self> {
-        let stages = part(root, "spec").and_then(|spec| part(&spec, "stages"));
-        let stages = stages.map(|stages| stages.children()).unwrap_or_default();
-        let of_stage = |(_, stage): (_, Node<'_>)| {
-            let cel = part(&stage, "cel")?;
-            Some(Self {
-                stage: stage.location(),
-                written: written(&mut cel.object(&mut Mistakes::new())?),
-            })
-        };
-        stages.into_iter().filter_map(of_stage).collect()
-    }
-}
-
-fn part<'a>(node: &Node<'a>, name: &'static str) -> Option<Node<'a>> {
-    node.object(&mut Mistakes::new())?.optional(name)
 }
 
 /// The structures of these resources.
@@ -132,27 +68,20 @@ pub(super) fn structures(resources: &[ResourceDocument]) -> Structures {
 }
 
 /// Lets the stages in CEL of native chains use the schemas of these resources. What does not fit them is a warning.
-pub(crate) fn use_schemas(
-    chains: &mut [ChainDefinition],
-    expressions: &[StageExpressions],
-    resources: &[ResourceDocument],
-) {
+pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {
         for stage in &mut chain.stages {
-            let of_stage = expressions.iter().find(|of| of.stage == stage.location);
-            let cel = stage.hook.get_mut::<CelDefinition>();
-            let Some((cel, StageExpressions { written, .. })) = cel.zip(of_stage) else {
+            let Some(cel) = stage.hook.get_mut::<CelDefinition>() else {
                 continue;
             };
             let rules = match stage.spec.rules.as_slice() {
                 [] => &chain.rules,
                 rules => rules,
             };
-            chain.warnings.extend(warnings(written, rules, None, resources));
-            chain
-                .warnings
-                .extend(misfits(written, &cel.policy, rules, resources));
+            let types = warnings(&cel.written, rules, None, resources);
+            let misfits = misfits(&cel.written, &cel.policy, rules, resources);
+            chain.warnings.extend(types.into_iter().chain(misfits));
             if chain.phase == Phase::Mutating {
                 cel.binding.structures = structures.clone();
             }
@@ -171,10 +100,6 @@ pub(super) fn misfits(
         .iter()
         .filter(|written| matches!(written.role, Role::ApplyConfiguration | Role::JsonPatch));
     let places: Vec<_> = places.collect();
-    // With a mistake in one of them, it is not known which is which.
-    if places.len() != policy.mutations.len() {
-        return Vec::new();
-    }
     let given = known.iter().flat_map(|document| &document.resources);
     let given = given.map(|resource| {
         (

@@ -11,11 +11,33 @@ use super::CelDefinition;
 use crate::{
     Location, conditions,
     document::{Fields, Mistake, Mistakes, Node, quoted},
+    kubernetes::typing::Written,
     names,
 };
 
 /// The most validations, mutations, variables and annotations of a policy, each.
 const MOST: usize = 64;
+
+/// Compiles expressions, and keeps where they are.
+struct Reading {
+    compiler: PolicyCompiler,
+    written: Vec<Written>,
+}
+
+impl Reading {
+    fn new(compiler: PolicyCompiler) -> Self {
+        let written = Vec::new();
+        Self { compiler, written }
+    }
+
+    /// The expression at this node, compiled.
+    fn compile(&mut self, node: &Node<'_>, role: Role, mistakes: &mut Mistakes) -> Option<PolicyExpression> {
+        let text = node.text(mistakes)?;
+        let compiled = node.accept(self.compiler.compile(role, text), mistakes)?;
+        self.written.push(Written::new(node, role, text));
+        Some(compiled)
+    }
+}
 
 /// `cel` of a native stage.
 pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<CelDefinition> {
@@ -30,7 +52,7 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Op
         let message = "a stage of a validating chain may only allow or deny";
         mutations.wrong(message, "move the stage to a mutating chain", mistakes);
     }
-    let policy = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new(), mistakes);
+    let (policy, written) = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new(), mistakes);
     if mistakes.len() == before && policy.validations.is_empty() && policy.mutations.is_empty() {
         let fix = "write `validations` or `mutations`";
         node.wrong("it evaluates nothing", fix, mistakes);
@@ -39,11 +61,16 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Op
     Some(CelDefinition {
         policy: Arc::new(policy),
         binding: Binding::default(),
+        written: written.into(),
     })
 }
 
 /// The expressions of a policy of Kubernetes. Those with a mistake are left out.
-pub(crate) fn read_policy(fields: &mut Fields<'_>, params: bool, mistakes: &mut Mistakes) -> Policy {
+pub(crate) fn read_policy(
+    fields: &mut Fields<'_>,
+    params: bool,
+    mistakes: &mut Mistakes,
+) -> (Policy, Vec<Written>) {
     check_as_kubernetes(fields, mistakes);
     let mut compiler = PolicyCompiler::new(params);
     let conditions = entries(fields, "matchConditions", mistakes);
@@ -164,30 +191,33 @@ pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) ->
             compiler.define(name, value);
         }
     }
-    read_expressions(fields, compiler, conditions, mistakes)
+    read_expressions(fields, compiler, conditions, mistakes).0
 }
 
 /// `variables`, `validations`, `auditAnnotations` and `mutations`.
 fn read_expressions(
     fields: &mut Fields<'_>,
-    mut compiler: PolicyCompiler,
+    compiler: PolicyCompiler,
     conditions: Vec<MatchCondition>,
     mistakes: &mut Mistakes,
-) -> Policy {
+) -> (Policy, Vec<Written>) {
+    let mut reading = Reading::new(compiler);
     for entry in entries(fields, "variables", mistakes) {
-        read_variable(&entry, &mut compiler, mistakes);
+        read_variable(&entry, &mut reading, mistakes);
     }
     let validations = entries(fields, "validations", mistakes);
-    let read = |entry: &Node<'_>| read_validation(entry, &mut compiler, mistakes);
+    let read = |entry: &Node<'_>| read_validation(entry, &mut reading, mistakes);
     let validations = validations.iter().filter_map(read).collect();
     let annotations = entries(fields, "auditAnnotations", mistakes);
     let mut seen = HashMap::new();
-    let read = |entry: &Node<'_>| read_annotation(entry, &mut compiler, &mut seen, mistakes);
+    let read = |entry: &Node<'_>| read_annotation(entry, &mut reading, &mut seen, mistakes);
     let annotations = annotations.iter().filter_map(read).collect();
     let mutations = entries(fields, "mutations", mistakes);
-    let read = |entry: &Node<'_>| read_mutation(entry, &mut compiler, mistakes);
+    let read = |entry: &Node<'_>| read_mutation(entry, &mut reading, mistakes);
     let mutations = mutations.iter().filter_map(read).collect();
-    compiler.finish(conditions, validations, annotations, mutations)
+    let Reading { compiler, written } = reading;
+    let policy = compiler.finish(conditions, validations, annotations, mutations);
+    (policy, written)
 }
 
 fn entries<'a>(fields: &mut Fields<'a>, name: &'static str, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
@@ -202,25 +232,14 @@ fn entries<'a>(fields: &mut Fields<'a>, name: &'static str, mistakes: &mut Mista
     entries
 }
 
-/// An expression at this node, compiled.
-fn compile(
-    node: &Node<'_>,
-    role: Role,
-    compiler: &mut PolicyCompiler,
-    mistakes: &mut Mistakes,
-) -> Option<PolicyExpression> {
-    let compiled = compiler.compile(role, node.text(mistakes)?);
-    node.accept(compiled, mistakes)
-}
-
-fn read_variable(node: &Node<'_>, compiler: &mut PolicyCompiler, mistakes: &mut Mistakes) {
+fn read_variable(node: &Node<'_>, reading: &mut Reading, mistakes: &mut Mistakes) {
     let Some(mut fields) = node.object(mistakes) else {
         return;
     };
     let name = fields.required("name", "name the variable", mistakes);
     let name = name.and_then(|node| {
         let name = node.parse_with(names::identifier, mistakes)?;
-        if compiler.is_defined(&name) {
+        if reading.compiler.is_defined(&name) {
             let message = format!("{} is already defined", quoted(&name));
             node.wrong(message, "give each variable its own name", mistakes);
             return None;
@@ -229,18 +248,17 @@ fn read_variable(node: &Node<'_>, compiler: &mut PolicyCompiler, mistakes: &mut 
     });
     let fix = "write its value, `object.spec.containers`";
     let expression = fields.required("expression", fix, mistakes);
-    let expression = expression.and_then(|node| compile(&node, Role::Variable, compiler, mistakes));
+    let expression = expression.and_then(|node| reading.compile(&node, Role::Variable, mistakes));
     fields.finish(mistakes);
     if let (Some(name), Some(expression)) = (name, expression) {
-        compiler.define(&name, expression);
+        reading.compiler.define(&name, expression);
+        if let Some(written) = reading.written.last_mut() {
+            written.variable = Some(name);
+        }
     }
 }
 
-fn read_validation(
-    node: &Node<'_>,
-    compiler: &mut PolicyCompiler,
-    mistakes: &mut Mistakes,
-) -> Option<Validation> {
+fn read_validation(node: &Node<'_>, reading: &mut Reading, mistakes: &mut Mistakes) -> Option<Validation> {
     let mut fields = node.object(mistakes)?;
     let fix = "write what must be true, `object.spec.replicas <= 5`";
     let expression = fields.required("expression", fix, mistakes);
@@ -248,7 +266,7 @@ fn read_validation(
         let text = node.string(&mut Mistakes::new());
         text.is_some_and(|text| text.trim().contains('\n'))
     });
-    let expression = expression.and_then(|node| compile(&node, Role::Validation, compiler, mistakes));
+    let expression = expression.and_then(|node| reading.compile(&node, Role::Validation, mistakes));
     let message = fields.optional("message").and_then(|node| {
         let message = node.text(mistakes)?;
         if message.trim().contains('\n') {
@@ -263,7 +281,7 @@ fn read_validation(
         node.wrong("an expression of several lines needs a message", fix, mistakes);
     }
     let message_expression =
-        message_expression.and_then(|node| compile(&node, Role::Message, compiler, mistakes));
+        message_expression.and_then(|node| reading.compile(&node, Role::Message, mistakes));
     let reason = fields.get("reason", DenialReason::default(), Node::word, mistakes);
     fields.finish(mistakes);
     Some(Validation {
@@ -276,7 +294,7 @@ fn read_validation(
 
 fn read_annotation(
     node: &Node<'_>,
-    compiler: &mut PolicyCompiler,
+    reading: &mut Reading,
     seen: &mut HashMap<String, u32>,
     mistakes: &mut Mistakes,
 ) -> Option<(String, PolicyExpression)> {
@@ -293,14 +311,14 @@ fn read_annotation(
     });
     let fix = "write its value, a string or null";
     let value = fields.required("valueExpression", fix, mistakes);
-    let value = value.and_then(|node| compile(&node, Role::Annotation, compiler, mistakes));
+    let value = value.and_then(|node| reading.compile(&node, Role::Annotation, mistakes));
     fields.finish(mistakes);
     Some((key?, value?))
 }
 
 fn read_mutation(
     node: &Node<'_>,
-    compiler: &mut PolicyCompiler,
+    reading: &mut Reading,
     mistakes: &mut Mistakes,
 ) -> Option<PolicyExpression> {
     const PATCHES: [(&str, (&str, Role)); 2] = [
@@ -340,7 +358,7 @@ fn read_mutation(
         _ => "write what is applied, `Object{spec: Object.spec{replicas: 1}}`",
     };
     let expression = fields.required("expression", fix, mistakes);
-    let expression = expression.and_then(|node| compile(&node, role, compiler, mistakes));
+    let expression = expression.and_then(|node| reading.compile(&node, role, mistakes));
     fields.finish(mistakes);
     expression
 }
