@@ -1,11 +1,15 @@
 //! Plans requested changes: the files to write, and the definitions that are served then.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use admittance_catalog::ModuleReference;
 use admittance_definitions::{
-    Change, ChangeError as InvalidChange, DefinitionFile, DefinitionId, DefinitionSet, Mistakes, StoreKind,
-    Usable,
+    AppliedEffect, Change, ChangeError as InvalidChange, DefinitionFile, DefinitionId, DefinitionSet,
+    FileChange, Mistake, Mistakes, StoreKind, Usable,
 };
 
 use crate::{
@@ -100,6 +104,27 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
             }
         }
         change.files.retain(|file| file.before != file.after);
+        // What is in force already is written too, if its file has something else.
+        let stored = change.set.documents();
+        for (id, effect) in &mut change.effects {
+            let applied = stored.iter().find(|stored| stored.id == *id);
+            let file = applied.and_then(|stored| change.set.all().find(|file| file.path == stored.file));
+            let is_kept = |file: &&DefinitionFile| is_file(file) && *effect == AppliedEffect::Unchanged;
+            let Some(file) = file.filter(is_kept) else {
+                continue;
+            };
+            let there = set.all().find(|there| there.path == file.path);
+            let is_it = |mistake: &Mistake| Path::new(&mistake.location.file) == file.path;
+            let is_unread = unread.iter().flatten().any(is_it);
+            if is_unread || there != Some(file) {
+                *effect = AppliedEffect::Changed;
+                let before = there.or(Some(file).filter(|_| is_unread));
+                let before = before.map(|before| before.text.clone());
+                change
+                    .files
+                    .push(FileChange::new(&file.path, before, Some(file.text.clone())));
+            }
+        }
         Ok((change, Some(mistakes)))
     };
     Ok(blocking(edited).await??)

@@ -156,7 +156,8 @@ async fn definitions_are_changed_beside_a_file_that_lost_its_own() {
             "delete it to remove its definitions",
         ),
     ];
-    for (lose, expected) in losses {
+    for (lose, mistake) in losses {
+        let expected = mistake;
         let scene = Scene::new();
         for name in ["a", "b", "c"] {
             scene.write(&format!("{name}.yaml"), &chain(name, "1"));
@@ -178,9 +179,14 @@ async fn definitions_are_changed_beside_a_file_that_lost_its_own() {
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = Following::of(&host);
         if scene.chains().join("b.yaml").is_file() {
-            host.apply(&chain("b", "2"), "b", &by("ci")).await.unwrap();
-            assert_eq!(scene.read("b.yaml"), chain("b", "2"));
-            until(&host, "5 a=2 b=2 d=1").await;
+            // As it is in force, which restores the file, and with a change.
+            for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
+                lose(&scene.chains().join("b.yaml"));
+                until_problem(&host, mistake).await;
+                host.apply(&chain("b", path), "b", &by("ci")).await.unwrap();
+                assert_eq!(scene.read("b.yaml"), chain("b", path));
+                until(&host, expected).await;
+            }
             lose(&scene.chains().join("b.yaml"));
             until_problem(&host, expected).await;
             host.delete(&id("AdmissionChain/b"), &by("ci")).await.unwrap();
