@@ -97,11 +97,11 @@ impl Denied {
 }
 
 /// Logs that a request was refused.
-pub(crate) fn log_refusal(head: &Parts, denied: &Denied) {
+pub(crate) fn log_refusal(head: &Parts, why: &dyn fmt::Display) {
     let client = head.extensions.get::<Client>().map(|client| client.address);
     let client = client.map(tracing::field::display);
     let (method, path) = (&head.method, head.uri.path());
-    tracing::info!(target: "admittance::audit", client, %method, path, "refused: {denied}");
+    tracing::info!(target: "admittance::audit", client, %method, path, "refused: {why}");
 }
 
 impl Access {

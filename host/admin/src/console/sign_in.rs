@@ -72,7 +72,10 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     let text = form::text(&head, body, SMALL_BODY).await;
     let SignIn { token, next } = match text.and_then(|text| route::parameters("form", &text)) {
         Ok(fields) => fields,
-        Err(error) => return layout::plain_refusal(&error),
+        Err(error) => {
+            log_refusal(&head, &error);
+            return layout::plain_refusal(&error);
+        }
     };
     let digest = TokenDigest::of(token.trim());
     let Some((caller, role)) = api.access.holder(&digest) else {

@@ -115,6 +115,7 @@ async fn probes_and_connections_wait_for_no_reply() {
 /// The bodies and parameters of each kind of request are bounded before they are read.
 #[tokio::test]
 async fn bodies_and_parameters_are_bounded() {
+    let log = crate::log::Log::of_audits();
     let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
     let form = |body: String| {
         Request::post("/sign-in")
@@ -166,6 +167,11 @@ async fn bodies_and_parameters_are_bounded() {
         let (found, reply) = text(driver.send_to_admin(request).await).await;
         assert!(found == status && reply.contains(part), "{what}: {found} {reply}");
     }
+    let is_noted = |line: &str| line.contains("/sign-in") && line.contains("65536 bytes");
+    assert!(
+        log.text().lines().any(is_noted),
+        "a refused form is in the audit log"
+    );
 }
 
 /// One token does not get all streams of decisions.
