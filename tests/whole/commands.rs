@@ -167,6 +167,11 @@ spec:
 #[tokio::test]
 async fn check_loads_plugins_and_gives_them_their_settings() {
     let directory = tempfile::tempdir().unwrap();
+    let object = write(
+        &directory,
+        "object.json",
+        application("shop", "web", "nginx:1").to_string(),
+    );
     let images = source("image-policy");
     let chain = |settings: &str| {
         format!(
@@ -215,6 +220,10 @@ spec:
             check.stderr
         );
         assert!(check.stdout.contains(&words), "{settings}: {}", check.stdout);
+        if code != 0 {
+            let run = run(&file, &object, &[]).await;
+            assert!(run.stderr.contains(&words), "{settings}: {}", run.stderr);
+        }
     }
 }
 
@@ -290,6 +299,21 @@ async fn check_warns() {
 }
 
 /// Missing arguments are named, with an example.
+#[tokio::test]
+async fn check_warns_of_scalars_beside_mistakes() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "{}      mode: 0400\n",
+        WRONG_CHAIN.split_once("    - name: typo").unwrap().0
+    );
+    let file = write(&directory, "chain.yaml", text);
+    let check = admittance([OsStr::new("check"), file.as_os_str()]).await;
+    assert_eq!(check.code, Some(1));
+    for part in ["mistakes", "warning", "`0400` is 256, as kubectl reads it"] {
+        assert!(check.stdout.contains(part), "{part}: {}", check.stdout);
+    }
+}
+
 #[tokio::test]
 async fn without_a_path_the_commands_say_what_to_give() {
     let nowhere = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! `admittance check`: validates documents.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -11,7 +12,7 @@ use admittance::{
     admission::Exception,
     definitions::{ChainDefinition, Definitions, ExceptionDefinition, Location, Mistake, Mistakes},
 };
-use admittance_definitions::{module_location, setting_location};
+use admittance_definitions::{ambiguities, module_location, setting_location};
 use admittance_driver::Config;
 use clap::Args;
 use serde_json::{Value, json};
@@ -64,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     arguments.output.print(&report.json(), |_| report.text())?;
     Ok(match report {
         Report::Valid { .. } => ExitCode::SUCCESS,
-        Report::Documents(_) | Report::Stages(_) => ExitCode::FAILURE,
+        Report::Documents { .. } | Report::Stages(_) => ExitCode::FAILURE,
     })
 }
 
@@ -76,7 +77,11 @@ enum Report {
         /// The definition stores that were not read.
         unchecked: Vec<String>,
     },
-    Documents(Mistakes),
+    Documents {
+        mistakes: Mistakes,
+        /// Scalars that YAML 1.2 reads differently.
+        warnings: Vec<String>,
+    },
     Stages(Vec<StageMistake>),
 }
 
@@ -122,10 +127,44 @@ impl StageMistake {
     }
 }
 
+impl fmt::Display for StageMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            location,
+            chain,
+            stage,
+            candidate,
+            message,
+        } = self;
+        let candidate = if *candidate { "the candidate of " } else { "" };
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        write!(
+            f,
+            "{location}: {candidate}stage {stage} of chain {chain}: {message}"
+        )
+    }
+}
+
+/// The error with its mistakes in stages at the fields that are wrong, as `check` reports them.
+pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
+    let Error::Stages(errors) = &error else {
+        return error.into();
+    };
+    let mistakes = errors.iter().flat_map(StageMistake::all_of);
+    let lines: Vec<_> = mistakes.map(|mistake| mistake.to_string()).collect();
+    lines.join("\n").into()
+}
+
 fn check(arguments: &Arguments) -> crate::Result<Report> {
     let (definitions, config) = match documents(arguments) {
         Ok(read) => read,
-        Err(mistakes) => return Ok(Report::Documents(mistakes)),
+        Err(mistakes) => {
+            let warnings = ambiguities(&arguments.files);
+            return Ok(Report::Documents {
+                mistakes,
+                warnings: warnings.iter().map(ToString::to_string).collect(),
+            });
+        }
     };
     if !arguments.documents_only {
         // Loads the plugins of the chains, as a host would, and those that nothing calls.
@@ -220,25 +259,15 @@ fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     mistakes.collect()
 }
 
+fn warning_line(warning: &String) -> String {
+    format!("{WARN}warning:{WARN:#} {warning}\n")
+}
+
 impl Report {
     fn text(&self) -> String {
         let lines: Vec<_> = match self {
-            Self::Documents(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
-            Self::Stages(mistakes) => {
-                let line = |mistake: &StageMistake| {
-                    let StageMistake {
-                        location,
-                        chain,
-                        stage,
-                        candidate,
-                        message,
-                    } = mistake;
-                    let candidate = if *candidate { "the candidate of " } else { "" };
-                    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-                    format!("{location}: {candidate}stage {stage} of chain {chain}: {message}")
-                };
-                mistakes.iter().map(line).collect()
-            }
+            Self::Documents { mistakes, .. } => mistakes.iter().map(ToString::to_string).collect(),
+            Self::Stages(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
             Self::Valid {
                 definitions,
                 warnings,
@@ -261,9 +290,7 @@ impl Report {
                 });
                 let supporting = definitions.supporting.iter();
                 let supporting = supporting.map(|name| format!("{GOOD}ok{GOOD:#}  {name}\n"));
-                let warnings = warnings
-                    .iter()
-                    .map(|warning| format!("{WARN}warning:{WARN:#} {warning}\n"));
+                let warnings = warnings.iter().map(warning_line);
                 let unchecked = unchecked.iter().map(|place| {
                     format!("not checked: the definitions in {place}; `serve` checks them when it starts\n")
                 });
@@ -276,7 +303,12 @@ impl Report {
             }
         };
         let count = human::count(lines.len(), "mistake");
-        format!("{}\n{BAD}{count}{BAD:#}\n", lines.join("\n"))
+        let warnings = match self {
+            Self::Documents { warnings, .. } => warnings.as_slice(),
+            _ => &[],
+        };
+        let warnings: String = warnings.iter().map(warning_line).collect();
+        format!("{}\n{warnings}{BAD}{count}{BAD:#}\n", lines.join("\n"))
     }
 
     /// Its JSON form is part of the program's interface: fields are only added.
@@ -304,7 +336,9 @@ impl Report {
                     "unchecked": unchecked,
                 })
             }
-            Self::Documents(mistakes) => json!({"ok": false, "mistakes": mistakes}),
+            Self::Documents { mistakes, warnings } => {
+                json!({"ok": false, "mistakes": mistakes, "warnings": warnings})
+            }
             Self::Stages(mistakes) => {
                 let mistakes = mistakes.iter().map(|error| {
                     json!({

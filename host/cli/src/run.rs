@@ -21,7 +21,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    files, host, logging,
+    check, files, host, logging,
     output::{BAD, DIM, Output},
     report::{MismatchedChain, RunReport, RunReports},
     request_file::{self, LocatedRequest, ObjectArguments},
@@ -140,7 +140,7 @@ async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
     let builder = arguments
         .hooks
         .builder(&arguments.hooks.hooks, config.as_ref(), None)?;
-    let table = builder.build().await?.table();
+    let table = builder.build().await.map_err(check::at_fields)?.table();
     let mut reports = Vec::new();
     for found in requests {
         reports.push(report(&table, found).await);

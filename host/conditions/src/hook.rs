@@ -192,7 +192,8 @@ impl PolicyHook {
         };
         let Some(cluster) = &self.cluster else {
             return Ok(Err(format!(
-                "its parameters ({}) are looked up in a cluster, and none is configured; write `cluster: {{}}`",
+                "its parameters ({}) are looked up in a cluster, and none is configured; write `cluster: {{}}`, or with `run` \
+                 name a file that has them with `--cluster`",
                 params.kind
             )));
         };
