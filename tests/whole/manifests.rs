@@ -114,6 +114,12 @@ impl Printed {
         found[0]
     }
 
+    /// The configuration of the Pods.
+    fn config(&self) -> Value {
+        let text = self.object("ConfigMap", "-config")["data"]["admittance.yaml"].as_str();
+        objects(text.unwrap()).remove(0)
+    }
+
     fn pod(&self) -> &Value {
         &self.object("Deployment", "")["spec"]["template"]["spec"]
     }
@@ -153,6 +159,27 @@ impl Printed {
         }
         files
     }
+}
+
+/// Makes certificates for the Service in this directory, and returns the argument that names them.
+async fn certs(directory: &Path) -> String {
+    let certs = directory.join("certs");
+    let service = "admittance.admittance-system";
+    let made = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    format!("--certs {}", certs.display())
+}
+
+/// Starts the program of a Pod whose files are below this directory, without a cluster to register webhooks in.
+async fn serve(root: &Path) -> Admittance {
+    let path = root.join("etc/admittance/config/admittance.yaml");
+    let mut config = objects(&fs::read_to_string(&path).unwrap()).remove(0);
+    assert_eq!(config.as_object_mut().unwrap().remove("cluster"), Some(json!({})));
+    config["dialect"]["kubernetes"] = json!({});
+    fs::write(&path, config.to_string()).unwrap();
+    Serve::new(path).unwrap().store(store()).start().await.unwrap()
 }
 
 fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {

@@ -57,9 +57,10 @@ pub(crate) struct Arguments {
 enum Command {
     /// Print everything that installs Admittance in a cluster, with chains, plugins and certificates.
     ///
-    /// The webhooks are registered for the rules of the chains and for nothing else, and never for the
-    /// namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease and namespaces
-    /// with the label admittance.dev/ignore. Nothing is sent to a cluster; notes are printed to standard error.
+    /// When a Pod is ready, their leader registers webhooks for the rules of the chains and for nothing else, and never
+    /// for the namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease and
+    /// namespaces with the label admittance.dev/ignore. Nothing is sent to a cluster; notes are printed to standard
+    /// error.
     ///
     /// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
     /// `kubectl apply` without it.
@@ -69,7 +70,7 @@ enum Command {
     /// Write a Helm chart that installs the same, with values for what differs between clusters.
     ///
     /// The arguments are those of `manifests` and become the defaults of the values, except that the release has its
-    /// own name and namespace. The leader of the Pods writes the webhook configurations when a Pod is ready. The chart
+    /// own name and namespace. The chart
     /// contains the chains and plugins, but no keys or tokens: the Pods make the certificate, or, with --certs or
     /// `listen.tls` in the configuration, it comes from a Secret or from cert-manager.
     #[command(after_help = "Examples:
@@ -94,8 +95,8 @@ struct Installation {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Files and directories of definitions that are resources of the cluster, for a configuration with
-    /// `definitions: [ { kubernetes: {} } ]`: the webhooks are registered for them and the Pods may do what they need,
-    /// but they are not printed. May be given more than once.
+    /// `definitions: [ { kubernetes: {} } ]`: the Pods may do what they need, but they are not printed. May be given more
+    /// than once.
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "config")]
     resources: Vec<PathBuf>,
     /// The namespace of the installation. It should contain nothing else: the webhooks are not called for its
@@ -269,6 +270,13 @@ impl Prepared {
         let (mut configuration, set) = input(installation)?;
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
+        } else if !installation.static_pod {
+            // The API server would call webhooks that are installed with the rest before a Pod answers.
+            let is_given = installation.certs.is_some()
+                || configuration.names_certificate
+                || configuration.has_own_admin_tls();
+            let own = (!is_given).then(OwnCertificate::default);
+            configuration.keep_webhooks(&installation.registration(), own)?;
         }
         if configuration.makes_certificate() && installation.certs.is_some() {
             return Err(
@@ -308,13 +316,7 @@ fn manifests(
         false => Vec::new(),
     };
     manifests.extend(objects::all(installation, &prepared, certificates.as_ref()));
-    let authority = certificates.as_ref().map(|made| made.authority.as_str());
     let webhooks = prepared.webhooks(installation)?;
-    let registrations = prepared.registrations(installation, &webhooks, authority.unwrap_or_default());
-    manifests.extend(registrations.into_iter().map(|object| Manifest {
-        comment: "Apply this when the Pods are ready: kubectl rollout status.",
-        object,
-    }));
     let of_certificate = |made| notes::of_certificate(installation, made);
     let mut notes: Vec<_> = certificates.as_ref().map(of_certificate).into_iter().collect();
     notes.extend(notes::of_manifests(&manifests));
@@ -327,19 +329,10 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     let Some(directory) = &installation.output_directory else {
         return Err("name the directory of the chart: --output-directory chart".into());
     };
-    let mut prepared = Prepared::new(installation)?;
-    let configuration = &mut prepared.configuration;
+    let prepared = Prepared::new(installation)?;
     if let Some(certs) = &installation.certs {
         // A certificate that is not for the Service is found here, and not by the API server.
         Certificates::read(certs, installation, now)?;
-    }
-    if configuration.keeps_webhooks.is_none() {
-        // Helm installs everything at once, and the API server would call webhooks before a Pod answers.
-        let is_given = installation.certs.is_some()
-            || configuration.names_certificate
-            || configuration.has_own_admin_tls();
-        let own = (!is_given).then(OwnCertificate::default);
-        configuration.keep_webhooks(&installation.registration(), own)?;
     }
     let files = chart::files(installation, &prepared)?;
     chart::write(directory, &files)?;

@@ -10,7 +10,10 @@ async fn everything_that_is_named_is_there() {
         [
             "Namespace",
             "ServiceAccount",
-            "Secret",
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "Role",
+            "RoleBinding",
             "ConfigMap",
             "ConfigMap",
             "ConfigMap",
@@ -19,13 +22,11 @@ async fn everything_that_is_named_is_there() {
             "Deployment",
             "PodDisruptionBudget",
             "NetworkPolicy",
-            "MutatingWebhookConfiguration",
-            "ValidatingWebhookConfiguration",
         ]
     );
     let namespace = printed.object("Namespace", "");
     assert_eq!(namespace["metadata"]["labels"]["admittance.dev/ignore"], "true");
-    let is_cluster_wide = |kind: &str| kind == "Namespace" || kind.ends_with("WebhookConfiguration");
+    let is_cluster_wide = |kind: &str| kind == "Namespace" || kind.starts_with("ClusterRole");
     for object in &printed.objects {
         let expected = if is_cluster_wide(object["kind"].as_str().unwrap()) {
             &Value::Null
@@ -39,8 +40,8 @@ async fn everything_that_is_named_is_there() {
     let account = printed.object("ServiceAccount", "");
     assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
     assert_eq!(
-        pod["automountServiceAccountToken"], false,
-        "nothing is asked of the cluster"
+        pod["automountServiceAccountToken"], true,
+        "the leader registers webhooks"
     );
     // Every mount has a volume with files, except those that the driver fills itself.
     let container = &pod["containers"][0];
@@ -92,36 +93,6 @@ async fn everything_that_is_named_is_there() {
     // Pods exit before they are killed: 5 s of delay, 30 s for requests in flight.
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
 
-    let mutating = &printed.object("MutatingWebhookConfiguration", "")["webhooks"];
-    let expected = json!([{
-        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*",
-    }]);
-    assert_eq!(mutating[0]["rules"], expected);
-    let validating = &printed.object("ValidatingWebhookConfiguration", "")["webhooks"];
-    let expected = json!([
-        {"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
-            "resources": ["pods", "pods/ephemeralcontainers"], "scope": "*"},
-        {"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
-            "scope": "Namespaced"},
-    ]);
-    assert_eq!(validating[0]["rules"], expected);
-    for webhooks in [mutating, validating] {
-        let excluded = &webhooks[0]["namespaceSelector"]["matchExpressions"];
-        assert_eq!(excluded[0]["key"], "kubernetes.io/metadata.name");
-        assert_eq!(excluded[0]["operator"], "NotIn");
-        assert_eq!(
-            excluded[0]["values"],
-            json!(["admittance-system", "kube-system", "kube-node-lease"])
-        );
-        assert_eq!(
-            excluded[1],
-            json!({"key": "admittance.dev/ignore", "operator": "DoesNotExist"})
-        );
-    }
-    assert_eq!(
-        [&mutating[0]["failurePolicy"], &validating[0]["failurePolicy"]],
-        ["Fail", "Ignore"]
-    );
     assert!(printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
@@ -143,13 +114,6 @@ async fn flags() {
             "-chains",
             "/metadata/name",
             json!("hooks-chains"),
-        ),
-        (
-            "--name a --namespace b",
-            "MutatingWebhookConfiguration",
-            "",
-            "/webhooks/0/name",
-            json!("mutate.a.b"),
         ),
         (
             "--image r.example/a:1",
@@ -188,41 +152,6 @@ async fn flags() {
             json!([{"port": "admin", "path": "/metrics"}]),
         ),
         (
-            "--per-chain",
-            "MutatingWebhookConfiguration",
-            "",
-            "/webhooks/0/clientConfig/service/path",
-            json!("/mutate/sidecar"),
-        ),
-        (
-            "--timeout 7",
-            "ValidatingWebhookConfiguration",
-            "",
-            "/webhooks/0/timeoutSeconds",
-            json!(7),
-        ),
-        (
-            "--failure-policy Ignore",
-            "MutatingWebhookConfiguration",
-            "",
-            "/webhooks/0/failurePolicy",
-            json!("Ignore"),
-        ),
-        (
-            "--exclude-namespace cni",
-            "MutatingWebhookConfiguration",
-            "",
-            "/webhooks/0/namespaceSelector/matchExpressions/0/values/3",
-            json!("cni"),
-        ),
-        (
-            "--include-kube-system",
-            "ValidatingWebhookConfiguration",
-            "",
-            "/webhooks/0/namespaceSelector/matchExpressions/0/values",
-            json!(["admittance-system", "kube-node-lease"]),
-        ),
-        (
             "--kubernetes-version 1.20",
             "PodDisruptionBudget",
             "",
@@ -257,12 +186,18 @@ async fn flags() {
             "/spec/template/spec/containers/0/resources/limits/memory",
             json!("2Gi"),
         ),
-        ("--network-policy", "NetworkPolicy", "", "/spec/egress", json!([])),
+        (
+            "--network-policy",
+            "NetworkPolicy",
+            "",
+            "/spec/policyTypes",
+            json!(["Ingress"]),
+        ),
         (
             "--store-claim store",
             "Deployment",
             "",
-            "/spec/template/spec/volumes/3",
+            "/spec/template/spec/volumes/2",
             json!({"name": "cache", "persistentVolumeClaim": {"claimName": "store"}}),
         ),
         (
@@ -280,6 +215,21 @@ async fn flags() {
             Some(&expected),
             "{flags}"
         );
+    }
+
+    // The leader of the Pods registers the webhooks as the arguments say.
+    for (flags, field, expected) in [
+        ("", "failurePolicy", Value::Null),
+        ("--per-chain", "perChain", json!(true)),
+        ("--timeout 7", "timeoutSeconds", json!(7)),
+        ("--failure-policy Ignore", "failurePolicy", json!("Ignore")),
+        ("--exclude-namespace cni", "excludeNamespaces", json!(["cni"])),
+        ("--include-kube-system", "includeKubeSystem", json!(true)),
+    ] {
+        let config = Printed::of(&chains(), flags).await.config();
+        let webhooks = &config["dialect"]["kubernetes"]["webhookConfigurations"];
+        assert!(webhooks.is_object(), "{config}");
+        assert_eq!(webhooks[field], expected, "{flags}");
     }
 
     let printed = Printed::of(&chains(), "--max-replicas 9 --service-monitor").await;

@@ -47,8 +47,7 @@ async fn certificates_of_a_directory_are_taken() {
         secret["data"]["tls.key"],
         read("admittance.admittance-system.key")
     );
-    let webhook = &objects.last().unwrap()["webhooks"][0];
-    assert_eq!(webhook["clientConfig"]["caBundle"], read("ca.pem"));
+    assert_eq!(secret["data"]["ca.crt"], read("ca.pem"));
 
     // (change of the files, expected message)
     type Change = fn(&Path);
@@ -117,13 +116,14 @@ async fn the_example_is_installed() {
         [
             "01-namespace.yaml",
             "02-serviceaccount.yaml",
-            "07-secret.yaml",
+            "03-clusterrole.yaml",
+            "04-clusterrolebinding.yaml",
+            "05-role.yaml",
+            "06-rolebinding.yaml",
             "08-configmap.yaml",
             "09-service.yaml",
             "10-deployment.yaml",
             "11-poddisruptionbudget.yaml",
-            "15-mutatingwebhookconfiguration.yaml",
-            "16-validatingwebhookconfiguration.yaml",
         ]
     );
     let read = |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
@@ -139,15 +139,6 @@ async fn the_example_is_installed() {
             "admittance-module-image-policy",
             "admittance-module-sidecar-injector",
         ]
-    );
-    // Pods without the sidecar are created, Pods with images without a version are not.
-    let mutating = &read("15-mutatingwebhookconfiguration.yaml")[0]["webhooks"][0];
-    assert_eq!(mutating["failurePolicy"], "Ignore");
-    let validating = &read("16-validatingwebhookconfiguration.yaml")[0]["webhooks"][0];
-    assert_eq!(validating["failurePolicy"], "Fail");
-    assert_eq!(
-        validating["rules"][0]["resources"],
-        json!(["pods", "pods/ephemeralcontainers"])
     );
 }
 
@@ -293,10 +284,8 @@ async fn every_definition_file_is_printed() {
     );
     assert_eq!(data["binding.yaml"], BINDING);
     let env = &printed.pod()["containers"][0]["env"];
-    assert_eq!(
-        *env,
-        json!([{"name": "ADMITTANCE_PLUGINS", "value": "/usr/local/lib/admittance"}])
-    );
+    let plugins = json!({"name": "ADMITTANCE_PLUGINS", "value": "/usr/local/lib/admittance"});
+    assert!(env.as_array().unwrap().contains(&plugins), "{env}");
 
     // The Pod accepts them.
     let root = printed.directory.path().join("pod");

@@ -4,7 +4,9 @@ use super::*;
 
 #[tokio::test]
 async fn a_pod_of_the_manifests_answers_the_api_server() {
-    let printed = Printed::of(&chains(), "").await;
+    let directory = tempfile::tempdir().unwrap();
+    let certs = certs(directory.path()).await;
+    let printed = Printed::of(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
@@ -25,46 +27,31 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         arguments,
         &json!(["serve", "--config", "/etc/admittance/config/admittance.yaml"])
     );
+    // `check` accepts it as `serve` does.
     let config = root.join("etc/admittance/config/admittance.yaml");
-    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
+    let config = config.to_str().unwrap();
+    let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
 
-    for (kind, path, image, expected) in [
+    let program = serve(&root).await;
+    let authority = fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap();
+    for (path, image, expected) in [
         (
-            "MutatingWebhookConfiguration",
             "/mutate",
             "nginx:1.29",
             json!({"allowed": true, "patchType": "JSONPatch"}),
         ),
-        (
-            "ValidatingWebhookConfiguration",
-            "/validate",
-            "nginx:1.29",
-            json!({"allowed": true}),
-        ),
-        (
-            "ValidatingWebhookConfiguration",
-            "/validate",
-            "nginx:latest",
-            json!({"allowed": false}),
-        ),
+        ("/validate", "nginx:1.29", json!({"allowed": true})),
+        ("/validate", "nginx:latest", json!({"allowed": false})),
     ] {
-        let webhook = &printed.object(kind, "admittance")["webhooks"][0];
-        let config = &webhook["clientConfig"];
-        assert_eq!(config["service"]["path"], path);
-        let bundle = BASE64_STANDARD
-            .decode(config["caBundle"].as_str().unwrap())
-            .unwrap();
         // As kube-apiserver does: by the Service's name, whatever its address.
-        let service = &config["service"];
-        let host = format!(
-            "{}.{}.svc",
-            service["name"].as_str().unwrap(),
-            service["namespace"].as_str().unwrap()
-        );
+        let host = "admittance.admittance-system.svc";
         let reply = post(
             &program,
-            &bundle,
-            &host,
+            &authority,
+            host,
             &format!("{path}?timeout=5s"),
             &review(image),
         )
@@ -74,23 +61,17 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
             assert_eq!(&reply["response"][field], value, "{path} {image}: {reply}");
         }
     }
-
-    // `check` accepts it as `serve` does.
-    let config = config.to_str().unwrap();
-    let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
-        .await
-        .unwrap();
-    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
 }
 
 /// The client of the other tests does not trust an unknown CA or another name.
 #[tokio::test]
 async fn nobody_else_trusts_the_certificate() {
-    let printed = Printed::of(&chains(), "").await;
+    let directory = tempfile::tempdir().unwrap();
+    let certs = certs(directory.path()).await;
+    let printed = Printed::of(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
-    let config = root.join("etc/admittance/config/admittance.yaml");
-    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
+    let program = serve(&root).await;
     let authority = String::from_utf8(fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap()).unwrap();
     for authorities in ["", &authority] {
         let client = Client::trusting(Trust {

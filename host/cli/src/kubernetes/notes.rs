@@ -133,13 +133,6 @@ fn of_configuration(installation: &Installation, configuration: &Configuration) 
          `admin.tokens` of a configuration (--config)",
     );
     note(
-        configuration.reads_resources
-            && installation.resources.is_empty()
-            && configuration.keeps_webhooks.is_none(),
-        "chains that are resources are called only for requests that the webhooks are registered for: name their files \
-         with --resources, and generate the manifests again when their rules change",
-    );
-    note(
         configuration.had_credentials,
         "modules.dockerConfig is omitted, because a ConfigMap must not hold credentials: mount a Secret of \
          the type kubernetes.io/dockerconfigjson as config.json, and name its directory in DOCKER_CONFIG",

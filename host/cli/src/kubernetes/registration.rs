@@ -1,7 +1,6 @@
 //! Registers the webhooks of an installation.
 
-use admittance_fleet::{RegisteredChain, Registration, Webhook, configurations, of_definitions};
-use serde_json::Value as Json;
+use admittance_fleet::{RegisteredChain, Registration, Webhook};
 
 use super::{Installation, Prepared, values::Version};
 
@@ -45,24 +44,6 @@ impl Installation {
 }
 
 impl Prepared {
-    /// The webhook configurations, with this CA; none if the leader keeps them.
-    pub(super) fn registrations(
-        &self,
-        installation: &Installation,
-        webhooks: &[Webhook],
-        ca: &str,
-    ) -> Vec<Json> {
-        if self.configuration.keeps_webhooks.is_some() {
-            return Vec::new();
-        }
-        let registration = installation.registration();
-        let mut configurations = configurations(&registration, webhooks, ca);
-        if self.configuration.reads_resources {
-            configurations.push(of_definitions(&registration, ca));
-        }
-        configurations
-    }
-
     /// Returns the webhooks to register.
     pub(super) fn webhooks(&self, installation: &Installation) -> Result<Vec<Webhook>, String> {
         let mut chains = Vec::new();
