@@ -5,6 +5,7 @@
 
 mod apply;
 mod error;
+pub(crate) mod import;
 mod promote;
 
 #[cfg(test)]
@@ -23,8 +24,9 @@ pub(crate) use self::{
     promote::promote,
 };
 use crate::{
-    DefinitionFile, DefinitionId, DefinitionSet, StoreKind, chains,
+    DefinitionFile, DefinitionId, DefinitionSet, StoreKind,
     document::{Document, Mistakes},
+    set::chains,
     set::{Definition, definitions, id_of},
 };
 

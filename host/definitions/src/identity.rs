@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::{
     Share,
     document::{Mistakes, Node},
-    form::Form,
+    forms::Form,
 };
 
 /// The name of a definition: what kind it is and what it is called. As text `AdmissionChain/pods`,

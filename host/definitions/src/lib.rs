@@ -23,31 +23,22 @@
 //! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod bcs;
 #[cfg(test)]
 mod certificates;
-mod chains;
 mod change;
 mod conditions;
 pub mod document;
-mod exception;
-mod form;
-mod gatekeeper;
+mod forms;
 mod hook;
 mod identity;
-mod import;
-mod kubernetes;
-mod kubewarden;
 mod model;
 mod names;
-mod native;
 mod redact;
 mod rollout;
 mod rules;
 mod selectors;
 mod set;
 mod share;
-mod sidecar_set;
 mod store;
 mod warnings;
 
@@ -55,11 +46,11 @@ mod warnings;
 pub const CHAIN_SCHEMA: &str = include_str!("chain.schema.json");
 
 pub use admittance_admission::{Digest, ModuleReference, OciReference};
-pub use bcs::{BcsObject, NoBcsObject};
-pub use chains::{Definitions, ambiguities, load, load_text};
+pub use change::import::{Import, ImportResult, Imported, import};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
-pub use exception::ExceptionDefinition;
+pub use forms::bcs::{BcsObject, NoBcsObject};
+pub use forms::native::exception::ExceptionDefinition;
 pub use hook::{
     ConnectWebhook, HookContext, HookDefinition, HookError, HookKind, HookStatus, HookValue, PreparedHook,
     cel::CelDefinition,
@@ -72,10 +63,10 @@ pub use hook::{
 };
 use hook::{cel, client, group, plugin, rego};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
-pub use import::{Import, ImportResult, Imported, import};
 pub use model::{ChainDefinition, StageDefinition};
 pub use redact::without_granted_values;
 pub use rollout::{RolloutDefinition, RolloutKey, RolloutLimit};
+pub use set::chains::{Definitions, ambiguities, load, load_text};
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
 pub use store::{DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, files_in, read_files};

@@ -1,5 +1,6 @@
 //! The texts of all stores, and their definitions.
 
+pub(crate) mod chains;
 mod stored;
 mod usable;
 
@@ -18,7 +19,7 @@ pub(crate) use self::{
 };
 use crate::{
     ChainDefinition, ChainId, Change, ChangeError, DefinitionFile, DefinitionId, Definitions, Destination,
-    Expected, StageId, StoreKind, chains, change,
+    Expected, StageId, StoreKind, change,
     document::{Document, Mistakes, Texts},
 };
 

@@ -2,7 +2,7 @@
 //! `list` contains every row; the other modules test those that are `Met` or `Differs`.
 //!
 //! The language of `matchConditions` is tested in `host/conditions/src/tests.rs`, and group C15, the
-//! validation of configurations, in `host/definitions/src/kubernetes/tests.rs`.
+//! validation of configurations, in `host/definitions/src/forms/kubernetes/tests.rs`.
 //!
 //! `cargo test -p admittance-tests --test whole the_list -- --nocapture` prints the status of all of them.
 

@@ -7,8 +7,9 @@ use super::{
     AppliedEffect, Change, ChangeError, Destination, Expected, alone, pretty_json, unknown, unusable,
 };
 use crate::{
-    ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind, chains,
+    ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
+    set::chains,
     set::{Definition, definitions},
 };
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub(crate) use self::read::{read, read_policy, read_template};
 use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
-use crate::{kubernetes::typing::Written, native::write::put};
+use crate::forms::{kubernetes::typing::Written, native::write::put};
 
 /// Expressions in CEL.
 #[derive(Clone, Debug, PartialEq)]

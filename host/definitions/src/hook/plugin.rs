@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{HookContext, HookDefinition, HookError, HookKind, PreparedHook, group::MemberDefinition};
 use crate::{
     RolloutDefinition, Share,
-    native::write::{duration, put},
+    forms::native::write::{duration, put},
 };
 
 pub use self::{

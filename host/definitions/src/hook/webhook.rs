@@ -9,7 +9,7 @@ use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, Prepar
 use crate::{
     client,
     document::{Fields, Mistakes, Node},
-    native::write::put,
+    forms::native::write::put,
 };
 
 /// A remote webhook.

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{DefinitionSet, usable::id_of};
 use crate::{
-    ChainDefinition, ChainId, DefinitionFile, DefinitionId, Location, chains,
+    ChainDefinition, ChainId, DefinitionFile, DefinitionId, Location,
     document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
-    form::{self, Form},
+    forms::{self, Form},
+    set::chains,
 };
 
 /// A definition in a file. The live one may be different, if a definition in the files is invalid or after a
@@ -67,7 +68,7 @@ pub(crate) fn definitions(files: &[Vec<Document>]) -> Vec<Definition<'_>> {
     let mut definitions = Vec::new();
     for (file, documents) in files.iter().enumerate() {
         for (index, document) in documents.iter().enumerate() {
-            for (form, root) in form::definitions(document, &mut Mistakes::new()) {
+            for (form, root) in forms::definitions(document, &mut Mistakes::new()) {
                 let id = DefinitionId::of(form, &root);
                 definitions.extend(id.map(|id| Definition {
                     file,

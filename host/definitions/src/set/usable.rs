@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::{DefinitionSet, definitions};
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, StoreKind,
-    chains::Chains,
     document::{Mistake, Mistakes},
+    set::chains::Chains,
 };
 
 /// How to treat an invalid entry of a store: a text that is not a definition, a mistake in it, a second

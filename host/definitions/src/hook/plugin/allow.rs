@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::{
     document::{Mistakes, Node, readers},
-    native::write::put,
+    forms::native::write::put,
 };
 
 /// The grants of a plugin, `allow` of a chain's stage.

@@ -9,7 +9,8 @@ use super::{CandidateDefinition, PluginDefinition, read_allow};
 use crate::{
     HookDefinition, InvalidShare, Share, WebhookDefinition,
     document::{Fields, Mistakes, Node, quoted},
-    native, rollout,
+    forms::native,
+    rollout,
 };
 
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Location,
     document::{Mistakes, Node, quoted},
-    kubernetes::read_name,
+    forms::kubernetes::read_name,
     model::any_rule,
 };
 

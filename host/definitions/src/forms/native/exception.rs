@@ -8,7 +8,8 @@ use time::{Duration, OffsetDateTime, UtcOffset, format_description::well_known::
 use crate::{
     ChainDefinition, Location, StageDefinition, StageId, conditions,
     document::{Fields, Mistake, Mistakes, Node, quoted, readers},
-    native, rules,
+    forms::native,
+    rules,
 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{Engine, Rego, TemplateDocument};
 use crate::{
     cel,
     document::{Fields, Mistakes, Node, quoted, readers},
-    kubernetes::read_name,
+    forms::kubernetes::read_name,
     rules::OPERATIONS,
 };
 

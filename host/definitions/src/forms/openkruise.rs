@@ -15,7 +15,7 @@ pub(crate) use self::canary::{Canary, prefer};
 use crate::{
     PluginDefinition,
     document::{Fields, Mistake, Mistakes, Node, readers},
-    kubernetes::read_name,
+    forms::kubernetes::read_name,
     model::{ChainDefinition, StageDefinition},
     names,
     selectors::{self, Syntax},

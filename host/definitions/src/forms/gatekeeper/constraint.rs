@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Location, Mistake,
     document::{Fields, Mistakes, Node, quoted},
-    kubernetes::read_name,
+    forms::kubernetes::read_name,
 };
 
 /// What a violation does.

@@ -5,23 +5,24 @@ use std::{collections::HashMap, path::PathBuf};
 use admittance_admission::{Phase, pause};
 
 use crate::{
-    DefinitionSet, bcs,
+    DefinitionSet,
     document::{self, Document, Location, Mistake, Mistakes, Node, UNINTERRUPTED, quoted},
-    exception::{self, ExceptionDefinition},
-    form::{self, Form},
-    gatekeeper::{
+    forms::bcs,
+    forms::gatekeeper::{
         self, ConstraintDocument, ExpansionDocument, MutatorDocument, Surroundings, Sync, TemplateDocument,
     },
-    kubernetes::{
+    forms::kubernetes::{
         self, openapi,
         policy::{self, BindingDocument, PolicyDocument},
         resource::{self, ResourceDocument},
         typing,
     },
-    kubewarden,
+    forms::kubewarden,
+    forms::native,
+    forms::native::exception::{self, ExceptionDefinition},
+    forms::openkruise::{self, Canary},
+    forms::{self, Form},
     model::ChainDefinition,
-    native,
-    sidecar_set::{self, Canary},
     store::read_what_is_there,
 };
 
@@ -92,7 +93,7 @@ pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
     let documents = DefinitionSet::of_files(read_what_is_there(paths, ignored)).parse(ignored);
     let documents = documents.iter().flatten();
-    let definitions = documents.flat_map(|document| form::definitions(document, &mut Mistakes::new()));
+    let definitions = documents.flat_map(|document| forms::definitions(document, &mut Mistakes::new()));
     let native = definitions.filter(|(form, _)| matches!(form, Form::Native { .. }));
     native.flat_map(|(_, root)| root.ambiguities()).collect()
 }
@@ -158,7 +159,7 @@ impl Chains {
     ) {
         for (index, document) in documents.into_iter().enumerate() {
             pause(index, UNINTERRUPTED);
-            for (form, root) in form::definitions(document, mistakes) {
+            for (form, root) in forms::definitions(document, mistakes) {
                 self.read(form, &root, mistakes);
             }
         }
@@ -233,7 +234,7 @@ impl Chains {
         for canary in &self.canaries {
             canary.check(&self.canaries, mistakes);
         }
-        sidecar_set::prefer(&self.canaries, &mut self.chains);
+        openkruise::prefer(&self.canaries, &mut self.chains);
         typing::use_schemas(&mut self.chains, &self.resources);
         let of_policies = self.policies.iter();
         let of_policies = of_policies.map(|policy| policy.chain(&self.bindings, &self.resources));
@@ -324,7 +325,7 @@ impl Chains {
             Form::Native { is_namespaced } => native::read(root, is_namespaced, mistakes),
             Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
             Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
-            Form::SidecarSet => sidecar_set::read(root, mistakes).map(|(chain, canary)| {
+            Form::SidecarSet => openkruise::read(root, mistakes).map(|(chain, canary)| {
                 self.canaries.extend(canary);
                 chain
             }),

@@ -13,6 +13,7 @@ use crate::{
     selectors::{self, Syntax},
 };
 
+pub(crate) mod exception;
 pub(crate) mod write;
 
 /// The range of a stage's timeout. The maximum is that of kube-apiserver.

@@ -1,12 +1,19 @@
 //! The form of a document, and the items of a list.
 
+pub(crate) mod bcs;
+pub(crate) mod gatekeeper;
+pub(crate) mod kubernetes;
+pub(crate) mod kubewarden;
+pub(crate) mod native;
+pub(crate) mod openkruise;
+
 use admittance_admission::Phase;
 
 use crate::{
     document::{Document, Mistakes, Node, quoted},
-    gatekeeper::{Document as Gatekeeper, MutatorKind},
-    kubernetes::{Version, openapi},
-    kubewarden::Policy,
+    forms::gatekeeper::{Document as Gatekeeper, MutatorKind},
+    forms::kubernetes::{Version, openapi},
+    forms::kubewarden::Policy,
 };
 
 const NATIVE: &str = "admittance.dev/v1alpha1";

@@ -13,11 +13,11 @@ use serde_json::Value as Json;
 
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, Location, StageDefinition,
-    chains::Chains,
     document::{self, Document, Mistake, Mistakes},
-    form::{self, Form},
+    forms::native::write,
+    forms::{self, Form},
     load_text,
-    native::write,
+    set::chains::Chains,
     set::{Definition, text_of},
 };
 
@@ -139,7 +139,7 @@ fn read<'a>(
     for (file, documents) in documents.iter().enumerate() {
         for (document, parsed) in documents.iter().enumerate() {
             let mut unknown = Mistakes::new();
-            for (form, root) in form::definitions(parsed, &mut unknown) {
+            for (form, root) in forms::definitions(parsed, &mut unknown) {
                 let id = DefinitionId::of(form, &root).unwrap_or_else(|| DefinitionId {
                     kind: form.kind().to_owned(),
                     name: match form {

@@ -10,10 +10,9 @@ use super::rules;
 use crate::{
     Location, WebhookDefinition, client, conditions,
     document::{Fields, Mistakes, Node},
+    forms::native::{self, read_stage_name},
     model::StageDefinition,
-    names,
-    native::{self, read_stage_name},
-    plugin,
+    names, plugin,
     selectors::{self, Syntax},
 };
 

@@ -5,7 +5,7 @@ use admittance_admission::{ClusterKind, GroupVersionKind};
 use crate::{
     Location,
     document::{Mistakes, Node, readers},
-    kubernetes::{KEPT_METADATA, read_name},
+    forms::kubernetes::{KEPT_METADATA, read_name},
 };
 
 /// What a `Config` or `SyncSet` says.

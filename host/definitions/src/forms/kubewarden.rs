@@ -13,8 +13,8 @@ use serde_json::{Map, Value as Json};
 use crate::{
     GroupDefinition, HookDefinition, MemberDefinition, Mistake, PluginDefinition, conditions,
     document::{Fields, Mistakes, Node, readers},
+    forms::kubernetes::{KEPT_METADATA, read_kind, rules},
     group,
-    kubernetes::{KEPT_METADATA, read_kind, rules},
     model::{ChainDefinition, StageDefinition},
     names, plugin,
     selectors::{self, Syntax},

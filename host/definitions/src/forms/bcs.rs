@@ -15,9 +15,9 @@ pub use self::object::{BcsObject, NoBcsObject};
 use crate::{
     Location, WebhookDefinition, client,
     document::{Fields, Mistakes, Node, quoted},
-    kubernetes::KEPT_METADATA,
+    forms::kubernetes::KEPT_METADATA,
+    forms::native::{read_stage_name, read_timeout},
     model::{ChainDefinition, StageDefinition, any_rule},
-    native::{read_stage_name, read_timeout},
     plugin, selectors,
 };
 

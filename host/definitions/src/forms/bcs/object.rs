@@ -6,7 +6,7 @@ use super::shape::DEFINITION;
 use crate::{
     StoredDefinition,
     document::{self, Document, Mistake, Mistakes, Node},
-    form::{self, Form},
+    forms::{self, Form},
 };
 
 /// The version and kind of every object.
@@ -197,7 +197,7 @@ impl StoredDefinition {
     fn read_bcs<T>(&self, read: impl FnOnce(Form, Node<'_>) -> Option<T>) -> Option<T> {
         let documents: Vec<Document> = document::read_text_of(&self.file, &self.text, &mut Mistakes::new());
         let document = documents.first()?;
-        let (form, root) = form::definitions(document, &mut Mistakes::new())
+        let (form, root) = forms::definitions(document, &mut Mistakes::new())
             .into_iter()
             .next()?;
         read(form, root)

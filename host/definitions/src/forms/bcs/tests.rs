@@ -126,7 +126,7 @@ fn the_documented_body_as_it_is() {
 /// The page about migrating quotes what is wrong in the examples of BCS, and each quotation is a mistake.
 #[test]
 fn the_documented_examples_are_wrong_where_the_page_says() {
-    const PAGE: &str = include_str!("../../../../docs/bcs-migration.md");
+    const PAGE: &str = include_str!("../../../../../docs/bcs-migration.md");
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `\""));
     let quoted: Vec<Value> = rows
         .map(|row| {

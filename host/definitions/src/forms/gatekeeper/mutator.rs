@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Location, Mistake, MutatorsDefinition,
     document::{Fields, Mistakes, Node, quoted, readers},
-    kubernetes::read_name,
+    forms::kubernetes::read_name,
     model::{ChainDefinition, StageDefinition},
     selectors,
 };

@@ -2,7 +2,7 @@
 
 use admittance_admission::MatchPolicy;
 
-use crate::{ChainDefinition, StageDefinition, native::write};
+use crate::{ChainDefinition, StageDefinition, forms::native::write};
 
 /// What a chain has and no native one can have, a sentence each.
 pub(super) fn foreign(chain: &ChainDefinition) -> Vec<String> {
