@@ -11,7 +11,10 @@ mod promote;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,9 +28,8 @@ pub(crate) use self::{
 };
 use crate::{
     DefinitionFile, DefinitionId, DefinitionSet, StoreKind,
-    document::{Document, Mistakes},
-    set::chains,
-    set::{Definition, definitions, id_of},
+    document::Mistakes,
+    set::{Definition, chains, id_of, reads::ReadFile},
 };
 
 /// A change of definitions that was checked and not yet written. Lives until it is written or dropped.
@@ -136,20 +138,21 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
         return Ok(Change::between(set, new, effects));
     }
     let mut mistakes = Mistakes::new();
-    let there = set.parse(&mut mistakes);
-    let definitions = definitions(&there);
+    let there = set.read(&mut mistakes);
+    let definitions = set.definitions_in(&there);
     let found = find(&definitions, id)?;
     alone(found, &there)?;
     let others = there.iter().enumerate().filter(|(file, _)| *file != found.file);
-    chains::of_documents(others.flat_map(|(_, documents)| documents), mistakes)?;
+    let others = others.flat_map(|(_, file)| file.definitions.iter().flatten());
+    chains::define(others, mistakes)?;
     let effects = vec![(found.id.clone(), AppliedEffect::Deleted)];
     Ok(Change::between(set, set.with_text(found.file, None), effects))
 }
 
 /// That the definition is all that its file holds.
-fn alone(definition: &Definition<'_>, there: &[Vec<Document>]) -> Result<(), ChangeError> {
+fn alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
     let (id, location) = (definition.id.clone(), definition.root.location());
-    match there.get(definition.file).map(Vec::len) {
+    match there.get(definition.file).map(|file| file.documents.len()) {
         _ if definition.is_item() => Err(ChangeError::InList { id, location }),
         Some(1) => Ok(()),
         _ => Err(ChangeError::SharesFile { id, location }),
@@ -158,7 +161,7 @@ fn alone(definition: &Definition<'_>, there: &[Vec<Document>]) -> Result<(), Cha
 
 /// Where an entry of this name is that cannot be used.
 fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
-    let is_it = |file: &&DefinitionFile| id_of(file).is_some_and(|other| other.is(id));
+    let is_it = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is(id));
     set.unusable().iter().find(is_it).map(|file| file.path.as_path())
 }
 

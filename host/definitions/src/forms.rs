@@ -1,270 +1,215 @@
-//! The form of a document, and the items of a list.
+//! The systems whose documents become chains.
+//!
+//! Each is a module in here and a row of [`DocumentForms`]; a program that embeds the host adds rows of its own. What
+//! differs between systems is a method of [`DocumentForm`], so nothing outside of a system's module depends on which it is.
 
 pub(crate) mod bcs;
 pub(crate) mod gatekeeper;
+mod head;
 pub(crate) mod kubernetes;
-pub(crate) mod kubewarden;
+mod kubewarden;
 pub(crate) mod native;
-pub(crate) mod openkruise;
+mod openkruise;
+mod read;
 
-use admittance_admission::Phase;
-
-use crate::{
-    document::{Document, Mistakes, Node, quoted},
-    forms::gatekeeper::{Document as Gatekeeper, MutatorKind},
-    forms::kubernetes::{Version, openapi},
-    forms::kubewarden::Policy,
+use std::{
+    fmt::{self, Write as _},
+    sync::{Arc, LazyLock},
 };
 
-const NATIVE: &str = "admittance.dev/v1alpha1";
-const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
-const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
-const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
-const KUBERNETES_ALPHA: &str = "admissionregistration.k8s.io/v1alpha1";
-const KUBEWARDEN: &str = "policies.kubewarden.io/v1";
-const RESOURCES: &str = "apiextensions.k8s.io/v1";
-const TEMPLATES: &str = "templates.gatekeeper.sh/";
-const OPENKRUISE: &str = "apps.kruise.io/v1beta1";
-const OPENKRUISE_ALPHA: &str = "apps.kruise.io/v1alpha1";
-const KNOWN: &str = "write an AdmissionChain, NamespacedAdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, \
-                     ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or a binding of \
-                     these (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, \
-                     ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate, \
-                     a constraint, a Config, a SyncSet, an ExpansionTemplate or a mutator of Gatekeeper, a SidecarSet (apps.kruise.io/v1beta1), \
-                     an admissionwebhook (v4) or an AdmissionWebhookConfiguration \
-                     (bkbcs.tencent.com/v2)";
+use serde_json::Value as Json;
 
-/// The form of a kind of which API servers print lists, if the version is supported, and the version to write. None for
-/// other kinds.
-fn listed<'v>(kind: &str, version: &'v str) -> Option<(Option<Form>, &'v str)> {
-    let kubernetes = |form: fn(Version) -> Form| {
-        let version = match version {
-            KUBERNETES => Some(Version::V1),
-            KUBERNETES_BETA => Some(Version::V1Beta1),
-            _ => None,
+pub(crate) use self::read::{TakenName, parts};
+pub use self::{
+    head::TypedDocument,
+    read::{FormContent, FormDocuments, ReadDefinition},
+};
+use crate::{
+    Definitions, ImportResult,
+    document::{Mistakes, Node},
+};
+
+/// A system whose documents become chains. Lives as long as the process.
+pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
+    /// The kinds of documents that it reads.
+    fn kinds(&self) -> &'static [DocumentKind];
+
+    /// The kind of a document with this `kind` and `apiVersion`, whether or not that version is supported; `None` if the
+    /// document is of another system. Default: the kind of this name.
+    fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
+        self.kinds().iter().find(|known| known.name == kind)
+    }
+
+    /// The object that names the definition. Default: the field `metadata`.
+    fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
+        let fields = document.root.object_of_any_case(&mut Mistakes::new());
+        fields?.optional("metadata")
+    }
+
+    /// Reads a document by itself, as far as possible: what is missing is pushed to `mistakes`.
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent>;
+
+    /// Reports in which ways besides names a definition conflicts with the earlier ones of this system. Default: none.
+    fn check_conflicts(
+        &self,
+        _new: &ReadDefinition,
+        _earlier: &[Arc<ReadDefinition>],
+        _mistakes: &mut Mistakes,
+    ) {
+    }
+
+    /// Adds what all documents of this system mean together, and reports those that lack another one. Default: the chain of
+    /// each.
+    fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, _mistakes: &mut Mistakes) {
+        defined.chains.extend(all.chains());
+    }
+
+    /// The document to write to a store of entries in place of `replaced`; `None` if it is written as it was applied.
+    fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
+        None
+    }
+
+    /// The result of importing documents of this kind, and why, if they never become native chains. Default: they do.
+    fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
+        None
+    }
+}
+
+/// A kind of documents. Constant.
+#[derive(Debug)]
+pub struct DocumentKind {
+    /// The value of `kind`.
+    pub name: &'static str,
+    /// The values of `apiVersion` that are read; the first one is that to write. One that ends in `/` stands for all
+    /// versions of a group, and an empty one for a document without a version.
+    pub versions: &'static [&'static str],
+    /// Whether definitions are in namespaces, so that their names are `{namespace}/{name}`.
+    pub is_namespaced: bool,
+    /// Whether chains depend on the definition, which is neither a chain nor a stage.
+    pub is_supporting: bool,
+    /// Whether other documents need the definition, so that it is also read in a version that is not supported: then only
+    /// the version is a mistake.
+    pub is_needed: bool,
+    /// The fields that identify a document without a kind: one of them suffices.
+    pub fields: &'static [&'static str],
+}
+
+impl DocumentKind {
+    /// A kind of definitions that are in no namespace.
+    pub const fn new(name: &'static str, versions: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            versions,
+            is_namespaced: false,
+            is_supporting: false,
+            is_needed: false,
+            fields: &[],
+        }
+    }
+
+    /// A kind of definitions in namespaces.
+    pub const fn namespaced(name: &'static str, versions: &'static [&'static str]) -> Self {
+        Self {
+            is_namespaced: true,
+            ..Self::new(name, versions)
+        }
+    }
+
+    /// A kind of definitions on which chains depend.
+    pub const fn supporting(name: &'static str, versions: &'static [&'static str]) -> Self {
+        Self {
+            is_supporting: true,
+            ..Self::new(name, versions)
+        }
+    }
+
+    /// A kind of definitions that other documents need.
+    pub const fn needed(name: &'static str, versions: &'static [&'static str]) -> Self {
+        Self {
+            is_needed: true,
+            ..Self::new(name, versions)
+        }
+    }
+
+    /// Whether documents of this version are read.
+    pub fn supports(&self, version: &str) -> bool {
+        let is_it =
+            |known: &&&str| **known == version || known.ends_with('/') && version.starts_with(**known);
+        self.versions.iter().find(is_it).is_some()
+    }
+
+    /// The version to write.
+    fn version(&self) -> &'static str {
+        self.versions.first().copied().unwrap_or_default()
+    }
+}
+
+/// The systems whose documents are read, as a list. Cheap to clone. Default: all of this crate.
+#[derive(Clone, Debug)]
+pub struct DocumentForms {
+    list: Arc<[Arc<dyn DocumentForm>]>,
+    /// Says which kinds can be written.
+    fix: Arc<str>,
+}
+
+impl DocumentForms {
+    fn new(list: Vec<Arc<dyn DocumentForm>>) -> Self {
+        Self {
+            fix: fix(&list).into(),
+            list: list.into(),
+        }
+    }
+
+    /// These systems and one more, which gets only documents that none of them recognizes.
+    #[must_use]
+    pub fn and(&self, form: Arc<dyn DocumentForm>) -> Self {
+        Self::new(self.list.iter().cloned().chain([form]).collect())
+    }
+}
+
+impl Default for DocumentForms {
+    fn default() -> Self {
+        static OWN: LazyLock<DocumentForms> = LazyLock::new(|| {
+            DocumentForms::new(vec![
+                Arc::new(native::Native),
+                Arc::new(kubernetes::Kubernetes),
+                Arc::new(kubewarden::Kubewarden),
+                Arc::new(gatekeeper::Gatekeeper),
+                Arc::new(openkruise::OpenKruise),
+                Arc::new(bcs::Bcs),
+            ])
+        });
+        OWN.clone()
+    }
+}
+
+/// A sentence that lists all kinds, with those of one version together: `write an A or B (v1), or a C (v2)`.
+fn fix(forms: &[Arc<dyn DocumentForm>]) -> String {
+    let kinds = forms.iter().flat_map(|form| form.kinds());
+    let kinds: Vec<_> = kinds.filter(|kind| !kind.versions.is_empty()).collect();
+    let groups: Vec<_> = kinds.chunk_by(|a, b| a.version() == b.version()).collect();
+    let mut fix = "write ".to_owned();
+    for (index, group) in groups.iter().enumerate() {
+        let separator = match index {
+            0 => "",
+            _ if index + 1 == groups.len() => " or ",
+            _ => ", ",
         };
-        (version.map(form), KUBERNETES)
-    };
-    // Policies are read as of v1, whatever their version is.
-    let policy = |form| {
-        let is_known = [KUBERNETES, KUBERNETES_BETA, KUBERNETES_ALPHA].contains(&version);
-        (is_known.then_some(form), KUBERNETES)
-    };
-    let kubewarden = |policy| {
-        let form = (version == KUBEWARDEN).then_some(Form::Kubewarden(policy));
-        (form, KUBEWARDEN)
-    };
-    let native = |form| ((version == NATIVE).then_some(form), NATIVE);
-    Some(match kind {
-        "AdmissionChain" => native(Form::Native { is_namespaced: false }),
-        "NamespacedAdmissionChain" => native(Form::Native { is_namespaced: true }),
-        "AdmissionException" => native(Form::Exception),
-        "MutatingWebhookConfiguration" => kubernetes(|version| Form::Kubernetes(Phase::Mutating, version)),
-        "ValidatingWebhookConfiguration" => {
-            kubernetes(|version| Form::Kubernetes(Phase::Validating, version))
-        }
-        "MutatingAdmissionPolicy" => policy(Form::Policy(Phase::Mutating)),
-        "ValidatingAdmissionPolicy" => policy(Form::Policy(Phase::Validating)),
-        "MutatingAdmissionPolicyBinding" => policy(Form::Binding(Phase::Mutating)),
-        "ValidatingAdmissionPolicyBinding" => policy(Form::Binding(Phase::Validating)),
-        "CustomResourceDefinition" => ((version == RESOURCES).then_some(Form::Resource), RESOURCES),
-        "ConstraintTemplate" => {
-            let form = version
-                .starts_with(TEMPLATES)
-                .then_some(Form::Gatekeeper(Gatekeeper::Template));
-            (form, "templates.gatekeeper.sh/v1")
-        }
-        // Other programs have kinds of these names.
-        "Config" if version.starts_with("config.gatekeeper.sh/") => {
-            (Some(Form::Gatekeeper(Gatekeeper::Config)), version)
-        }
-        "SyncSet" if version.starts_with("syncset.gatekeeper.sh/") => {
-            (Some(Form::Gatekeeper(Gatekeeper::SyncSet)), version)
-        }
-        "ExpansionTemplate" if version.starts_with("expansion.gatekeeper.sh/") => {
-            (Some(Form::Gatekeeper(Gatekeeper::Expansion)), version)
-        }
-        kind if version.starts_with("mutations.gatekeeper.sh/") => {
-            let mutator = MutatorKind::of(kind)?;
-            (Some(Form::Gatekeeper(Gatekeeper::Mutator(mutator))), version)
-        }
-        _ if version.starts_with("constraints.gatekeeper.sh/") => {
-            (Some(Form::Gatekeeper(Gatekeeper::Constraint)), version)
-        }
-        "SidecarSet" => {
-            let is_known = [OPENKRUISE, OPENKRUISE_ALPHA].contains(&version);
-            (is_known.then_some(Form::SidecarSet), OPENKRUISE)
-        }
-        kind => kubewarden(Policy::of_kind(kind)?),
-    })
-}
-
-/// The form of a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// A chain, perhaps of a namespace.
-    Native {
-        is_namespaced: bool,
-    },
-    /// An exception for stages.
-    Exception,
-    Kubernetes(Phase, Version),
-    /// A policy in CEL.
-    Policy(Phase),
-    /// The binding of such a policy.
-    Binding(Phase),
-    /// The schema of a custom resource, with which policies are checked.
-    Resource,
-    /// The schemas of an API server.
-    OpenApi,
-    Kubewarden(Policy),
-    Gatekeeper(Gatekeeper),
-    /// A SidecarSet of OpenKruise.
-    SidecarSet,
-    Bcs,
-    BcsResource,
-}
-
-impl Form {
-    /// The kind of a definition that does not say it itself, an item of a list of its kind.
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            Self::Native { is_namespaced: false } => "AdmissionChain",
-            Self::Native { is_namespaced: true } => "NamespacedAdmissionChain",
-            Self::Exception => "AdmissionException",
-            Self::Kubernetes(Phase::Mutating, _) => "MutatingWebhookConfiguration",
-            Self::Kubernetes(Phase::Validating, _) => "ValidatingWebhookConfiguration",
-            Self::Policy(Phase::Mutating) => "MutatingAdmissionPolicy",
-            Self::Policy(Phase::Validating) => "ValidatingAdmissionPolicy",
-            Self::Binding(Phase::Mutating) => "MutatingAdmissionPolicyBinding",
-            Self::Binding(Phase::Validating) => "ValidatingAdmissionPolicyBinding",
-            Self::Resource => "CustomResourceDefinition",
-            Self::OpenApi => "OpenAPI document",
-            Self::Kubewarden(policy) => policy.kind(),
-            Self::Gatekeeper(document) => document.kind(),
-            Self::SidecarSet => "SidecarSet",
-            Self::Bcs => "admissionwebhook",
-            Self::BcsResource => "AdmissionWebhookConfiguration",
-        }
-    }
-}
-
-/// The definitions in a document: itself, or the items of the list that it is.
-pub(crate) fn definitions<'a>(document: &'a Document, mistakes: &mut Mistakes) -> Vec<(Form, Node<'a>)> {
-    let root = document.root();
-    let fields = root.object(&mut Mistakes::new());
-    if fields.is_some_and(|fields| fields.has(openapi::VERSION) || fields.has(openapi::VERSION_2)) {
-        return vec![(Form::OpenApi, root)];
-    }
-    let Some(head) = Head::read(&root, mistakes) else {
-        return Vec::new();
-    };
-    // `kubectl get -o yaml` prints a List; the API server itself one that says what is in it.
-    let kind_of_items = head.kind.strip_suffix("List");
-    let of_items = match kind_of_items.and_then(|kind| listed(kind, head.version)) {
-        Some((None, supported)) => {
-            head.wrong_version(supported, mistakes);
-            return Vec::new();
-        }
-        Some((form, _)) => form,
-        None if (head.kind, head.version) == ("List", "v1") => None,
-        None => return head.form(mistakes).map(|form| (form, root)).into_iter().collect(),
-    };
-    let mut definitions = Vec::new();
-    let Some(mut fields) = root.object(mistakes) else {
-        return definitions;
-    };
-    fields.ignore(&["apiVersion", "kind", "metadata"]);
-    let items = fields.optional("items").and_then(|items| items.list(mistakes));
-    fields.finish(mistakes);
-    for item in items.unwrap_or_default() {
-        let form = match of_items {
-            // Its items need not say it again.
-            Some(form) if item.object(mistakes).is_some_and(|fields| !fields.has("kind")) => Some(form),
-            _ => Head::read(&item, mistakes).and_then(|head| head.form(mistakes)),
+        let Some((last, others)) = group.split_last() else {
+            continue;
         };
-        definitions.extend(form.map(|form| (form, item)));
-    }
-    definitions
-}
-
-/// The kind and version of a document.
-struct Head<'a> {
-    root: Node<'a>,
-    kind_node: Node<'a>,
-    kind: &'a str,
-    version_node: Option<Node<'a>>,
-    /// Empty if it is missing.
-    version: &'a str,
-}
-
-impl<'a> Head<'a> {
-    fn read(root: &Node<'a>, mistakes: &mut Mistakes) -> Option<Self> {
-        let mut fields = root.object_of_any_case(mistakes)?;
-        let kind_node = fields.required("kind", KNOWN, mistakes)?;
-        let kind = kind_node.text(mistakes)?;
-        let version_node = fields.optional("apiVersion");
-        let version = match &version_node {
-            Some(version) => version.string(mistakes)?,
-            None => "",
+        let others: Vec<_> = others.iter().map(|kind| kind.name).collect();
+        let names = match others.is_empty() {
+            true => last.name.to_owned(),
+            false => format!("{} or {}", others.join(", "), last.name),
         };
-        Some(Self {
-            root: root.clone(),
-            kind_node,
-            kind,
-            version_node,
-            version,
-        })
-    }
-
-    fn form(&self, mistakes: &mut Mistakes) -> Option<Form> {
-        let (known, versions) = match (self.kind, self.version) {
-            ("AdmissionWebhookConfiguration", version) => (
-                (version == BCS_RESOURCE).then_some(Form::BcsResource),
-                BCS_RESOURCE,
-            ),
-            (kind, version) if kind.eq_ignore_ascii_case("admissionwebhook") => {
-                (matches!(version, "v4" | "").then_some(Form::Bcs), "v4")
-            }
-            (kind, version) => match listed(kind, version) {
-                Some(listed) => listed,
-                None => {
-                    self.unknown(mistakes);
-                    return None;
-                }
-            },
-        };
-        if known.is_none() {
-            self.wrong_version(versions, mistakes);
-            // What needs a policy finds it, and has no mistake itself.
-            let of_v1 = listed(self.kind, KUBERNETES).and_then(|(form, _)| form);
-            return of_v1.filter(|form| matches!(form, Form::Policy(_) | Form::Binding(_)));
-        }
-        known
-    }
-
-    fn wrong_version(&self, right: &str, mistakes: &mut Mistakes) {
-        let fix = format!("write `apiVersion: {right}`");
-        match &self.version_node {
-            Some(node) => {
-                let message = format!(
-                    "{version} is not a supported version of {kind}",
-                    version = quoted(self.version),
-                    kind = self.kind
-                );
-                node.wrong(message, fix, mistakes);
-            }
-            None => self.root.wrong("apiVersion is missing", fix, mistakes),
-        }
-    }
-
-    fn unknown(&self, mistakes: &mut Mistakes) {
-        let of = if self.version.is_empty() {
-            String::new()
+        let article = if names.starts_with(['A', 'E', 'a', 'e']) {
+            "an"
         } else {
-            format!(" of {}", self.version)
+            "a"
         };
-        let message = format!("{kind}{of} is not known here", kind = quoted(self.kind));
-        self.kind_node.wrong(message, KNOWN, mistakes);
+        // Writing to a text does not fail.
+        let _ = write!(fix, "{separator}{article} {names} ({})", last.version());
     }
+    fix
 }

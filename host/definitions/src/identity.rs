@@ -6,11 +6,7 @@ use admittance_admission::Phase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{
-    Share,
-    document::{Mistakes, Node},
-    forms::Form,
-};
+use crate::Share;
 
 /// The name of a definition: what kind it is and what it is called. As text `AdmissionChain/pods`,
 /// `admissionwebhook/bcs-system/inject`.
@@ -62,43 +58,6 @@ pub enum InvalidId {
 }
 
 impl DefinitionId {
-    /// The name of the definition of this form; `None` if it cannot be read.
-    pub(crate) fn of(form: Form, root: &Node<'_>) -> Option<Self> {
-        let mistakes = &mut Mistakes::new();
-        let mut fields = root.object_of_any_case(mistakes)?;
-        let kind = fields.optional("kind").and_then(|kind| kind.text(mistakes));
-        let mut metadata = fields.optional("metadata");
-        if form == Form::BcsResource {
-            let spec = fields.optional("spec")?;
-            let inner = spec.object_of_any_case(mistakes)?.optional("metadata");
-            metadata = inner.or(metadata);
-        }
-        let mut metadata = metadata?.object_of_any_case(mistakes)?;
-        let name = metadata.optional("name")?.text(mistakes)?;
-        let is_namespaced = match form {
-            Form::Exception
-            | Form::Kubernetes(..)
-            | Form::Policy(_)
-            | Form::Binding(_)
-            | Form::Gatekeeper(_)
-            | Form::Resource
-            | Form::OpenApi
-            | Form::SidecarSet => false,
-            Form::Native { is_namespaced } => is_namespaced,
-            Form::Kubewarden(policy) => policy.is_namespaced,
-            Form::Bcs | Form::BcsResource => true,
-        };
-        let name = if is_namespaced {
-            format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)
-        } else {
-            name.to_owned()
-        };
-        Some(Self {
-            kind: kind.unwrap_or(form.kind()).to_owned(),
-            name,
-        })
-    }
-
     /// Whether both name the same definition: kinds of BCS are written in any case.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.name == other.name && self.kind.eq_ignore_ascii_case(&other.kind)
@@ -211,65 +170,4 @@ macro_rules! as_text {
 as_text!(ChainId, StageId, Share);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn definitions() {
-        for (text, kind, name) in [
-            ("AdmissionChain/pods", "AdmissionChain", "pods"),
-            ("admissionwebhook/ns/name", "admissionwebhook", "ns/name"),
-        ] {
-            let id: DefinitionId = text.parse().unwrap();
-            assert_eq!((id.kind.as_str(), id.name.as_str()), (kind, name));
-            assert_eq!(id.to_string(), text);
-        }
-        for text in ["", "pods", "/pods", "AdmissionChain/"] {
-            let error = text.parse::<DefinitionId>().unwrap_err();
-            assert_eq!(error, InvalidId::Definition(text.to_owned()));
-        }
-    }
-
-    #[test]
-    fn chains() {
-        for (text, phase, name) in [
-            ("Mutating:pods", Phase::Mutating, "pods"),
-            ("Validating:ns/a:b", Phase::Validating, "ns/a:b"),
-        ] {
-            let id: ChainId = text.parse().unwrap();
-            assert_eq!((id.phase, id.name.as_str()), (phase, name));
-            let json = serde_json::to_string(&id).unwrap();
-            assert_eq!(json, format!("{text:?}"));
-            assert_eq!(serde_json::from_str::<ChainId>(&json).unwrap(), id);
-        }
-        for text in ["", "pods", "Mutating", "Mutating:", "Other:pods"] {
-            assert_eq!(text.parse::<ChainId>(), Err(InvalidId::Chain(text.to_owned())));
-        }
-    }
-
-    #[test]
-    fn stages() {
-        for (text, phase, chain, stage) in [
-            ("pods/images", None, "pods", "images"),
-            ("Mutating:pods/images", Some(Phase::Mutating), "pods", "images"),
-            ("Validating:ns/name/a", Some(Phase::Validating), "ns/name", "a"),
-            ("Other:pods/images", None, "Other:pods", "images"),
-        ] {
-            let id: StageId = text.parse().unwrap();
-            let found = (id.phase, id.chain.as_str(), id.stage.as_str());
-            assert_eq!(found, (phase, chain, stage));
-            assert_eq!(id.to_string(), text);
-            let json = serde_json::to_string(&id).unwrap();
-            assert_eq!(serde_json::from_str::<StageId>(&json).unwrap(), id);
-        }
-        for text in ["", "pods", "/images", "pods/", "Mutating:pods"] {
-            assert_eq!(text.parse::<StageId>(), Err(InvalidId::Stage(text.to_owned())));
-        }
-        // A stage whose own name has a slash.
-        let id: StageId = "ns/name/a/b".parse().unwrap();
-        assert!(id.is(Phase::Mutating, "ns/name", "a/b"));
-        assert!(!id.is(Phase::Mutating, "ns/name", "a"));
-        let id: StageId = "Validating:pods/a".parse().unwrap();
-        assert!(!id.is(Phase::Mutating, "pods", "a"));
-    }
-}
+mod tests;

@@ -1,20 +1,15 @@
 //! Documents to chain definitions, with every mistake found at once.
 //!
-//! [`load`] reads files and directories. All forms of document become the one model, [`ChainDefinition`]:
+//! [`load`] reads files and directories. Whatever the system of a document is, it becomes the one model,
+//! [`ChainDefinition`]. Each system is a row of [`DocumentForms`], and a program may add its own [`DocumentForm`]:
 //!
-//! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form, and `AdmissionException`, with requests for which
-//!   stages are not called;
-//! - `admissionregistration.k8s.io/v1` and `v1beta1` `MutatingWebhookConfiguration` and
-//!   `ValidatingWebhookConfiguration`, as Kubernetes keeps them;
-//! - `ValidatingAdmissionPolicy` and `MutatingAdmissionPolicy` of the same group with their bindings: a chain for a
-//!   policy, and a stage of it for each binding;
-//! - `v4` `admissionwebhook`, the form of the BCS driver, as it is given to its API or printed by it;
-//! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
-//!   Kubernetes;
-//! - `policies.kubewarden.io/v1` `ClusterAdmissionPolicy` and `AdmissionPolicy`, policies of Kubewarden;
-//! - `ConstraintTemplate`, constraints, `Config` and `SyncSet` of Gatekeeper: a chain for a template, and a stage of it for
-//!   each constraint; its mutators, which are one stage together;
-//! - `apps.kruise.io/v1beta1` and `v1alpha1` `SidecarSet`, of OpenKruise.
+//! - the native form, and `AdmissionException`, with requests for which stages are not called;
+//! - Kubernetes: webhook configurations, and policies in CEL with their bindings: a chain for a policy, and a stage of it
+//!   for each binding;
+//! - Kubewarden: its policies, and groups of them;
+//! - Gatekeeper: a chain for a template, and a stage of it for each constraint; its mutators, which are one stage together;
+//! - OpenKruise: `SidecarSet`;
+//! - BCS: `admissionwebhook`, as it is given to the driver's API or printed by it, and as BCS keeps it in Kubernetes.
 //!
 //! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
 //! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
@@ -50,7 +45,10 @@ pub use change::import::{Import, ImportResult, Imported, import};
 pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use forms::bcs::{BcsObject, NoBcsObject};
-pub use forms::native::exception::ExceptionDefinition;
+pub use forms::native::{ambiguities, exception::ExceptionDefinition};
+pub use forms::{
+    DocumentForm, DocumentForms, DocumentKind, FormContent, FormDocuments, ReadDefinition, TypedDocument,
+};
 pub use hook::{
     ConnectWebhook, HookContext, HookDefinition, HookError, HookKind, HookStatus, HookValue, PreparedHook,
     cel::CelDefinition,
@@ -66,7 +64,7 @@ pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use model::{ChainDefinition, StageDefinition};
 pub use redact::without_granted_values;
 pub use rollout::{RolloutDefinition, RolloutKey, RolloutLimit};
-pub use set::chains::{Definitions, ambiguities, load, load_text};
+pub use set::chains::{Definitions, load, load_text};
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
 pub use store::{DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, files_in, read_files};

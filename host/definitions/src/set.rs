@@ -1,6 +1,7 @@
 //! The texts of all stores, and their definitions.
 
 pub(crate) mod chains;
+pub(crate) mod reads;
 mod stored;
 mod usable;
 
@@ -9,18 +10,18 @@ mod tests;
 
 use std::{collections::BTreeSet, iter, sync::Arc};
 
+use self::reads::{ReadFile, Reads};
 pub use self::{
     stored::StoredDefinition,
     usable::{BadDefinition, OnBadDefinition, Served, Usable},
 };
 pub(crate) use self::{
-    stored::{Definition, definitions, text_of},
+    stored::{Definition, text_of},
     usable::id_of,
 };
 use crate::{
     ChainDefinition, ChainId, Change, ChangeError, DefinitionFile, DefinitionId, Definitions, Destination,
-    Expected, StageId, StoreKind, change,
-    document::{Document, Mistakes, Texts},
+    DocumentForms, Expected, StageId, StoreKind, change, document::Mistakes,
 };
 
 /// The texts of all stores as they were at one moment. Cheap to clone.
@@ -30,14 +31,46 @@ pub struct DefinitionSet {
     files: Arc<[DefinitionFile]>,
     /// Entries that [cannot be used](Self::usable).
     unusable: Arc<[DefinitionFile]>,
+    pub(crate) reads: Reads,
 }
 
 impl DefinitionSet {
     /// The set of these texts.
     pub fn of_files(files: Vec<DefinitionFile>) -> Self {
+        Self::default().with_contents(files)
+    }
+
+    /// The set of these texts, whose documents may be of these systems.
+    pub fn of_forms(files: Vec<DefinitionFile>, forms: &DocumentForms) -> Self {
+        let reads = Reads::new(forms.clone());
+        Self {
+            reads,
+            ..Self::default()
+        }
+        .with_contents(files)
+    }
+
+    /// A set of these texts instead. What was read of a text of this one is not read again.
+    #[must_use]
+    pub fn with_contents(&self, files: Vec<DefinitionFile>) -> Self {
         Self {
             files: sorted(files),
             unusable: Arc::default(),
+            reads: self.reads.clone(),
+        }
+    }
+
+    /// Whether the files that definitions name, such as those with settings, are as they were read.
+    pub fn is_current(&self) -> bool {
+        self.reads.are_current()
+    }
+
+    /// The same texts, of which nothing was read.
+    #[must_use]
+    pub fn afresh(self) -> Self {
+        Self {
+            reads: self.reads.afresh(),
+            ..self
         }
     }
 
@@ -59,7 +92,7 @@ impl DefinitionSet {
         }
         Self {
             files: files.into(),
-            unusable: self.unusable.clone(),
+            ..self.clone()
         }
     }
 
@@ -69,7 +102,7 @@ impl DefinitionSet {
         let entries = self.files.iter().filter(|file| file.kind == StoreKind::Entries);
         Self {
             files: sorted(files.chain(entries.cloned()).collect()),
-            unusable: self.unusable.clone(),
+            ..self.clone()
         }
     }
 
@@ -107,19 +140,24 @@ impl DefinitionSet {
     }
 
     pub(crate) fn definitions_after(&self, mut mistakes: Mistakes) -> Result<Definitions, Mistakes> {
-        let documents = self.parse(&mut mistakes);
-        chains::of_documents(documents.iter().flatten(), mistakes)
+        let files = self.read(&mut mistakes);
+        chains::define(
+            files.iter().flat_map(|file| file.definitions.iter().flatten()),
+            mistakes,
+        )
     }
 
-    /// The documents of each file. They read each file that they name only once, so that all of a table has one version
-    /// of it.
-    pub(crate) fn parse(&self, mistakes: &mut Mistakes) -> Vec<Vec<Document>> {
-        let texts = Texts::default();
-        let mut documents = |file: &DefinitionFile| {
-            let documents = file.documents(mistakes).into_iter();
-            documents.map(|document| document.sharing(&texts)).collect()
-        };
-        self.files.iter().map(&mut documents).collect()
+    /// What was read of each file.
+    pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
+        let read = self.files.iter().map(|file| self.reads.file(file));
+        let read: Vec<_> = read.collect();
+        mistakes.extend(read.iter().flat_map(|file| file.mistakes.iter().cloned()));
+        read
+    }
+
+    /// The definitions in these files, without those whose name cannot be read.
+    pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<Definition<'a>> {
+        self.reads.definitions(files.iter().map(|file| &**file))
     }
 
     /// The definitions in them, in the order of files and lines, and the entries that cannot be used. Definitions whose

@@ -1,7 +1,10 @@
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use admittance_admission::Phase;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::{
     AppliedEffect, Change, ChangeError, Destination, Expected, alone, pretty_json, unknown, unusable,
@@ -9,12 +12,12 @@ use super::{
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
-    set::chains,
-    set::{Definition, definitions},
+    set::{
+        Definition,
+        chains::{self, Chains},
+        reads::ReadFile,
+    },
 };
-
-/// The kinds of definitions that, as entries of a store, are resources of a cluster.
-const RESOURCES: [&str; 3] = ["AdmissionChain", "NamespacedAdmissionChain", "AdmissionException"];
 
 pub(crate) fn apply(
     set: &DefinitionSet,
@@ -24,20 +27,22 @@ pub(crate) fn apply(
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Change, ChangeError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    let mut mistakes = Mistakes::new();
-    let mut documents = vec![document::read_text(name, text, &mut mistakes)];
-    chains::check_each(documents.iter().flatten(), mistakes)?;
+    let mut read = set.reads.text(name, text);
+    let mut mistakes = read.mistakes.clone();
+    // The policy of a binding may be elsewhere.
+    Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
+    mistakes.into_result(())?;
     // Each item is written where a document of its own would be.
-    let items = without_lists(text, &documents);
+    let items = without_lists(text, set, &read);
     let text = items.as_deref().unwrap_or(text);
     if items.is_some() {
-        documents = vec![document::read_text(name, text, &mut Mistakes::new())];
+        read = set.reads.text(name, text);
     }
-    let applied = Applied::all(text, name, &documents)?;
+    let applied = Applied::all(text, name, set, &read)?;
 
     let mut mistakes = Mistakes::new();
-    let there = set.parse(&mut mistakes);
-    let definitions = definitions(&there);
+    let there = set.read(&mut mistakes);
+    let definitions = set.definitions_in(&there);
     let goals = applied.iter().map(|one| {
         let replaced = replaced(&definitions, one, &applied);
         if let Some(definition) = replaced {
@@ -72,16 +77,17 @@ pub(crate) fn apply(
         let mut targets = goals.iter().filter_map(Goal::target);
         targets.any(|target| (target.file, target.document) == (file, document))
     };
-    let mut whole: Vec<Document> = Vec::new();
-    for (file, documents) in there.iter().enumerate() {
-        let documents = documents.iter().enumerate();
+    let mut whole = Vec::new();
+    for (file, read) in there.iter().enumerate() {
+        let documents = read.definitions.iter().enumerate();
         let kept = documents.filter(|(index, _)| !is_replaced(file, *index));
-        whole.extend(kept.map(|(_, document)| document.clone()));
+        whole.extend(kept.flat_map(|(_, definitions)| definitions).cloned());
     }
-    for (one, goal) in applied.iter().zip(&goals) {
-        whole.push(one.document.within(goal.directory(set)));
-    }
-    chains::of_documents(&whole, mistakes)?;
+    let new = applied.iter().zip(&goals);
+    let new = new.map(|(one, goal)| one.document.within(goal.directory(set)));
+    let new = set.reads.documents(new.collect(), Mistakes::new());
+    whole.extend(new.definitions.into_iter().flatten());
+    chains::define(&whole, mistakes)?;
     Ok(change(set, &applied, goals))
 }
 
@@ -93,10 +99,9 @@ pub(crate) fn chains_of(
     name: &str,
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Vec<ChainDefinition>, ChangeError> {
-    let mut mistakes = Mistakes::new();
-    let read = vec![document::read_text(name, text, &mut mistakes)];
-    let there = set.parse(&mut Mistakes::new());
-    let (new, old) = (definitions(&read), definitions(&there));
+    let read = set.reads.text(name, text);
+    let there = set.read(&mut Mistakes::new());
+    let (new, old) = (set.reads.definitions([&read]), set.definitions_in(&there));
     let directory = |definition: &Definition<'_>| {
         let replaced = old.iter().find(|old| old.id.is(&definition.id));
         let replaced = replaced.and_then(|old| set.files().get(old.file));
@@ -110,8 +115,9 @@ pub(crate) fn chains_of(
         let first = new.iter().find(|definition| definition.document == index);
         document.within(first.and_then(directory).as_deref())
     };
-    let documents: Vec<_> = read.iter().flatten().enumerate().map(within).collect();
-    let chains = chains::of_documents(&documents, mistakes)?.chains;
+    let documents = read.documents.iter().enumerate().map(within).collect();
+    let read = set.reads.documents(documents, read.mistakes.clone());
+    let chains = chains::define(read.definitions.iter().flatten(), read.mistakes)?.chains;
     if chains.is_empty() {
         return Err(ChangeError::Nothing(name.to_owned()));
     }
@@ -128,10 +134,15 @@ struct Applied<'a> {
 }
 
 impl<'a> Applied<'a> {
-    fn all(text: &'a str, name: &str, read: &'a [Vec<Document>]) -> Result<Vec<Self>, ChangeError> {
-        let documents = read.first().map(Vec::as_slice).unwrap_or_default();
+    fn all(
+        text: &'a str,
+        name: &str,
+        set: &DefinitionSet,
+        read: &'a ReadFile,
+    ) -> Result<Vec<Self>, ChangeError> {
+        let documents = &read.documents;
         let mut all = Vec::new();
-        for definition in definitions(read) {
+        for definition in set.reads.definitions([read]) {
             let Some(document) = documents.get(definition.document) else {
                 continue;
             };
@@ -153,7 +164,7 @@ impl<'a> Applied<'a> {
         &self,
         definition: &'d Definition<'n>,
         set: &DefinitionSet,
-        there: &[Vec<Document>],
+        there: &[Arc<ReadFile>],
         expected: Expected,
     ) -> Result<Goal<'d, 'n>, ChangeError> {
         if expected == Expected::New {
@@ -171,7 +182,7 @@ impl<'a> Applied<'a> {
             }
             // A store may format its content differently.
             _ => {
-                let new = self.with_those_of(definition);
+                let new = self.merged(definition);
                 let new = new.unwrap_or_else(|| self.document.root().json());
                 !definition.is_item() && definition.root.json() == new
             }
@@ -186,7 +197,7 @@ impl<'a> Applied<'a> {
     fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&Definition<'_>>) -> String {
         let is_json = kind == StoreKind::Entries || document::is_named_json(path);
         let replaced = replaced.filter(|_| kind == StoreKind::Entries);
-        let merged = replaced.and_then(|replaced| self.with_those_of(replaced));
+        let merged = replaced.and_then(|replaced| self.merged(replaced));
         let text = match (merged, self.document.syntax()) {
             (Some(merged), _) => pretty_json(&merged),
             (None, Syntax::Yaml) if is_json => pretty_json(&self.document.root().json()),
@@ -201,39 +212,20 @@ impl<'a> Applied<'a> {
 }
 
 impl Applied<'_> {
-    /// The definition with the labels and annotations of the resource that it replaces; `None` if it has all of them, or is
-    /// no resource. Others write them, such as tools that install or back up resources.
-    fn with_those_of(&self, replaced: &Definition<'_>) -> Option<Json> {
-        if !RESOURCES.contains(&self.id.kind.as_str()) {
-            return None;
-        }
-        let (mut json, there) = (self.document.root().json(), replaced.root.json());
-        let mut differs = false;
-        for field in ["labels", "annotations"] {
-            let Some(Json::Object(pairs)) = there.pointer(&format!("/metadata/{field}")) else {
-                continue;
-            };
-            let metadata = json.get_mut("metadata").and_then(Json::as_object_mut)?;
-            let own = metadata.entry(field).or_insert_with(|| Map::new().into());
-            let own = own.as_object_mut()?;
-            for (key, value) in pairs {
-                own.entry(key).or_insert_with(|| {
-                    differs = true;
-                    value.clone()
-                });
-            }
-        }
-        differs.then_some(json)
+    /// What its system makes of it in place of this definition.
+    fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
+        let form = &replaced.read.form;
+        form.merge(self.document.root().json(), &replaced.root.json())
     }
 }
 
 /// The text with the items of its lists as documents of their own; `None` if it has no list.
-fn without_lists(text: &str, read: &[Vec<Document>]) -> Option<String> {
-    let definitions = definitions(read);
+fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<String> {
+    let definitions = set.reads.definitions([read]);
     if !definitions.iter().any(Definition::is_item) {
         return None;
     }
-    let documents = read.first()?;
+    let documents = &read.documents;
     let each = definitions.iter().filter_map(|definition| {
         let document = documents.get(definition.document)?;
         Some(match definition.is_item() {

@@ -14,11 +14,15 @@ use serde_json::Value as Json;
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, Location, StageDefinition,
     document::{self, Document, Mistake, Mistakes},
+    forms::ReadDefinition,
     forms::native::write,
-    forms::{self, Form},
     load_text,
-    set::chains::Chains,
-    set::{Definition, text_of},
+    set::{
+        Definition,
+        chains::Chains,
+        reads::{ReadFile, Reads},
+        text_of,
+    },
 };
 
 /// Definitions, and what became of each.
@@ -79,8 +83,12 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     let mut mistakes = Mistakes::new();
     let documents: Vec<_> = files.iter().map(|file| file.documents(&mut mistakes)).collect();
     mistakes.into_result(())?;
-    let mut skipped = Vec::new();
-    let (mut entries, mut chains) = read(&documents, &mut skipped);
+    let read = |documents| Reads::default().documents(documents, Mistakes::new());
+    let read: Vec<ReadFile> = documents.into_iter().map(read).collect();
+    let skipped = read.iter().flat_map(|file| &file.mistakes);
+    let skipped = skipped.map(|mistake| format!("{}: {}", mistake.location, mistake.message));
+    let skipped = skipped.collect();
+    let (mut entries, mut chains) = entries(&read);
     let mut text = String::new();
     let preceding: Vec<Arc<str>> = chains.iter().flat_map(preceding).collect();
     for chain in &mut chains {
@@ -88,10 +96,7 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
             .iter_mut()
             .filter(|entry| entry.is_part_of(chain))
             .collect();
-        let stays = |entry: &&mut Entry<'_>| {
-            entry.result == ImportResult::Invalid
-                || matches!(entry.definition.form, Form::Native { .. } | Form::Gatekeeper(_))
-        };
+        let stays = |entry: &&mut Entry<'_>| entry.result == ImportResult::Invalid || entry.stays().is_some();
         if parts.iter().any(stays) {
             continue;
         }
@@ -107,19 +112,19 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
             entry.chain = Some(outcome.name.clone());
             entry.notes.clone_from(&outcome.notes);
             if outcome.result == ImportResult::Kept {
-                text.push_str(&entry.text(files, &documents));
+                text.push_str(&entry.text(files, &read));
             }
         }
         text.push_str(&outcome.text);
     }
-    // What a template does depends on its constraints, and on the kinds that are synced for all templates.
     for entry in &mut entries {
-        if matches!(entry.definition.form, Form::Gatekeeper(_)) && entry.result != ImportResult::Invalid {
-            entry.result = ImportResult::Kept;
-            entry
-                .notes
-                .push("documents of Gatekeeper have no native form".to_owned());
-            text.push_str(&entry.text(files, &documents));
+        let Some((result, note)) = entry.stays().filter(|_| entry.result != ImportResult::Invalid) else {
+            continue;
+        };
+        entry.result = result;
+        entry.notes.push(note.to_owned());
+        if result == ImportResult::Kept {
+            text.push_str(&entry.text(files, &read));
         }
     }
     Ok(Import {
@@ -129,40 +134,28 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     })
 }
 
-/// The definitions in the documents of each file, and the chains of those without mistakes.
-fn read<'a>(
-    documents: &'a [Vec<Document>],
-    skipped: &mut Vec<String>,
-) -> (Vec<Entry<'a>>, Vec<ChainDefinition>) {
-    let mut entries: Vec<Entry<'_>> = Vec::new();
+/// The definitions in these files, and the chains of those without mistakes.
+fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
     let mut chains = Chains::default();
-    for (file, documents) in documents.iter().enumerate() {
-        for (document, parsed) in documents.iter().enumerate() {
-            let mut unknown = Mistakes::new();
-            for (form, root) in forms::definitions(parsed, &mut unknown) {
-                let id = DefinitionId::of(form, &root).unwrap_or_else(|| DefinitionId {
-                    kind: form.kind().to_owned(),
-                    name: match form {
-                        Form::OpenApi => root.location().file,
-                        _ => String::new(),
-                    },
-                });
-                let wrong = chains.accept(form, &root).err();
-                let definition = Definition {
-                    file,
-                    document,
-                    form,
-                    root,
-                    id,
-                };
-                entries.push(Entry::new(definition, wrong));
+    let mut entries: Vec<_> = Reads::default()
+        .definitions_or(files, |read| {
+            let name = read.names().first().map(|name| name.name.clone());
+            Some(DefinitionId {
+                kind: read.kind.name.to_owned(),
+                name: name.unwrap_or_default(),
+            })
+        })
+        .into_iter()
+        .map(|definition| {
+            let mut wrong = definition.read.mistakes.clone();
+            if wrong.is_empty() {
+                chains.add(definition.read, &mut wrong);
             }
-            let reason = |mistake: &Mistake| format!("{}: {}", mistake.location, mistake.message);
-            skipped.extend(unknown.iter().map(reason));
-        }
-    }
+            Entry::new(definition, &wrong)
+        })
+        .collect();
     let mut unbound = Mistakes::new();
-    let chains = chains.bound(&mut unbound).chains;
+    let chains = chains.definitions(&mut unbound).chains;
     for mistake in &unbound {
         let before = |entry: &&mut Entry<'_>| {
             let start = entry.definition.root.location();
@@ -185,35 +178,29 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(definition: Definition<'a>, wrong: Option<Mistakes>) -> Self {
-        let (result, notes) = match wrong {
-            Some(mistakes) => (
-                ImportResult::Invalid,
-                mistakes.iter().map(ToString::to_string).collect(),
-            ),
-            None if matches!(definition.form, Form::Native { .. } | Form::Exception) => (
-                ImportResult::LeftOut,
-                vec!["it is in the native form already".to_owned()],
-            ),
-            None if matches!(definition.form, Form::Resource | Form::OpenApi) => (
-                ImportResult::LeftOut,
-                vec!["it has schemas of resources, and no policy".to_owned()],
-            ),
-            None => (ImportResult::LeftOut, Vec::new()),
-        };
+    fn new(definition: Definition<'a>, wrong: &Mistakes) -> Self {
         Self {
             definition,
-            result,
+            result: match wrong.is_empty() {
+                true => ImportResult::LeftOut,
+                false => ImportResult::Invalid,
+            },
             chain: None,
-            notes,
+            notes: wrong.iter().map(ToString::to_string).collect(),
         }
     }
 
+    /// What becomes of it in any case, and why.
+    fn stays(&self) -> Option<(ImportResult, &'static str)> {
+        let ReadDefinition { form, kind, .. } = &**self.definition.read;
+        form.import(kind)
+    }
+
     /// The text of the definition.
-    fn text(&self, files: &[DefinitionFile], documents: &[Vec<Document>]) -> String {
+    fn text(&self, files: &[DefinitionFile], read: &[ReadFile]) -> String {
         let index = self.definition.file;
-        let file = files.get(index).zip(documents.get(index));
-        file.map(|(file, documents)| kept(&self.definition, file, documents))
+        let file = files.get(index).zip(read.get(index));
+        file.map(|(file, read)| kept(&self.definition, file, &read.documents))
             .unwrap_or_default()
     }
 
@@ -248,7 +235,7 @@ fn kept(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Documen
         let list = documents.get(definition.document).map(|list| list.root().json());
         let version = list.and_then(|list| list.get("apiVersion").cloned());
         if !fields.contains_key("kind") {
-            fields.insert("kind".to_owned(), definition.form.kind().into());
+            fields.insert("kind".to_owned(), definition.read.kind.name.into());
             fields.insert("apiVersion".to_owned(), version.unwrap_or_default());
         }
     }

@@ -4,7 +4,6 @@ use super::{AppliedEffect, Change, ChangeError, alone, near, pretty_json};
 use crate::{
     ChainDefinition, DefinitionSet, Location, StageDefinition, StageId,
     document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
-    set::definitions,
 };
 
 /// The fields of a candidate, and those that default to the plugin's.
@@ -13,8 +12,8 @@ const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
     let location = with_candidate(&set.chains()?, id)?;
-    let there = set.parse(&mut Mistakes::new());
-    let definitions = definitions(&there);
+    let there = set.read(&mut Mistakes::new());
+    let definitions = set.definitions_in(&there);
     let mut definitions = definitions.iter();
     let unknown = || ChangeError::UnknownStage {
         id: id.clone(),
@@ -30,7 +29,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
         .ok_or_else(unknown)?;
 
     let before = set.files().get(definition.file).map(|file| file.text.as_str());
-    let text = match there.get(definition.file).and_then(|documents| documents.first()) {
+    let text = match there.get(definition.file).and_then(|file| file.documents.first()) {
         Some(document) if document.syntax() == Syntax::Yaml => {
             let yaml = document::to_yaml(&value);
             let above = comment_above(before.unwrap_or_default(), &definition.root);

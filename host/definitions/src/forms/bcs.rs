@@ -7,14 +7,15 @@
 mod object;
 mod shape;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use admittance_admission::{FailurePolicy, Matcher, Mode, Operation, Phase, Protocol, Rule, StageSpec};
+use admittance_admission::{FailurePolicy, Matcher, Mode, Operation, Protocol, Rule, StageSpec};
 
 pub use self::object::{BcsObject, NoBcsObject};
+use super::{DocumentForm, DocumentKind, FormContent, ReadDefinition, TypedDocument, parts};
 use crate::{
     Location, WebhookDefinition, client,
-    document::{Fields, Mistakes, Node, quoted},
+    document::{Fields, Mistake, Mistakes, Node, quoted},
     forms::kubernetes::KEPT_METADATA,
     forms::native::{read_stage_name, read_timeout},
     model::{ChainDefinition, StageDefinition, any_rule},
@@ -29,7 +30,7 @@ const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Upd
 
 /// The kinds of BCS whose objects are created and changed through the driver, as bodies write them. The
 /// driver itself calls hooks for the first two.
-const KINDS: [(&str, &str); 7] = [
+const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Application", "application"),
     ("Deployment", "deployment"),
     ("Process", "process"),
@@ -41,7 +42,7 @@ const KINDS: [(&str, &str); 7] = [
 
 /// The operation and kind that a BCS definition is for; BCS allows one definition for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Subject {
+struct Subject {
     operation: Operation,
     kind: &'static str,
 }
@@ -56,26 +57,86 @@ impl std::fmt::Display for Subject {
     }
 }
 
-/// A BCS definition, and its subject to check for conflicts with others.
-pub(crate) struct BcsDefinition<'a> {
-    /// As far as it could be read; missing parts were reported.
-    pub(crate) chain: Option<ChainDefinition>,
-    /// Its subject and its location.
-    pub(crate) subject: Option<(Subject, Node<'a>)>,
+static KINDS: [DocumentKind; 2] = [
+    DocumentKind::namespaced("admissionwebhook", &["v4", ""]),
+    DocumentKind::namespaced("AdmissionWebhookConfiguration", &["bkbcs.tencent.com/v2"]),
+];
+
+/// BCS.
+#[derive(Debug)]
+pub(super) struct Bcs;
+
+impl DocumentForm for Bcs {
+    fn kinds(&self) -> &'static [DocumentKind] {
+        &KINDS
+    }
+
+    fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
+        let [object, resource] = &KINDS;
+        match kind {
+            _ if kind.eq_ignore_ascii_case(object.name) => Some(object),
+            _ => (kind == resource.name).then_some(resource),
+        }
+    }
+
+    fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
+        let mistakes = &mut Mistakes::new();
+        let mut fields = document.root.object_of_any_case(mistakes)?;
+        let outer = fields.optional("metadata");
+        if !is_resource(document) {
+            return outer;
+        }
+        let mut spec = fields.optional("spec")?.object_of_any_case(mistakes)?;
+        spec.optional("metadata").or(outer)
+    }
+
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+        match is_resource(document) {
+            true => read_custom_resource(&document.root, mistakes),
+            false => {
+                let fields = document.root.object_of_any_case(mistakes)?;
+                Some(read_definition(fields, document.root.location(), None, mistakes))
+            }
+        }
+    }
+
+    fn check_conflicts(
+        &self,
+        new: &ReadDefinition,
+        earlier: &[Arc<ReadDefinition>],
+        mistakes: &mut Mistakes,
+    ) {
+        let Some(own) = new.part::<SubjectReference>() else {
+            return;
+        };
+        let mut others = parts::<SubjectReference>(earlier).into_iter();
+        if let Some(first) = others.find(|other| other.subject == own.subject) {
+            mistakes.push(Mistake {
+                location: own.location.clone(),
+                path: own.path.clone(),
+                message: format!("{} already defines hooks for {}", first.location, own.subject),
+                fix: "BCS has one definition for each operation and kind: put the hooks into one".to_owned(),
+            });
+        }
+    }
 }
 
-/// A definition that is a document of its own.
-pub(crate) fn read<'a>(root: &Node<'a>, mistakes: &mut Mistakes) -> Option<BcsDefinition<'a>> {
-    let fields = root.object_of_any_case(mistakes)?;
-    Some(read_definition(fields, root.location(), None, mistakes))
+/// Whether a document is a custom resource, which has the definition under `spec`.
+fn is_resource(document: &TypedDocument<'_>) -> bool {
+    let [_, resource] = &KINDS;
+    document.kind.name == resource.name
+}
+
+/// The subject of a definition, and where it is.
+struct SubjectReference {
+    subject: Subject,
+    location: Location,
+    path: String,
 }
 
 /// A definition under `spec` of a custom resource. Its own `metadata` counts, as for the driver; that
 /// of the resource stands in where it has none.
-pub(crate) fn read_custom_resource<'a>(
-    root: &Node<'a>,
-    mistakes: &mut Mistakes,
-) -> Option<BcsDefinition<'a>> {
+fn read_custom_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let metadata = fields.optional("metadata");
@@ -91,7 +152,7 @@ fn read_definition<'a>(
     source: Location,
     outer_metadata: Option<Node<'a>>,
     mistakes: &mut Mistakes,
-) -> BcsDefinition<'a> {
+) -> FormContent {
     fields.ignore(&["apiVersion", "kind"]);
     let metadata = match fields.optional("metadata").or(outer_metadata) {
         Some(metadata) => Some(metadata),
@@ -104,24 +165,26 @@ fn read_definition<'a>(
     let fix = "list the hooks that are called";
     let stages = fields.get_required("admissionWebhooks", fix, read_stages, mistakes);
     fields.finish(mistakes);
-    let chain = match (name, &subject, stages) {
-        (Some(name), Some((subject, _)), Some(stages)) => Some(ChainDefinition {
-            name,
-            namespace: None,
-            phase: Phase::Mutating,
-            source,
-            rules: vec![Rule {
-                operations: Matcher::Only(vec![subject.operation]),
-                kinds: Matcher::Only(vec![subject.kind.to_owned()]),
-                ..any_rule()
-            }],
-            stages,
-            warnings: Vec::new(),
-            idle: Vec::new(),
-        }),
-        _ => None,
+    let Some((subject, node)) = subject else {
+        return FormContent::default();
     };
-    BcsDefinition { chain, subject }
+    let content = name.zip(stages).map(|(name, stages)| {
+        let rule = Rule {
+            operations: Matcher::Only(vec![subject.operation]),
+            kinds: Matcher::Only(vec![subject.kind.to_owned()]),
+            ..any_rule()
+        };
+        FormContent::of_chain(ChainDefinition {
+            source,
+            ..ChainDefinition::new(name, vec![rule], stages)
+        })
+    });
+    let content = content.unwrap_or_default();
+    content.with_part(SubjectReference {
+        subject,
+        location: node.location(),
+        path: node.path().to_owned(),
+    })
 }
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
@@ -146,8 +209,9 @@ fn read_subject(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subject> {
     let read =
         |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("operation", &OPERATIONS, mistakes);
     let operation = fields.get_required("operation", "write Create or Update", read, mistakes);
-    let read =
-        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("kind of BCS", &KINDS, mistakes);
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        node.one_of_any_case("kind of BCS", &RESOURCE_KINDS, mistakes)
+    };
     let kind = fields.get_required("kind", "write Application or Deployment", read, mistakes);
     fields.finish(mistakes);
     Some(Subject {

@@ -14,39 +14,136 @@ mod schema;
 mod sync;
 mod template;
 
-pub(crate) use self::{
-    constraint::{ConstraintDocument, read as read_constraint},
-    expansion::{ExpansionDocument, read as read_expansion},
-    mutator::{
-        CHAIN as CHAIN_OF_MUTATORS, MutatorDocument, MutatorKind, chain as chain_of_mutators,
-        read as read_mutator,
-    },
-    sync::{Sync, read_config, read_sync_set},
-    template::{Surroundings, TemplateDocument, read as read_template},
+use std::sync::Arc;
+
+use admittance_admission::Phase;
+
+use self::{
+    constraint::ConstraintDocument,
+    expansion::ExpansionDocument,
+    mutator::{MutatorDocument, MutatorKind},
+    sync::SyncDocument,
+    template::{Surroundings, TemplateDocument},
 };
+use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, ReadDefinition, TypedDocument, parts};
+use crate::{Definitions, ImportResult, document::Mistakes};
 
-/// The documents that are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Document {
-    Template,
-    /// Its kind is that of its template.
-    Constraint,
-    Config,
-    SyncSet,
-    Expansion,
-    Mutator(MutatorKind),
-}
+const MUTATIONS: &[&str] = &["mutations.gatekeeper.sh/v1", "mutations.gatekeeper.sh/"];
 
-impl Document {
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            Self::Template => "ConstraintTemplate",
-            Self::Constraint => "constraint",
-            Self::Config => "Config",
-            Self::SyncSet => "SyncSet",
-            Self::Expansion => "ExpansionTemplate",
-            Self::Mutator(kind) => kind.as_str(),
+static KINDS: [DocumentKind; 9] = [
+    DocumentKind::new(
+        "ConstraintTemplate",
+        &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/"],
+    ),
+    // Its kind is that of its template.
+    DocumentKind::new(
+        "constraint",
+        &["constraints.gatekeeper.sh/v1beta1", "constraints.gatekeeper.sh/"],
+    ),
+    DocumentKind::supporting(
+        "Config",
+        &["config.gatekeeper.sh/v1alpha1", "config.gatekeeper.sh/"],
+    ),
+    DocumentKind::supporting(
+        "SyncSet",
+        &["syncset.gatekeeper.sh/v1alpha1", "syncset.gatekeeper.sh/"],
+    ),
+    DocumentKind::supporting(
+        "ExpansionTemplate",
+        &["expansion.gatekeeper.sh/v1beta1", "expansion.gatekeeper.sh/"],
+    ),
+    DocumentKind::new(MutatorKind::Assign.as_str(), MUTATIONS),
+    DocumentKind::new(MutatorKind::AssignImage.as_str(), MUTATIONS),
+    DocumentKind::new(MutatorKind::AssignMetadata.as_str(), MUTATIONS),
+    DocumentKind::new(MutatorKind::ModifySet.as_str(), MUTATIONS),
+];
+
+/// Gatekeeper.
+#[derive(Debug)]
+pub(super) struct Gatekeeper;
+
+impl DocumentForm for Gatekeeper {
+    fn kinds(&self) -> &'static [DocumentKind] {
+        &KINDS
+    }
+
+    fn recognize(&self, kind: &str, version: &str) -> Option<&'static DocumentKind> {
+        let [template, constraint, others @ ..] = &KINDS;
+        if kind == template.name {
+            return Some(template);
         }
+        // Other programs have kinds of these names.
+        let mut others = others.iter().filter(|other| other.supports(version));
+        let other = others.find(|other| other.name == kind);
+        other.or_else(|| constraint.supports(version).then_some(constraint))
+    }
+
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+        let TypedDocument { kind, root, .. } = document;
+        let phase = Phase::Validating;
+        Some(match kind.name {
+            "ConstraintTemplate" => {
+                let template = template::read(root, mistakes)?;
+                FormContent::of_part("chain", phase, template.name.clone(), template)
+            }
+            "constraint" => {
+                let constraint = constraint::read(root, mistakes)?;
+                let name = format!("{}/{}", constraint.kind, constraint.name);
+                FormContent::of_part("constraint", phase, name, constraint)
+            }
+            "Config" => FormContent::of_part("Config", phase, "config", sync::read_config(root, mistakes)?),
+            "SyncSet" => {
+                let (name, sync) = sync::read_sync_set(root, mistakes)?;
+                FormContent::of_part("SyncSet", phase, name, sync)
+            }
+            "ExpansionTemplate" => {
+                let template = expansion::read(root, mistakes)?;
+                FormContent::of_part("ExpansionTemplate", phase, template.name.clone(), template)
+            }
+            kind => {
+                let mutator = mutator::read(root, MutatorKind::of(kind)?, mistakes)?;
+                let (phase, name) = (Phase::Mutating, mutator.full_name().to_owned());
+                let content = FormContent::of_part("mutator", phase, name, mutator);
+                content.sharing_name("chain", phase, mutator::CHAIN)
+            }
+        })
+    }
+
+    fn check_conflicts(
+        &self,
+        new: &ReadDefinition,
+        earlier: &[Arc<ReadDefinition>],
+        mistakes: &mut Mistakes,
+    ) {
+        if let Some(template) = new.part::<ExpansionDocument>() {
+            template.check_cycles(&parts(earlier), new, mistakes);
+        }
+        if let Some(mutator) = new.part::<MutatorDocument>() {
+            mutator.check_consistency(&parts(earlier), new, mistakes);
+        }
+    }
+
+    fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {
+        let templates = all.parts::<TemplateDocument>();
+        let surroundings = Surroundings {
+            constraints: all.parts::<ConstraintDocument>(),
+            syncs: all.parts::<SyncDocument>(),
+            expansions: all.parts(),
+            mutators: all.parts(),
+        };
+        for constraint in &surroundings.constraints {
+            constraint.check(&templates, mistakes);
+        }
+        let chains = templates
+            .iter()
+            .map(|template| template.chain(&surroundings, mistakes));
+        defined.chains.extend(chains);
+        defined.chains.extend(mutator::chain(&surroundings));
+    }
+
+    /// What a template does depends on its constraints, and on the kinds that are synced for all templates.
+    fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
+        Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }
 }
 

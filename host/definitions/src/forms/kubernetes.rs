@@ -4,9 +4,9 @@
 //! accepted, but for the few things with which every call would fail. `plugin` in place of
 //! `clientConfig`, `timeout` and `mode` are additions.
 
-pub(crate) mod openapi;
-pub(crate) mod policy;
-pub(crate) mod resource;
+mod openapi;
+mod policy;
+mod resource;
 pub(crate) mod rules;
 pub(crate) mod typing;
 mod webhook;
@@ -15,13 +15,17 @@ use std::collections::HashMap;
 
 use admittance_admission::{ClusterKind, Phase, is_dns_label};
 
+use self::{
+    policy::{BindingDocument, PolicyDocument},
+    webhook::Version,
+};
+use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{
+    Definitions, ImportResult,
     document::{Mistakes, Node, quoted, readers},
     model::{ChainDefinition, StageDefinition},
     names,
 };
-
-pub(crate) use self::webhook::Version;
 
 /// What an API server, its clients and BCS write into `metadata` beside name and namespace. None of it means
 /// anything here.
@@ -42,13 +46,93 @@ pub(crate) const KEPT_METADATA: [&str; 14] = [
     "uid",
 ];
 
+const V1: &str = "admissionregistration.k8s.io/v1";
+const V1_BETA: &str = "admissionregistration.k8s.io/v1beta1";
+/// Policies are read as of v1, whatever their version is.
+const POLICIES: &[&str] = &[V1, V1_BETA, "admissionregistration.k8s.io/v1alpha1"];
+
+static KINDS: [DocumentKind; 8] = [
+    DocumentKind::new("MutatingWebhookConfiguration", &[V1, V1_BETA]),
+    DocumentKind::new("ValidatingWebhookConfiguration", &[V1, V1_BETA]),
+    DocumentKind::needed("MutatingAdmissionPolicy", POLICIES),
+    DocumentKind::needed("ValidatingAdmissionPolicy", POLICIES),
+    DocumentKind::needed("MutatingAdmissionPolicyBinding", POLICIES),
+    DocumentKind::needed("ValidatingAdmissionPolicyBinding", POLICIES),
+    DocumentKind::supporting("CustomResourceDefinition", &["apiextensions.k8s.io/v1"]),
+    DocumentKind {
+        fields: &[openapi::VERSION, openapi::VERSION_2],
+        ..DocumentKind::supporting("OpenAPI document", &[])
+    },
+];
+
+/// Kubernetes.
+#[derive(Debug)]
+pub(super) struct Kubernetes;
+
+impl DocumentForm for Kubernetes {
+    fn kinds(&self) -> &'static [DocumentKind] {
+        &KINDS
+    }
+
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+        let root = &document.root;
+        let (phase, rest) = match document.kind.name.strip_prefix("Mutating") {
+            Some(rest) => (Phase::Mutating, rest),
+            None => (
+                Phase::Validating,
+                document.kind.name.trim_start_matches("Validating"),
+            ),
+        };
+        Some(match rest {
+            "WebhookConfiguration" => {
+                let version = match document.version {
+                    V1 => Version::V1,
+                    _ => Version::V1Beta1,
+                };
+                FormContent::of_chain(read(root, phase, version, mistakes)?)
+            }
+            "AdmissionPolicy" => {
+                let policy = policy::read_policy(root, phase, mistakes)?;
+                FormContent::of_part("chain", phase, policy.name.clone(), policy)
+            }
+            "AdmissionPolicyBinding" => {
+                let binding = policy::read_binding(root, phase, mistakes)?;
+                FormContent::of_part("binding", phase, binding.name.clone(), binding)
+            }
+            "CustomResourceDefinition" => {
+                let resource = resource::read_resource(root, mistakes)?;
+                FormContent::of_part("CustomResourceDefinition", phase, resource.name.clone(), resource)
+            }
+            _ => {
+                let resources = openapi::read(root, mistakes)?;
+                let name = resources.name.clone();
+                FormContent::default()
+                    .with_part(resources)
+                    .sharing_name("OpenAPI document", phase, name)
+            }
+        })
+    }
+
+    fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {
+        defined.chains.extend(all.chains());
+        let policies = all.parts::<PolicyDocument>();
+        let bindings = all.parts::<BindingDocument>();
+        for binding in &bindings {
+            binding.check(&policies, mistakes);
+        }
+        let resources = all.parts();
+        let of_policies = policies.iter().map(|policy| policy.chain(&bindings, &resources));
+        defined.chains.extend(of_policies);
+    }
+
+    fn import(&self, kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
+        let reason = "it has schemas of resources, and no policy";
+        kind.is_supporting.then_some((ImportResult::LeftOut, reason))
+    }
+}
+
 /// A chain, as far as it could be read; missing parts were reported.
-pub(crate) fn read(
-    root: &Node<'_>,
-    phase: Phase,
-    version: Version,
-    mistakes: &mut Mistakes,
-) -> Option<ChainDefinition> {
+fn read(root: &Node<'_>, phase: Phase, version: Version, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
     let fix = "name the configuration: `metadata: { name: ... }`";
@@ -62,15 +146,11 @@ pub(crate) fn read(
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();
     fields.finish(mistakes);
+    let rules = stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect();
     Some(ChainDefinition {
-        name: name?,
-        namespace: None,
         phase,
         source: root.location(),
-        rules: stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect(),
-        stages,
-        warnings: Vec::new(),
-        idle: Vec::new(),
+        ..ChainDefinition::new(name?, rules, stages)
     })
 }
 

@@ -10,6 +10,7 @@ use admittance_admission::{
 };
 use serde_json::{Map, Value as Json};
 
+use super::{DocumentForm, DocumentKind, FormContent, TypedDocument};
 use crate::{
     GroupDefinition, HookDefinition, MemberDefinition, Mistake, PluginDefinition, conditions,
     document::{Fields, Mistakes, Node, readers},
@@ -20,35 +21,40 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// The kinds of documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Policy {
-    /// Whether it is for one namespace.
-    pub(crate) is_namespaced: bool,
-    /// Whether it is a group of policies.
-    pub(crate) is_group: bool,
+const VERSIONS: &[&str] = &["policies.kubewarden.io/v1"];
+
+static KINDS: [DocumentKind; 4] = [
+    DocumentKind::new("ClusterAdmissionPolicy", VERSIONS),
+    DocumentKind::namespaced("AdmissionPolicy", VERSIONS),
+    DocumentKind::new("ClusterAdmissionPolicyGroup", VERSIONS),
+    DocumentKind::namespaced("AdmissionPolicyGroup", VERSIONS),
+];
+
+/// Kubewarden.
+#[derive(Debug)]
+pub(super) struct Kubewarden;
+
+impl DocumentForm for Kubewarden {
+    fn kinds(&self) -> &'static [DocumentKind] {
+        &KINDS
+    }
+
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+        let policy = Policy {
+            is_namespaced: document.kind.is_namespaced,
+            is_group: document.kind.name.ends_with("Group"),
+        };
+        read(&document.root, policy, mistakes).map(FormContent::of_chain)
+    }
 }
 
-impl Policy {
-    /// The one that documents of this kind are.
-    pub(crate) fn of_kind(kind: &str) -> Option<Self> {
-        let all = [(false, false), (true, false), (false, true), (true, true)];
-        let all = all.map(|(is_namespaced, is_group)| Self {
-            is_namespaced,
-            is_group,
-        });
-        all.into_iter().find(|policy| policy.kind() == kind)
-    }
-
-    /// The kind of its documents.
-    pub(crate) fn kind(self) -> &'static str {
-        match (self.is_namespaced, self.is_group) {
-            (false, false) => "ClusterAdmissionPolicy",
-            (true, false) => "AdmissionPolicy",
-            (false, true) => "ClusterAdmissionPolicyGroup",
-            (true, true) => "AdmissionPolicyGroup",
-        }
-    }
+/// What a document says by its kind.
+#[derive(Clone, Copy)]
+struct Policy {
+    /// Whether it is for one namespace.
+    is_namespaced: bool,
+    /// Whether it is a group of policies.
+    is_group: bool,
 }
 
 /// The default of Kubewarden's policy server for one evaluation.
@@ -63,7 +69,7 @@ const REGISTRY: &str = "registry://";
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
 
 /// A chain, as far as it could be read; missing parts were reported.
-pub(crate) fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the policy: `metadata: { name: ... }`";
@@ -89,16 +95,13 @@ pub(crate) fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> 
         stage.spec.namespace_selector = Some(NamespaceSelector::In(vec![namespace]));
     }
     let rules = stage.spec.rules.clone();
+    // Without rules it is never called; without rules here it would always be.
+    let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
-        name,
-        namespace: None,
         phase,
         source: root.location(),
-        // Without rules it is never called; without rules here it would always be.
-        stages: if rules.is_empty() { Vec::new() } else { vec![stage] },
-        rules,
         warnings,
-        idle: Vec::new(),
+        ..ChainDefinition::new(name, rules, stages)
     })
 }
 

@@ -1,16 +1,22 @@
 //! The native form: `AdmissionChain` and `NamespacedAdmissionChain`.
 
-use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::HashMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, StageSpec};
+use serde_json::{Map, Value as Json};
 
+use super::{
+    DocumentForm, DocumentForms, DocumentKind, FormContent, FormDocuments, TypedDocument, kubernetes::typing,
+    parts,
+};
 use crate::{
-    HookDefinition, Location, conditions,
-    document::{Fields, Mistakes, Node, quoted, readers},
+    Definitions, ExceptionDefinition, HookDefinition, ImportResult, Location, conditions,
+    document::{Fields, Mistake, Mistakes, Node, quoted, readers},
     hook::NATIVE_FIELDS,
     model::{ChainDefinition, StageDefinition},
     names, plugin, rules,
     selectors::{self, Syntax},
+    store::read_what_is_there,
 };
 
 pub(crate) mod exception;
@@ -35,8 +41,89 @@ const OF_THE_SERVER: [&str; 9] = [
     "uid",
 ];
 
+const VERSIONS: &[&str] = &["admittance.dev/v1alpha1"];
+
+static KINDS: [DocumentKind; 3] = [
+    DocumentKind::new("AdmissionChain", VERSIONS),
+    DocumentKind::namespaced("NamespacedAdmissionChain", VERSIONS),
+    DocumentKind::new("AdmissionException", VERSIONS),
+];
+
+/// The native form.
+#[derive(Debug)]
+pub(super) struct Native;
+
+impl DocumentForm for Native {
+    fn kinds(&self) -> &'static [DocumentKind] {
+        &KINDS
+    }
+
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+        let TypedDocument { kind, root, .. } = document;
+        if kind.name == "AdmissionException" {
+            let definition = exception::read(root, mistakes)?;
+            let name = definition.exception.name.to_string();
+            return Some(FormContent::of_part(
+                "exception",
+                Phase::default(),
+                name,
+                definition,
+            ));
+        }
+        read(root, kind.is_namespaced, mistakes).map(FormContent::of_chain)
+    }
+
+    fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, _mistakes: &mut Mistakes) {
+        let mut chains: Vec<_> = all.chains().collect();
+        typing::use_schemas(&mut chains, &parts(all.supporting));
+        defined.chains.extend(chains);
+        let exceptions = all.parts::<ExceptionDefinition>();
+        defined.exceptions.extend(exceptions.into_iter().cloned());
+    }
+
+    /// With the labels and annotations of the resource that it replaces: others write them, such as tools that install or
+    /// back up resources.
+    fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
+        let mut differs = false;
+        for field in ["labels", "annotations"] {
+            let Some(Json::Object(pairs)) = replaced.pointer(&format!("/metadata/{field}")) else {
+                continue;
+            };
+            let metadata = applied.get_mut("metadata").and_then(Json::as_object_mut)?;
+            let own = metadata.entry(field).or_insert_with(|| Map::new().into());
+            let own = own.as_object_mut()?;
+            for (key, value) in pairs {
+                own.entry(key).or_insert_with(|| {
+                    differs = true;
+                    value.clone()
+                });
+            }
+        }
+        differs.then_some(applied)
+    }
+
+    fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
+        Some((ImportResult::LeftOut, "it is in the native form already"))
+    }
+}
+
+/// The scalars of native chains in these files that YAML 1.2 reads differently, with both readings. Chains with mistakes have
+/// them too.
+pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
+    let ignored = &mut Mistakes::new();
+    let files = read_what_is_there(paths, ignored);
+    let documents: Vec<_> = files.iter().flat_map(|file| file.documents(ignored)).collect();
+    let forms = DocumentForms::default();
+    let definitions = documents
+        .iter()
+        .flat_map(|document| forms.definitions(document, &mut Mistakes::new()));
+    let [chain, namespaced, _] = &KINDS;
+    let chains = definitions.filter(|found| [chain.name, namespaced.name].contains(&found.kind.name));
+    chains.flat_map(|chain| chain.root.ambiguities()).collect()
+}
+
 /// A chain, as far as it could be read; missing parts were reported.
-pub(crate) fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
     fields.ignore_present(&[STATUS]);

@@ -6,14 +6,15 @@
 mod canary;
 
 use admittance_admission::{
-    FailurePolicy, LabelSelector, Matcher, ModuleReference, NamespaceSelector, Operation, Phase,
-    ResourcePattern, Rule,
+    FailurePolicy, LabelSelector, Matcher, ModuleReference, NamespaceSelector, Operation, ResourcePattern,
+    Rule,
 };
 use serde_json::{Map, json};
 
-pub(crate) use self::canary::{Canary, prefer};
+use self::canary::{Canary, prefer};
+use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{
-    PluginDefinition,
+    Definitions, PluginDefinition,
     document::{Fields, Mistake, Mistakes, Node, readers},
     forms::kubernetes::read_name,
     model::{ChainDefinition, StageDefinition},
@@ -30,8 +31,42 @@ const INJECTED: [&str; 5] = [
     "patchPodMetadata",
 ];
 
+static KINDS: [DocumentKind; 1] = [DocumentKind::new(
+    "SidecarSet",
+    &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"],
+)];
+
+/// OpenKruise.
+#[derive(Debug)]
+pub(super) struct OpenKruise;
+
+impl DocumentForm for OpenKruise {
+    fn kinds(&self) -> &'static [DocumentKind] {
+        &KINDS
+    }
+
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+        let (chain, canary) = read(&document.root, mistakes)?;
+        let content = FormContent::of_chain(chain);
+        Some(match canary {
+            Some(canary) => content.with_part(canary),
+            None => content,
+        })
+    }
+
+    fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {
+        let canaries = all.parts::<Canary>();
+        for canary in &canaries {
+            canary.check(&canaries, mistakes);
+        }
+        let mut chains: Vec<_> = all.chains().collect();
+        prefer(&canaries, &mut chains);
+        defined.chains.extend(chains);
+    }
+}
+
 /// A chain, as far as it could be read; missing parts were reported. With what makes it a canary, if it is one.
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Option<Canary>)> {
+fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the SidecarSet: `metadata: { name: ... }`";
@@ -89,20 +124,17 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDef
     // The default of OpenKruise's installation.
     stage.spec.failure_policy = FailurePolicy::Ignore;
     stage.location = root.location();
+    let rule = Rule {
+        api_groups: Matcher::Only(vec![String::new()]),
+        api_versions: Matcher::Only(vec!["v1".to_owned()]),
+        resources: ResourcePattern::parse("pods").into_iter().collect(),
+        ..Rule::for_operations([Operation::Create])
+    };
+    let stages = if is_paused { Vec::new() } else { vec![stage] };
     let chain = ChainDefinition {
-        name: chain_name(&name),
-        namespace: None,
-        phase: Phase::Mutating,
         source: root.location(),
-        rules: vec![Rule {
-            api_groups: Matcher::Only(vec![String::new()]),
-            api_versions: Matcher::Only(vec!["v1".to_owned()]),
-            resources: ResourcePattern::parse("pods").into_iter().collect(),
-            ..Rule::for_operations([Operation::Create])
-        }],
-        stages: if is_paused { Vec::new() } else { vec![stage] },
         warnings,
-        idle: Vec::new(),
+        ..ChainDefinition::new(chain_name(&name), vec![rule], stages)
     };
     Some((chain, canary))
 }

@@ -1,28 +1,14 @@
-//! Builds chains from documents, and checks for conflicts between them.
+//! The chains of definitions, and the conflicts between them.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use admittance_admission::{Phase, pause};
 
+use super::reads::Reads;
 use crate::{
-    DefinitionSet,
-    document::{self, Document, Location, Mistake, Mistakes, Node, UNINTERRUPTED, quoted},
-    forms::bcs,
-    forms::gatekeeper::{
-        self, ConstraintDocument, ExpansionDocument, MutatorDocument, Surroundings, Sync, TemplateDocument,
-    },
-    forms::kubernetes::{
-        self, openapi,
-        policy::{self, BindingDocument, PolicyDocument},
-        resource::{self, ResourceDocument},
-        typing,
-    },
-    forms::kubewarden,
-    forms::native,
-    forms::native::exception::{self, ExceptionDefinition},
-    forms::openkruise::{self, Canary},
-    forms::{self, Form},
-    model::ChainDefinition,
+    ChainDefinition, DefinitionSet, ExceptionDefinition, Location,
+    document::{Mistake, Mistakes, UNINTERRUPTED, quoted},
+    forms::{DocumentForm, FormDocuments, ReadDefinition, TakenName},
     store::read_what_is_there,
 };
 
@@ -47,20 +33,9 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
 ///
 /// Every mistake in it.
 pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistakes> {
-    let mut mistakes = Mistakes::new();
-    let documents = document::read_text(name, text, &mut mistakes);
-    of_documents(&documents, mistakes).map(|definitions| definitions.chains)
+    let read = Reads::default().text(name, text);
+    define(read.definitions.iter().flatten(), read.mistakes).map(|definitions| definitions.chains)
 }
-
-/// The kinds of definitions that are neither chains nor stages.
-const SUPPORTING: [&str; 5] = [
-    "Config",
-    "CustomResourceDefinition",
-    "ExpansionTemplate",
-    OPENAPI,
-    "SyncSet",
-];
-const OPENAPI: &str = "OpenAPI document";
 
 /// What documents define.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,361 +62,131 @@ impl Definitions {
     }
 }
 
-/// The scalars of native chains in these files that YAML 1.2 reads differently, with both readings. Chains with mistakes have
-/// them too.
-pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
-    let ignored = &mut Mistakes::new();
-    let documents = DefinitionSet::of_files(read_what_is_there(paths, ignored)).parse(ignored);
-    let documents = documents.iter().flatten();
-    let definitions = documents.flat_map(|document| forms::definitions(document, &mut Mistakes::new()));
-    let native = definitions.filter(|(form, _)| matches!(form, Form::Native { .. }));
-    native.flat_map(|(_, root)| root.ambiguities()).collect()
-}
-
-/// What these documents define; `mistakes` are those of reading them.
-pub(crate) fn of_documents<'a>(
-    documents: impl IntoIterator<Item = &'a Document>,
+/// What these definitions define together; `mistakes` are those of reading them.
+pub(crate) fn define<'a>(
+    read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
 ) -> Result<Definitions, Mistakes> {
     let mut chains = Chains::default();
-    chains.read_all(documents, &mut mistakes);
-    let definitions = chains.bound(&mut mistakes);
+    chains.add_all(read, &mut mistakes);
+    let definitions = chains.definitions(&mut mistakes);
     mistakes.into_result(definitions)
 }
 
-/// Checks these documents without others: the policy of a binding may be elsewhere.
-pub(crate) fn check_each<'a>(
-    documents: impl IntoIterator<Item = &'a Document>,
-    mut mistakes: Mistakes,
-) -> Result<(), Mistakes> {
-    Chains::default().read_all(documents, &mut mistakes);
-    mistakes.into_result(())
-}
-
-/// The chain of a single definition; `None` if it is incomplete, and for a binding, which is a stage of its policy's
-/// chain.
-pub(crate) fn of_definition(form: Form, root: &Node<'_>) -> Option<ChainDefinition> {
-    let mut chains = Chains::default();
-    chains.read(form, root, &mut Mistakes::new());
-    chains.bound(&mut Mistakes::new()).chains.pop()
-}
-
-/// Whether this definition, by itself, has no mistakes.
-pub(crate) fn is_valid(form: Form, root: &Node<'_>) -> bool {
-    Chains::default().accept(form, root).is_ok()
-}
-
-/// The chains that were read so far, and the names that must be unique.
+/// The definitions that were accepted so far, and the names that must be unique.
 #[derive(Default)]
 pub(crate) struct Chains {
-    chains: Vec<ChainDefinition>,
-    policies: Vec<PolicyDocument>,
-    bindings: Vec<BindingDocument>,
-    resources: Vec<ResourceDocument>,
-    templates: Vec<TemplateDocument>,
-    constraints: Vec<ConstraintDocument>,
-    syncs: Vec<Sync>,
-    expansions: Vec<ExpansionDocument>,
-    exceptions: Vec<ExceptionDefinition>,
-    mutators: Vec<MutatorDocument>,
-    canaries: Vec<Canary>,
-    /// By what has the name, a chain or a binding, and its phase.
-    names: HashMap<(&'static str, Phase, String), Location>,
-    subjects: HashMap<bcs::Subject, Location>,
+    /// Those of each system.
+    accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
+    /// By what has the name: where it is, and whether others of its system may have it too.
+    names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
 impl Chains {
-    /// The definitions of these documents.
-    pub(crate) fn read_all<'a>(
+    pub(crate) fn add_all<'a>(
         &mut self,
-        documents: impl IntoIterator<Item = &'a Document>,
+        read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
         mistakes: &mut Mistakes,
     ) {
-        for (index, document) in documents.into_iter().enumerate() {
+        for (index, definition) in read.into_iter().enumerate() {
             pause(index, UNINTERRUPTED);
-            for (form, root) in forms::definitions(document, mistakes) {
-                self.read(form, &root, mistakes);
+            self.add(definition, mistakes);
+        }
+    }
+
+    /// Adds a definition, unless it is incomplete or conflicts with those before.
+    pub(crate) fn add(&mut self, definition: &Arc<ReadDefinition>, mistakes: &mut Mistakes) {
+        mistakes.extend(definition.mistakes.iter().cloned());
+        let before = mistakes.len();
+        for name in definition.names() {
+            self.take(name, definition, mistakes);
+        }
+        let form = &definition.form;
+        let index = self
+            .accepted
+            .iter()
+            .position(|(other, _)| Arc::ptr_eq(other, form));
+        let index = index.unwrap_or_else(|| {
+            self.accepted.push((form.clone(), Vec::new()));
+            self.accepted.len() - 1
+        });
+        if let Some((form, earlier)) = self.accepted.get_mut(index) {
+            form.check_conflicts(definition, earlier, mistakes);
+            if mistakes.len() == before {
+                earlier.push(definition.clone());
             }
         }
     }
 
     /// The chains of this file that are whole by themselves: not those of policies with bindings.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
-        self.chains.iter().filter(move |chain| chain.source.file == file)
+        let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
+        all.filter(move |definition| definition.location().file == file)
+            .filter_map(|definition| definition.chain())
     }
 
-    /// What is wrong between definitions: those that need another one which is not there, or which they do not fit.
-    pub(crate) fn unbound(&self) -> Mistakes {
-        let mut mistakes = Mistakes::new();
-        for binding in &self.bindings {
-            binding.check(&self.policies, &mut mistakes);
-        }
-        for constraint in &self.constraints {
-            constraint.check(&self.templates, &mut mistakes);
-        }
-        for canary in &self.canaries {
-            canary.check(&self.canaries, &mut mistakes);
-        }
-        for template in &self.templates {
-            template.chain(self.surroundings(), &mut mistakes);
-        }
-        mistakes
-    }
-
-    fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings {
-            constraints: &self.constraints,
-            syncs: &self.syncs,
-            expansions: &self.expansions,
-            mutators: &self.mutators,
-        }
-    }
-
-    /// Removes the chains of this file.
+    /// Removes the definitions of this file.
     pub(crate) fn forget(&mut self, file: &str) {
-        self.chains.retain(|chain| chain.source.file != file);
-        self.policies.retain(|policy| policy.source.file != file);
-        self.bindings.retain(|binding| binding.source.file != file);
-        self.resources.retain(|resource| resource.source.file != file);
-        self.templates.retain(|template| template.source.file != file);
-        self.constraints
-            .retain(|constraint| constraint.source.file != file);
-        self.syncs.retain(|sync| sync.source.file != file);
-        self.expansions.retain(|template| template.source.file != file);
-        self.exceptions.retain(|exception| exception.source.file != file);
-        self.mutators.retain(|mutator| mutator.source.file != file);
-        self.canaries.retain(|canary| canary.location.file != file);
-        self.names.retain(|_, location| location.file != file);
-        self.subjects.retain(|_, location| location.file != file);
+        for (_, definitions) in &mut self.accepted {
+            definitions.retain(|definition| definition.location().file != file);
+        }
+        self.names.retain(|_, (location, _)| location.file != file);
     }
 
-    /// Whether this definition has no mistakes and does not conflict with those before. Only then it is added.
-    pub(crate) fn accept(&mut self, form: Form, root: &Node<'_>) -> Result<(), Mistakes> {
-        let mut mistakes = Mistakes::new();
-        Self::default().read(form, root, &mut mistakes);
-        if mistakes.is_empty() {
-            self.read(form, root, &mut mistakes);
+    /// What they define together. Definitions that need another one which is not there, or which they do not fit, are mistakes.
+    pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
+        let mut defined = Definitions::default();
+        let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
+        let supporting = all.filter(|definition| definition.kind.is_supporting);
+        let supporting: Vec<_> = supporting.cloned().collect();
+        for (form, own) in &self.accepted {
+            let supporting = &supporting;
+            form.define(FormDocuments { own, supporting }, &mut defined, mistakes);
         }
-        mistakes.into_result(())
-    }
-
-    /// The chains, with those of the policies, each of which has its bindings as stages; and the exceptions, which their
-    /// stages have.
-    pub(crate) fn bound(mut self, mistakes: &mut Mistakes) -> Definitions {
-        for binding in &self.bindings {
-            binding.check(&self.policies, mistakes);
-        }
-        for canary in &self.canaries {
-            canary.check(&self.canaries, mistakes);
-        }
-        openkruise::prefer(&self.canaries, &mut self.chains);
-        typing::use_schemas(&mut self.chains, &self.resources);
-        let of_policies = self.policies.iter();
-        let of_policies = of_policies.map(|policy| policy.chain(&self.bindings, &self.resources));
-        let of_policies: Vec<_> = of_policies.collect();
-        for constraint in &self.constraints {
-            constraint.check(&self.templates, mistakes);
-        }
-        let of_templates = self.templates.iter();
-        let of_templates = of_templates.map(|template| template.chain(self.surroundings(), mistakes));
-        let of_templates: Vec<_> = of_templates.collect();
-        self.chains.extend(of_policies);
-        self.chains.extend(of_templates);
-        let of_mutators = gatekeeper::chain_of_mutators(&self.mutators, &self.syncs, &self.expansions);
-        self.chains.extend(of_mutators);
-        self.chains
-            .sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
-        self.exceptions
-            .sort_by(|a, b| a.exception.name.cmp(&b.exception.name));
-        for exception in &self.exceptions {
-            exception.attach(&mut self.chains);
-        }
-        let names = self.names.keys().filter(|(kind, ..)| SUPPORTING.contains(kind));
-        let mut supporting: Vec<_> = names.map(|(kind, _, name)| format!("{kind} {name}")).collect();
-        supporting.sort();
-        Definitions {
-            chains: self.chains,
-            exceptions: self.exceptions,
+        let names = supporting.iter().filter_map(|definition| {
+            let name = &definition.names().first()?.name;
+            Some(format!("{} {name}", definition.kind.name))
+        });
+        defined.supporting.extend(names);
+        let Definitions {
+            chains,
+            exceptions,
             supporting,
+        } = &mut defined;
+        chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
+        exceptions.sort_by(|a, b| a.exception.name.cmp(&b.exception.name));
+        for exception in exceptions {
+            exception.attach(chains);
         }
+        supporting.sort();
+        supporting.dedup();
+        defined
     }
 
-    fn read(&mut self, form: Form, root: &Node<'_>, mistakes: &mut Mistakes) {
-        let chain = match form {
-            Form::Policy(phase) => {
-                if let Some(policy) = policy::read_policy(root, phase, mistakes)
-                    && self.is_new("chain", phase, &policy.name, root, mistakes)
-                {
-                    self.policies.push(policy);
-                }
-                return;
-            }
-            Form::Binding(phase) => {
-                if let Some(binding) = policy::read_binding(root, phase, mistakes)
-                    && self.is_new("binding", phase, &binding.name, root, mistakes)
-                {
-                    self.bindings.push(binding);
-                }
-                return;
-            }
-            Form::Resource => {
-                if let Some(resource) = resource::read_resource(root, mistakes)
-                    && self.is_new(
-                        "CustomResourceDefinition",
-                        Phase::default(),
-                        &resource.name,
-                        root,
-                        mistakes,
-                    )
-                {
-                    self.resources.push(resource);
-                }
-                return;
-            }
-            Form::OpenApi => {
-                let key = (OPENAPI, Phase::default(), root.location().file);
-                self.names.insert(key, root.location());
-                self.resources.extend(openapi::read(root, mistakes));
-                return;
-            }
-            Form::Gatekeeper(document) => {
-                self.read_gatekeeper(document, root, mistakes);
-                return;
-            }
-            Form::Exception => {
-                if let Some(exception) = exception::read(root, mistakes)
-                    && self.is_new(
-                        "exception",
-                        Phase::default(),
-                        &exception.exception.name,
-                        root,
-                        mistakes,
-                    )
-                {
-                    self.exceptions.push(exception);
-                }
-                return;
-            }
-            Form::Native { is_namespaced } => native::read(root, is_namespaced, mistakes),
-            Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
-            Form::Kubewarden(policy) => kubewarden::read(root, policy, mistakes),
-            Form::SidecarSet => openkruise::read(root, mistakes).map(|(chain, canary)| {
-                self.canaries.extend(canary);
-                chain
-            }),
-            Form::Bcs => bcs::read(root, mistakes).and_then(|read| self.of_bcs(read, mistakes)),
-            Form::BcsResource => {
-                bcs::read_custom_resource(root, mistakes).and_then(|read| self.of_bcs(read, mistakes))
-            }
-        };
-        if let Some(chain) = chain
-            && self.is_new("chain", chain.phase, &chain.name, root, mistakes)
-        {
-            self.chains.push(chain);
-        }
-    }
-
-    fn read_gatekeeper(&mut self, document: gatekeeper::Document, root: &Node<'_>, mistakes: &mut Mistakes) {
-        let phase = Phase::Validating;
-        match document {
-            gatekeeper::Document::Template => {
-                if let Some(template) = gatekeeper::read_template(root, mistakes)
-                    && self.is_new("chain", phase, &template.name, root, mistakes)
-                {
-                    self.templates.push(template);
-                }
-            }
-            gatekeeper::Document::Constraint => {
-                if let Some(constraint) = gatekeeper::read_constraint(root, mistakes) {
-                    let name = format!("{}/{}", constraint.kind, constraint.name);
-                    if self.is_new("constraint", phase, &name, root, mistakes) {
-                        self.constraints.push(constraint);
-                    }
-                }
-            }
-            gatekeeper::Document::Config => {
-                if let Some(sync) = gatekeeper::read_config(root, mistakes)
-                    && self.is_new("Config", phase, "config", root, mistakes)
-                {
-                    self.syncs.push(sync);
-                }
-            }
-            gatekeeper::Document::SyncSet => {
-                if let Some((name, sync)) = gatekeeper::read_sync_set(root, mistakes)
-                    && self.is_new("SyncSet", phase, &name, root, mistakes)
-                {
-                    self.syncs.push(sync);
-                }
-            }
-            gatekeeper::Document::Expansion => {
-                if let Some(template) = gatekeeper::read_expansion(root, mistakes)
-                    && self.is_new("ExpansionTemplate", phase, &template.name, root, mistakes)
-                    && template.is_acyclic(&self.expansions, root, mistakes)
-                {
-                    self.expansions.push(template);
-                }
-            }
-            gatekeeper::Document::Mutator(kind) => {
-                if let Some(mutator) = gatekeeper::read_mutator(root, kind, mistakes)
-                    && self.is_new("mutator", Phase::Mutating, mutator.full_name(), root, mistakes)
-                    && mutator.is_consistent(&self.mutators, root, mistakes)
-                    && (!self.mutators.is_empty()
-                        || self.is_new(
-                            "chain",
-                            Phase::Mutating,
-                            gatekeeper::CHAIN_OF_MUTATORS,
-                            root,
-                            mistakes,
-                        ))
-                {
-                    self.mutators.push(mutator);
-                }
+    /// Reports a name that another definition has.
+    fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
+        let TakenName {
+            of,
+            phase,
+            name,
+            is_shared,
+        } = name;
+        let key = (*of, *phase, name.clone());
+        match self.names.get(&key) {
+            None => drop(
+                self.names
+                    .insert(key, (definition.location().clone(), *is_shared)),
+            ),
+            Some((_, true)) if *is_shared => {}
+            Some((first, _)) => {
+                mistakes.push(Mistake {
+                    location: definition.location().clone(),
+                    path: definition.name_path(),
+                    message: format!("{} is also the name of the {of} in {first}", quoted(name)),
+                    fix: format!("give each {of} its own name"),
+                });
             }
         }
-    }
-
-    /// Whether no chain or binding of this phase before has this name.
-    fn is_new(
-        &mut self,
-        what: &'static str,
-        phase: Phase,
-        name: &str,
-        root: &Node<'_>,
-        mistakes: &mut Mistakes,
-    ) -> bool {
-        let key = (what, phase, name.to_owned());
-        if let Some(first) = self.names.get(&key) {
-            let path = match root.path() {
-                "" => "metadata.name".to_owned(),
-                path => format!("{path}.metadata.name"),
-            };
-            mistakes.push(Mistake {
-                location: root.location(),
-                path,
-                message: format!("{} is also the name of the {what} in {first}", quoted(name)),
-                fix: format!("give each {what} its own name"),
-            });
-            return false;
-        }
-        self.names.insert(key, root.location());
-        true
-    }
-
-    /// The chain of a BCS definition, whose subject is held to be the only one.
-    fn of_bcs(&mut self, read: bcs::BcsDefinition<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
-        if let Some((subject, node)) = read.subject {
-            match self.subjects.get(&subject) {
-                None => {
-                    self.subjects.insert(subject, node.location());
-                }
-                Some(first) => {
-                    let message = format!("{first} already defines hooks for {subject}");
-                    let fix = "BCS has one definition for each operation and kind: put the hooks into one";
-                    node.wrong(message, fix, mistakes);
-                }
-            }
-        }
-        read.chain
     }
 }
 

@@ -1,14 +1,13 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DefinitionSet, usable::id_of};
+use super::{DefinitionSet, chains::Chains, usable::id_of};
 use crate::{
     ChainDefinition, ChainId, DefinitionFile, DefinitionId, Location,
     document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
-    forms::{self, Form},
-    set::chains,
+    forms::ReadDefinition,
 };
 
 /// A definition in a file. The live one may be different, if a definition in the files is invalid or after a
@@ -40,14 +39,14 @@ pub struct StoredDefinition {
     pub has_mistakes: bool,
 }
 
-/// A definition in the parsed documents of a set. Lives while it is looked for.
+/// A definition in what was read of a set. Lives while it is looked for.
 pub(crate) struct Definition<'a> {
     /// The index of its file in the set.
     pub(crate) file: usize,
     /// The index of its document among those of the file.
     pub(crate) document: usize,
-    pub(crate) form: Form,
     pub(crate) root: Node<'a>,
+    pub(crate) read: &'a Arc<ReadDefinition>,
     pub(crate) id: DefinitionId,
 }
 
@@ -57,37 +56,20 @@ impl Definition<'_> {
         !self.root.path().is_empty()
     }
 
-    /// None while there are mistakes in it.
+    /// The chain that it is by itself; `None` if it is incomplete, and for a stage of another definition's chain, such as a
+    /// binding.
     pub(crate) fn chain(&self) -> Option<ChainDefinition> {
-        chains::of_definition(self.form, &self.root)
+        let mut chains = Chains::default();
+        chains.add(self.read, &mut Mistakes::new());
+        chains.definitions(&mut Mistakes::new()).chains.pop()
     }
-}
-
-/// The definitions in the documents of each file, without those whose name cannot be read.
-pub(crate) fn definitions(files: &[Vec<Document>]) -> Vec<Definition<'_>> {
-    let mut definitions = Vec::new();
-    for (file, documents) in files.iter().enumerate() {
-        for (index, document) in documents.iter().enumerate() {
-            for (form, root) in forms::definitions(document, &mut Mistakes::new()) {
-                let id = DefinitionId::of(form, &root);
-                definitions.extend(id.map(|id| Definition {
-                    file,
-                    document: index,
-                    form,
-                    root,
-                    id,
-                }));
-            }
-        }
-    }
-    definitions
 }
 
 pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
-    let documents = set.parse(&mut Mistakes::new());
+    let read = set.read(&mut Mistakes::new());
     let stored = |definition: Definition<'_>| {
         let file = set.files.get(definition.file)?;
-        let documents = documents.get(definition.file)?;
+        let documents = &read.get(definition.file)?.documents;
         Some(StoredDefinition {
             file: file.path.clone(),
             line: definition.root.location().line,
@@ -97,12 +79,14 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
                 name: chain.name,
             }),
             in_list: definition.is_item(),
-            has_mistakes: !chains::is_valid(definition.form, &definition.root),
+            has_mistakes: !definition.read.mistakes.is_empty(),
             id: definition.id,
         })
     };
-    let usable = definitions(&documents).into_iter().filter_map(stored);
-    usable.chain(set.unusable().iter().filter_map(unusable)).collect()
+    let definitions = set.definitions_in(&read);
+    let usable = definitions.into_iter().filter_map(stored);
+    let unusable = set.unusable().iter().filter_map(|file| unusable(set, file));
+    usable.chain(unusable).collect()
 }
 
 /// The index of the definition in which this place is.
@@ -115,9 +99,9 @@ pub(super) fn at(documents: &[StoredDefinition], place: &Location) -> Option<usi
 }
 
 /// An entry that cannot be used, as far as it can be identified.
-fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
+fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
-        id: id_of(file)?,
+        id: id_of(set, file)?,
         file: file.path.clone(),
         line: 1,
         text: file.text.clone(),

@@ -24,23 +24,24 @@ fn a_file_that_definitions_name_is_read_once() {
         let text = chain(name).replace("plugin: { source: file:s.wasm }", rego);
         DefinitionFile::file(directory.path().join(format!("{name}.yaml")), text)
     });
-    let set = DefinitionSet::of_files(files.to_vec());
-    let mut mistakes = Mistakes::new();
-    let documents = set.parse(&mut mistakes);
-    let mut read = chains::Chains::default();
-    for (version, documents) in documents.iter().enumerate() {
-        std::fs::write(&policy, format!("package a{version}")).unwrap();
-        read.read_all(documents, &mut mistakes);
-    }
-    let chains = read.bound(&mut mistakes).chains;
-    assert!(mistakes.is_empty(), "{mistakes:?}");
-    for chain in &chains {
+    let [first, second] = files.clone();
+    std::fs::write(&policy, "package a0").unwrap();
+    let set = DefinitionSet::of_files(vec![first]);
+    set.chains().unwrap();
+    assert!(set.is_current());
+    std::fs::write(&policy, "package a1").unwrap();
+    assert!(!set.is_current());
+    for chain in set
+        .with_contents(vec![files[0].clone(), second])
+        .chains()
+        .unwrap()
+    {
         let (_, plugin) = chain.stages[0].plugins().next().unwrap();
         assert_eq!(plugin.settings["rego"], "package a0", "{}", chain.name);
         assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
     }
     // The next table reads it again.
-    let chains = set.chains().unwrap();
+    let chains = set.afresh().chains().unwrap();
     let (_, plugin) = chains[0].stages[0].plugins().next().unwrap();
     assert_eq!(plugin.settings["rego"], "package a1");
 }

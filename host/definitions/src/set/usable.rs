@@ -10,11 +10,10 @@ use admittance_admission::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DefinitionSet, definitions};
+use super::{DefinitionSet, chains::Chains};
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, StoreKind,
     document::{Mistake, Mistakes},
-    set::chains::Chains,
 };
 
 /// How to treat an invalid entry of a store: a text that is not a definition, a mistake in it, a second
@@ -127,11 +126,13 @@ impl DefinitionSet {
         // Entries must not conflict with files.
         if !entries.is_empty() {
             for file in &files {
-                chains.read_all(&file.documents(&mut Mistakes::new()), &mut Mistakes::new());
+                let read = self.reads.file(file);
+                chains.add_all(read.definitions.iter().flatten(), &mut Mistakes::new());
             }
         }
         entries.sort_by_cached_key(|entry| (standing(entry, in_force), entry.path.clone()));
         let mut sorting = Sorting {
+            set: self,
             chains,
             files,
             unusable: Vec::new(),
@@ -140,20 +141,22 @@ impl DefinitionSet {
         };
         let has_entries = !entries.is_empty();
         for entry in entries {
-            match take(&entry, &mut sorting.chains, mistakes_of) {
+            match sorting.take(&entry, mistakes_of) {
                 Ok(()) => sorting.files.push(entry),
                 Err(mistakes) => sorting.reject(entry, texts(&mistakes)),
             }
         }
         sorting.bad.sort_by(|a, b| a.path.cmp(&b.path));
         if on_bad == OnBadDefinition::KeepLast {
-            for bad in &mut sorting.bad {
+            let mut all_bad = std::mem::take(&mut sorting.bad);
+            for bad in &mut all_bad {
                 let last = in_force.iter().find(|file| file.path == bad.path);
-                if let Some(last) = last.filter(|last| take(last, &mut sorting.chains, mistakes_of).is_ok()) {
+                if let Some(last) = last.filter(|last| sorting.take(last, mistakes_of).is_ok()) {
                     sorting.kept.push(last.clone());
                     bad.served = Served::LastVersion;
                 }
             }
+            sorting.bad = all_bad;
         }
         if has_entries {
             sorting.reject_unbound(in_force, on_bad, mistakes_of);
@@ -166,7 +169,7 @@ impl DefinitionSet {
             ..
         } = sorting;
         Usable {
-            set: Self::of_files(files).with_unusable(unusable),
+            set: self.with_contents(files).with_unusable(unusable),
             bad,
             kept,
             held: Vec::new(),
@@ -175,7 +178,8 @@ impl DefinitionSet {
 }
 
 /// The definitions, as far as they are sorted into those that can be used and those that cannot.
-struct Sorting {
+struct Sorting<'a> {
+    set: &'a DefinitionSet,
     /// Of the files and of what is kept.
     chains: Chains,
     files: Vec<DefinitionFile>,
@@ -184,10 +188,10 @@ struct Sorting {
     kept: Vec<DefinitionFile>,
 }
 
-impl Sorting {
+impl Sorting<'_> {
     fn reject(&mut self, entry: DefinitionFile, reasons: Vec<String>) {
         self.bad.push(BadDefinition {
-            id: id_of(&entry),
+            id: id_of(self.set, &entry),
             reasons,
             ..BadDefinition::new(&entry.path, Served::Nothing, false)
         });
@@ -204,7 +208,7 @@ impl Sorting {
     ) {
         loop {
             let mut is_done = true;
-            for (path, reasons) in by_file(&self.chains.unbound()) {
+            for (path, reasons) in by_file(&self.unbound()) {
                 let at = |files: &[DefinitionFile]| {
                     files.iter().position(|file| file.path == path && !is_file(file))
                 };
@@ -220,15 +224,12 @@ impl Sorting {
                 }
                 is_done = false;
                 self.chains.forget(&path.display().to_string());
-                let Some(bad) = self.bad.iter_mut().find(|bad| bad.path == path) else {
-                    continue;
-                };
-                bad.served = Served::Nothing;
                 let last = in_force.iter().find(|file| file.path == path);
                 let last = last.filter(|_| on_bad == OnBadDefinition::KeepLast && was_kept.is_none());
-                if let Some(last) = last.filter(|last| take(last, &mut self.chains, mistakes_of).is_ok()) {
-                    self.kept.push(last.clone());
-                    bad.served = Served::LastVersion;
+                let last = last.filter(|last| self.take(last, mistakes_of).is_ok());
+                self.kept.extend(last.cloned());
+                if let Some(bad) = self.bad.iter_mut().find(|bad| bad.path == path) {
+                    bad.served = last.map_or(Served::Nothing, |_| Served::LastVersion);
                 }
             }
             if is_done {
@@ -237,14 +238,48 @@ impl Sorting {
         }
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
+
+    /// What is wrong between the definitions: those that need another one which is not there, or which they do not fit.
+    fn unbound(&self) -> Mistakes {
+        let mut mistakes = Mistakes::new();
+        self.chains.definitions(&mut mistakes);
+        mistakes
+    }
+
+    /// Adds a definition; has no effect if there is a mistake in it.
+    fn take(
+        &mut self,
+        entry: &DefinitionFile,
+        mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
+    ) -> Result<(), Mistakes> {
+        let read = self.set.reads.file(entry);
+        let mut mistakes = read.mistakes.clone();
+        self.chains
+            .add_all(read.definitions.iter().flatten(), &mut mistakes);
+        let file = entry.path.display().to_string();
+        mistakes.extend(self.chains.of_file(&file).flat_map(mistakes_of));
+        if !mistakes.is_empty() {
+            self.chains.forget(&file);
+        }
+        mistakes.into_result(())
+    }
 }
 
 impl Usable {
+    /// The same definitions, of which nothing was read.
+    #[must_use]
+    pub fn afresh(self) -> Self {
+        Self {
+            set: self.set.afresh(),
+            ..self
+        }
+    }
+
     /// The definitions to serve.
     pub fn served(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.held.contains(&file.path);
         let files = self.set.files().iter().filter(is_served).chain(&self.kept);
-        DefinitionSet::of_files(files.cloned().collect())
+        self.set.with_contents(files.cloned().collect())
     }
 
     /// Whether this is a file, and no entry.
@@ -276,9 +311,9 @@ impl Usable {
             self.held.push(path.to_owned());
         } else {
             let (entry, files): (Vec<_>, Vec<_>) = self.set.files().iter().cloned().partition(is_it);
-            id = entry.first().and_then(id_of);
+            id = entry.first().and_then(|entry| id_of(&self.set, entry));
             let unusable = [self.set.unusable(), &entry].concat();
-            self.set = DefinitionSet::of_files(files).with_unusable(unusable);
+            self.set = self.set.with_contents(files).with_unusable(unusable);
         }
         let keeps = is_file || on_bad == OnBadDefinition::KeepLast;
         let last = in_force.iter().find(|file| is_it(file)).filter(|_| keeps);
@@ -341,29 +376,10 @@ fn by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
     files
 }
 
-/// Adds a definition; has no effect if there is a mistake in it.
-fn take(
-    entry: &DefinitionFile,
-    chains: &mut Chains,
-    mistakes_of: &dyn Fn(&ChainDefinition) -> Vec<Mistake>,
-) -> Result<(), Mistakes> {
-    let mut mistakes = Mistakes::new();
-    let documents = entry.documents(&mut mistakes);
-    chains.read_all(&documents, &mut mistakes);
-    let file = entry.path.display().to_string();
-    mistakes.extend(chains.of_file(&file).flat_map(mistakes_of));
-    if !mistakes.is_empty() {
-        chains.forget(&file);
-    }
-    mistakes.into_result(())
-}
-
 /// The name of the definition in this entry.
-pub(crate) fn id_of(entry: &DefinitionFile) -> Option<DefinitionId> {
-    let documents = [entry.documents(&mut Mistakes::new())];
-    let mut definitions = definitions(&documents).into_iter();
-    definitions
-        .next()
-        .map(|definition| definition.id)
-        .or_else(|| entry.place.clone())
+pub(crate) fn id_of(set: &DefinitionSet, entry: &DefinitionFile) -> Option<DefinitionId> {
+    let read = set.reads.file(entry);
+    let mut definitions = set.reads.definitions([&*read]).into_iter();
+    let id = definitions.next().map(|definition| definition.id);
+    id.or_else(|| entry.place.clone())
 }

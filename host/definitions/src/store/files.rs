@@ -20,7 +20,7 @@ use super::{
     write::{sweep, write},
 };
 use crate::{
-    DefinitionFile, DefinitionId, Definitions, FileChange, Mistakes,
+    DefinitionFile, DefinitionId, Definitions, DocumentForms, FileChange, Mistakes,
     change::{file_of, free_path},
 };
 
@@ -52,6 +52,7 @@ pub struct FileStore {
     config: WatchConfig,
     /// How long writers are.
     patience: Duration,
+    forms: DocumentForms,
 }
 
 impl FileStore {
@@ -65,6 +66,16 @@ impl FileStore {
             writers: OnceLock::new(),
             config: WatchConfig::default(),
             patience: PATIENCE,
+            forms: DocumentForms::default(),
+        }
+    }
+
+    /// The same, whose documents may be of these systems.
+    #[must_use]
+    pub fn of_forms(self, forms: &DocumentForms) -> Self {
+        Self {
+            forms: forms.clone(),
+            ..self
         }
     }
 
@@ -99,10 +110,10 @@ impl FileStore {
         let mut has_logged = false;
         loop {
             self.written().await?;
-            let (paths, before) = (self.paths.clone(), last.clone());
+            let (paths, before, forms) = (self.paths.clone(), last.clone(), self.forms.clone());
             let look = move || {
                 let quiet = |found: &Found| match &*before {
-                    Some(last) if last.loses(found) => REMOVAL,
+                    Some(last) if last.loses(found, &forms) => REMOVAL,
                     _ => QUIET,
                 };
                 // Taken first, so that changes during the read are noticed.
@@ -159,9 +170,9 @@ impl DefinitionStore for FileStore {
         self.read.send_replace(Some(seen));
         let mut complete = self.complete.lock().await;
         // Cloned, so that nothing is forgotten if the reader is dropped here.
-        let last = complete.clone();
+        let (last, forms) = (complete.clone(), self.forms.clone());
         let (now, mut found) = self
-            .blocking(move || (Complete::after(last, &found), found))
+            .blocking(move || (Complete::after(last, &found, &forms), found))
             .await?;
         *complete = Some(now);
         found.files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -170,7 +181,8 @@ impl DefinitionStore for FileStore {
 
     async fn was_live(&self, files: Vec<DefinitionFile>) {
         let mut complete = self.complete.lock().await;
-        let before = self.blocking(move || Complete::after(None, &Found::of_files(files)));
+        let forms = self.forms.clone();
+        let before = self.blocking(move || Complete::after(None, &Found::of_files(files), &forms));
         *complete = before.await.ok();
     }
 
@@ -185,10 +197,10 @@ impl DefinitionStore for FileStore {
             });
         }
         let mut complete = self.complete.lock().await;
-        let last = complete.clone();
+        let (last, forms) = (complete.clone(), self.forms.clone());
         let written = self.blocking(move || {
             write(&changes)?;
-            Ok::<_, StoreError>(last.map(|last| last.with(&changes)))
+            Ok::<_, StoreError>(last.map(|last| last.with(&changes, &forms)))
         });
         *complete = written.await??;
         Ok(())
@@ -231,12 +243,12 @@ struct Complete {
 }
 
 impl Complete {
-    fn after(last: Option<Self>, found: &Found) -> Self {
+    fn after(last: Option<Self>, found: &Found, forms: &DocumentForms) -> Self {
         let last = last.unwrap_or_default();
         if last.definitions.is_some() && last.files == found.files {
             return last;
         }
-        match found.definitions() {
+        match found.definitions(forms) {
             None => last,
             Some(definitions) => Self {
                 files: found.files.clone(),
@@ -246,19 +258,19 @@ impl Complete {
     }
 
     /// The same after these changes.
-    fn with(self, changes: &[FileChange]) -> Self {
+    fn with(self, changes: &[FileChange], forms: &DocumentForms) -> Self {
         let mut files = self.files.clone();
         for change in changes {
             files.retain(|file| file.path != change.path);
             let written = change.after.as_ref();
             files.extend(written.map(|text| DefinitionFile::file(&change.path, text)));
         }
-        Self::after(Some(self), &Found::of_files(files))
+        Self::after(Some(self), &Found::of_files(files), forms)
     }
 
     /// Whether this may be a part of what is to come: a file is the beginning of what it was, or is new and blank, or the
     /// definitions enforce less. Mistakes remove nothing, as they do not go live.
-    fn loses(&self, found: &Found) -> bool {
+    fn loses(&self, found: &Found, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;
         }
@@ -272,7 +284,7 @@ impl Complete {
         if found.files.iter().any(is_cut) {
             return true;
         }
-        let Some(now) = found.definitions() else {
+        let Some(now) = found.definitions(forms) else {
             return false;
         };
         let before = self.definitions.as_ref();

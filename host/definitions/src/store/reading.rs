@@ -13,7 +13,7 @@ use admittance_admission::Moment;
 use admittance_watch::{Extensions, Stamp, counts};
 
 use crate::{
-    DefinitionFile, DefinitionSet, Definitions,
+    DefinitionFile, DefinitionSet, Definitions, DocumentForms,
     document::{self, Location, Mistake, Mistakes},
 };
 
@@ -73,9 +73,9 @@ impl Found {
     }
 
     /// What the files define; `None` if there are mistakes. They are parsed at the first call.
-    pub(super) fn definitions(&self) -> Option<&Arc<Definitions>> {
+    pub(super) fn definitions(&self, forms: &DocumentForms) -> Option<&Arc<Definitions>> {
         let parse = || {
-            let files = DefinitionSet::of_files(self.files.clone());
+            let files = DefinitionSet::of_forms(self.files.clone(), forms);
             files.definitions().ok().map(Arc::new)
         };
         match self.mistakes.is_empty() {

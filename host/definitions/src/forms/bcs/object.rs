@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::shape::DEFINITION;
+use super::{KINDS, is_resource, shape::DEFINITION};
 use crate::{
     StoredDefinition,
-    document::{self, Document, Mistake, Mistakes, Node},
-    forms::{self, Form},
+    document::{self, Document, Mistake, Mistakes},
+    forms::{DocumentForms, TypedDocument},
 };
 
 /// The version and kind of every object.
@@ -159,79 +159,55 @@ impl BcsObject {
 impl StoredDefinition {
     /// The object of a BCS definition: the document itself, or the content of a custom resource.
     pub fn bcs_object(&self) -> Option<BcsObject> {
-        self.read_bcs(|form, root| object(form, &root))
+        self.read_bcs(object)
     }
 
     /// The text to apply in order to replace the object of this BCS definition.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
-        self.read_bcs(|form, root| match form {
-            Form::Bcs => Some(object.to_text()),
-            Form::BcsResource => {
-                let Json::Object(mut resource) = root.json() else {
-                    return None;
-                };
-                let Some(Json::Object(before)) = resource.get("spec") else {
-                    return None;
-                };
-                let had_metadata = before.keys().any(|key| key.eq_ignore_ascii_case("metadata"));
-                let mut spec = object.said();
-                if !had_metadata {
-                    spec.shift_remove("metadata");
-                }
-                resource.insert("spec".to_owned(), Json::Object(spec));
-                Some(format!("{:#}\n", Json::Object(resource)))
+        self.read_bcs(|document| {
+            if !is_resource(document) {
+                return Some(object.to_text());
             }
-            Form::Native { .. }
-            | Form::Exception
-            | Form::Kubernetes(..)
-            | Form::Policy(_)
-            | Form::Binding(_)
-            | Form::Kubewarden(_)
-            | Form::Gatekeeper(_)
-            | Form::Resource
-            | Form::OpenApi
-            | Form::SidecarSet => None,
+            let Json::Object(mut resource) = document.root.json() else {
+                return None;
+            };
+            let Some(Json::Object(before)) = resource.get("spec") else {
+                return None;
+            };
+            let had_metadata = before.keys().any(|key| key.eq_ignore_ascii_case("metadata"));
+            let mut spec = object.said();
+            if !had_metadata {
+                spec.shift_remove("metadata");
+            }
+            resource.insert("spec".to_owned(), Json::Object(spec));
+            Some(format!("{:#}\n", Json::Object(resource)))
         })
     }
 
-    fn read_bcs<T>(&self, read: impl FnOnce(Form, Node<'_>) -> Option<T>) -> Option<T> {
+    /// None if it is a definition of another system.
+    fn read_bcs<T>(&self, read: impl FnOnce(&TypedDocument<'_>) -> Option<T>) -> Option<T> {
         let documents: Vec<Document> = document::read_text_of(&self.file, &self.text, &mut Mistakes::new());
-        let document = documents.first()?;
-        let (form, root) = forms::definitions(document, &mut Mistakes::new())
-            .into_iter()
-            .next()?;
-        read(form, root)
+        let definitions = DocumentForms::default().definitions(documents.first()?, &mut Mistakes::new());
+        let document = definitions.first()?;
+        let is_of_bcs = KINDS.iter().any(|kind| kind.name == document.kind.name);
+        is_of_bcs.then(|| read(document))?
     }
 }
 
-fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
-    let value = match form {
-        Form::Bcs => root.json(),
-        Form::BcsResource => {
-            let Json::Object(mut resource) = root.json() else {
-                return None;
-            };
-            let mut spec = resource.remove("spec")?;
-            let object = spec.as_object_mut()?;
-            let mut keys = object.keys();
-            if !keys.any(|key| key.eq_ignore_ascii_case("metadata"))
-                && let Some(metadata) = resource.remove("metadata")
-            {
-                object.insert("metadata".to_owned(), metadata);
-            }
-            spec
+fn object(document: &TypedDocument<'_>) -> Option<BcsObject> {
+    let mut value = document.root.json();
+    if is_resource(document) {
+        let resource = value.as_object_mut()?;
+        let mut spec = resource.remove("spec")?;
+        let object = spec.as_object_mut()?;
+        let mut keys = object.keys();
+        if !keys.any(|key| key.eq_ignore_ascii_case("metadata"))
+            && let Some(metadata) = resource.remove("metadata")
+        {
+            object.insert("metadata".to_owned(), metadata);
         }
-        Form::Native { .. }
-        | Form::Exception
-        | Form::Kubernetes(..)
-        | Form::Policy(_)
-        | Form::Binding(_)
-        | Form::Kubewarden(_)
-        | Form::Gatekeeper(_)
-        | Form::Resource
-        | Form::OpenApi
-        | Form::SidecarSet => return None,
-    };
+        value = spec;
+    }
     match DEFINITION.spelled(value) {
         Json::Object(value) => Some(BcsObject(value)),
         _ => None,

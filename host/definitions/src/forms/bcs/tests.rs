@@ -1,4 +1,4 @@
-use admittance_admission::{NamespaceSelector, ServiceNaming, WebhookTarget};
+use admittance_admission::{NamespaceSelector, Phase, ServiceNaming, WebhookTarget};
 use serde_json::{Map, Value};
 
 use super::*;

@@ -51,10 +51,10 @@ enum Point {
 
 /// A constraint.
 #[derive(Debug)]
-pub(crate) struct ConstraintDocument {
-    pub(crate) name: String,
-    pub(crate) kind: String,
-    pub(crate) source: Location,
+pub(super) struct ConstraintDocument {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) source: Location,
     enforcement: Enforcement,
     /// The actions of `scoped`, with their points.
     scoped: Vec<(Enforcement, Vec<Point>)>,
@@ -63,7 +63,7 @@ pub(crate) struct ConstraintDocument {
 }
 
 /// A constraint, as far as it could be read.
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConstraintDocument> {
+pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConstraintDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "status"]);
     let kind = fields
@@ -166,7 +166,7 @@ impl ConstraintDocument {
     }
 
     /// Pushes a mistake if its template is not among these.
-    pub(crate) fn check(&self, templates: &[TemplateDocument], mistakes: &mut Mistakes) {
+    pub(super) fn check(&self, templates: &[&TemplateDocument], mistakes: &mut Mistakes) {
         if templates.iter().any(|template| template.kind == self.kind) {
             return;
         }

@@ -6,6 +6,7 @@ use admittance_admission::{GroupVersionKind, MatchPolicy, Matcher, Operation, Ru
 use admittance_mutation::{Expansion, Generation, Mutator};
 
 use super::{
+    ReadDefinition,
     constraint::{ACTIONS, Enforcement},
     mutator::{ApplyTo, read_apply_to},
     sync::read_kind,
@@ -22,9 +23,9 @@ const MAX_NAME: usize = 63;
 
 /// An `ExpansionTemplate`.
 #[derive(Debug)]
-pub(crate) struct ExpansionDocument {
-    pub(crate) name: String,
-    pub(crate) source: Location,
+pub(super) struct ExpansionDocument {
+    pub(super) name: String,
+    pub(super) source: Location,
     apply_to: Vec<ApplyTo>,
     generation: Generation,
     /// The action for what constraints find in generated objects; `None` for that of the constraint.
@@ -39,7 +40,7 @@ pub(super) struct Row<'a> {
 }
 
 /// An `ExpansionTemplate`, as far as it could be read.
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpansionDocument> {
+pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpansionDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
@@ -99,7 +100,12 @@ impl ExpansionDocument {
 
     /// Pushes a mistake if an object would generate one of its own kind, by this template and some of the others.
     /// Gatekeeper then uses none of them.
-    pub(crate) fn is_acyclic(&self, others: &[Self], root: &Node<'_>, mistakes: &mut Mistakes) -> bool {
+    pub(super) fn check_cycles(
+        &self,
+        others: &[&Self],
+        definition: &ReadDefinition,
+        mistakes: &mut Mistakes,
+    ) {
         let mut reached = vec![self];
         let mut next = 0;
         while let Some(template) = reached.get(next).copied() {
@@ -110,25 +116,24 @@ impl ExpansionDocument {
                     _ => format!(" by {} in {}", quoted(&template.name), template.source),
                 };
                 let message = format!("what it generates leads{by} to objects that it applies to");
-                root.wrong(message, "correct `applyTo` or `generatedGVK`", mistakes);
-                return false;
+                definition.wrong(message, "correct `applyTo` or `generatedGVK`", mistakes);
+                return;
             }
-            let is_new = |other: &&Self| {
+            let is_new = |other: &&&Self| {
                 other.applies_to(&template.generation.kind)
-                    && !reached.iter().any(|known| std::ptr::eq(*known, *other))
+                    && !reached.iter().any(|known| std::ptr::eq(*known, **other))
             };
-            let found: Vec<&Self> = others.iter().filter(is_new).collect();
+            let found: Vec<&Self> = others.iter().filter(is_new).copied().collect();
             reached.extend(found);
         }
-        true
     }
 }
 
 /// All rows of these templates. They have no cycles.
-pub(super) fn rows(templates: &[ExpansionDocument]) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row<'_>> = templates
+pub(super) fn rows<'a>(templates: &[&'a ExpansionDocument]) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = templates
         .iter()
-        .map(|first| Row {
+        .map(|&first| Row {
             first,
             further: Vec::new(),
         })
@@ -137,7 +142,7 @@ pub(super) fn rows(templates: &[ExpansionDocument]) -> Vec<Row<'_>> {
     while let Some(row) = rows.get(next).cloned() {
         next += 1;
         let kind = &row.last().generation.kind;
-        for template in templates.iter().filter(|template| template.applies_to(kind)) {
+        for &template in templates.iter().filter(|template| template.applies_to(kind)) {
             let mut longer = row.clone();
             longer.further.push(template);
             rows.push(longer);

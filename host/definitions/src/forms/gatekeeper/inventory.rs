@@ -51,30 +51,4 @@ fn segment(text: &str) -> Option<(Option<&str>, &str)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kinds_that_a_policy_reads() {
-        for (text, expected) in [
-            (
-                r#"data.inventory.namespace[ns][v]["Ingress"][name]"#,
-                Some(vec!["Ingress"]),
-            ),
-            (
-                r#"data.inventory.namespace[input.a[0]]["policy/v1"].PodDisruptionBudget[_]"#,
-                Some(vec!["PodDisruptionBudget"]),
-            ),
-            (
-                r#"data.inventory.cluster["v1"].Node[n]; data.inventory.cluster[v]["Namespace"]"#,
-                Some(vec!["Node", "Namespace"]),
-            ),
-            ("data.inventory.namespace[ns][v][kind][name]", None),
-            ("import data.inventory\ninventory.cluster.v1.Node", None),
-            ("object.get(data.inventory, [], {})", None),
-            ("package a", Some(vec![])),
-        ] {
-            assert_eq!(kinds_read(text), expected, "{text}");
-        }
-    }
-}
+mod tests;

@@ -7,15 +7,15 @@ mod parameters;
 use std::sync::Arc;
 
 use admittance_admission::{
-    FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
+    FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Operation, Reinvocation, Rule,
 };
 use admittance_mutation::{self as mutation, Mutator};
 
 use super::{
-    expansion::ExpansionDocument,
+    ReadDefinition,
     matching::{self, Match, Source},
-    sync::Sync,
-    template::read_operations,
+    sync::SyncDocument,
+    template::{Surroundings, read_operations},
 };
 use crate::{
     Location, Mistake, MutatorsDefinition,
@@ -27,7 +27,7 @@ use crate::{
 
 /// The chain of all mutators. It begins as that of Gatekeeper's webhook configuration, so that it has its place among
 /// others.
-pub(crate) const CHAIN: &str = "gatekeeper-mutation";
+pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// Its stage has the name of the webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
 
@@ -36,7 +36,7 @@ const MAX_NAME: usize = 63;
 
 /// The kinds of mutators, in the order in which they are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum MutatorKind {
+pub(super) enum MutatorKind {
     Assign,
     AssignImage,
     AssignMetadata,
@@ -51,11 +51,11 @@ impl MutatorKind {
         Self::ModifySet,
     ];
 
-    pub(crate) fn of(kind: &str) -> Option<Self> {
+    pub(super) fn of(kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == kind)
     }
 
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Assign => "Assign",
             Self::AssignImage => "AssignImage",
@@ -67,10 +67,10 @@ impl MutatorKind {
 
 /// A mutator.
 #[derive(Debug)]
-pub(crate) struct MutatorDocument {
+pub(super) struct MutatorDocument {
     kind: MutatorKind,
     name: String,
-    pub(crate) source: Location,
+    pub(super) source: Location,
     /// Empty for `AssignMetadata`, which is for all kinds.
     apply_to: Vec<ApplyTo>,
     matching: Match,
@@ -87,7 +87,7 @@ pub(super) struct ApplyTo {
 }
 
 /// A mutator, as far as it could be read.
-pub(crate) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) -> Option<MutatorDocument> {
+pub(super) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) -> Option<MutatorDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
@@ -170,13 +170,18 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> O
 
 impl MutatorDocument {
     /// Kind and name.
-    pub(crate) fn full_name(&self) -> &str {
+    pub(super) fn full_name(&self) -> &str {
         &self.mutator.name
     }
 
     /// Pushes a mistake if the location of one of these mutators contradicts its own, for a kind that both are for.
     /// Gatekeeper then applies neither.
-    pub(crate) fn is_consistent(&self, others: &[Self], root: &Node<'_>, mistakes: &mut Mistakes) -> bool {
+    pub(super) fn check_consistency(
+        &self,
+        others: &[&Self],
+        definition: &ReadDefinition,
+        mistakes: &mut Mistakes,
+    ) {
         let is_for_same = |other: &Self| {
             let mut entries = self.apply_to.iter();
             entries.any(|entry| other.apply_to.iter().any(|other| entry.overlaps(other)))
@@ -185,7 +190,7 @@ impl MutatorDocument {
             .iter()
             .find(|other| self.mutator.contradicts(&other.mutator) && is_for_same(other));
         let Some(other) = contradicting else {
-            return true;
+            return;
         };
         let message = format!(
             "its location contradicts that of {} in {}: there is a list in one where the other has something else, or a \
@@ -193,8 +198,7 @@ impl MutatorDocument {
             other.full_name(),
             other.source
         );
-        root.wrong(message, "correct one of the locations", mistakes);
-        false
+        definition.wrong(message, "correct one of the locations", mistakes);
     }
 
     /// The requests that it is for; none if there cannot be one.
@@ -274,7 +278,11 @@ impl ApplyTo {
 }
 
 /// The mutators for objects of this source that can match one, in the order in which they are applied.
-pub(super) fn mutators(documents: &[MutatorDocument], source: Source, syncs: &[Sync]) -> Vec<Mutator> {
+pub(super) fn mutators(
+    documents: &[&MutatorDocument],
+    source: Source,
+    syncs: &[&SyncDocument],
+) -> Vec<Mutator> {
     let excluded: Vec<String> = syncs
         .iter()
         .flat_map(|sync| sync.excluded_from_mutation.iter().cloned())
@@ -284,7 +292,7 @@ pub(super) fn mutators(documents: &[MutatorDocument], source: Source, syncs: &[S
         .filter(|document| document.matching.source.includes(source))
         .collect();
     documents.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
-    let mutator = |document: &&MutatorDocument| {
+    let mutator = |document: &&&MutatorDocument| {
         let mut mutator = document.mutator.clone();
         let matching = &document.matching;
         mutator.requests.namespace_selector = selectors::namespaces_with(matching.namespace_labels.clone());
@@ -296,16 +304,13 @@ pub(super) fn mutators(documents: &[MutatorDocument], source: Source, syncs: &[S
 }
 
 /// The chain of all mutators; none if there are none.
-pub(crate) fn chain(
-    documents: &[MutatorDocument],
-    syncs: &[Sync],
-    expansions: &[ExpansionDocument],
-) -> Option<ChainDefinition> {
-    let named = |document: &&MutatorDocument| (document.kind, document.name.clone());
+pub(super) fn chain(all: &Surroundings<'_>) -> Option<ChainDefinition> {
+    let documents = &all.mutators;
+    let named = |document: &&&MutatorDocument| (document.kind, document.name.clone());
     let source = documents.iter().min_by_key(named)?.source.clone();
     let mut warnings = Vec::new();
     for document in documents {
-        if document.matching.source == Source::Generated && expansions.is_empty() {
+        if document.matching.source == Source::Generated && all.expansions.is_empty() {
             let message = "is for generated objects, and there is no ExpansionTemplate";
             let fix = "add the document of the template, or write `source: All`";
             warnings.push(document.warning(message, fix));
@@ -314,7 +319,7 @@ pub(crate) fn chain(
             warnings.push(document.warning(message, "correct one of them"));
         }
     }
-    let mutators = mutators(documents, Source::Original, syncs);
+    let mutators = mutators(documents, Source::Original, &all.syncs);
     let mut rules = Vec::new();
     for rule in mutators.iter().flat_map(|mutator| &mutator.requests.rules) {
         if !rules.contains(rule) {
@@ -326,16 +331,12 @@ pub(crate) fn chain(
     stage.spec.failure_policy = FailurePolicy::Fail;
     stage.spec.reinvocation = Reinvocation::Never;
     stage.location = source.clone();
+    // Without rules it would be called for every request.
+    let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
-        name: CHAIN.to_owned(),
-        namespace: None,
-        phase: Phase::Mutating,
         source,
-        // Without rules it would be called for every request.
-        stages: if rules.is_empty() { Vec::new() } else { vec![stage] },
-        rules,
         warnings,
-        idle: Vec::new(),
+        ..ChainDefinition::new(CHAIN, rules, stages)
     })
 }
 

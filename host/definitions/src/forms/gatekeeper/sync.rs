@@ -3,25 +3,23 @@
 use admittance_admission::{ClusterKind, GroupVersionKind};
 
 use crate::{
-    Location,
     document::{Mistakes, Node, readers},
     forms::kubernetes::{KEPT_METADATA, read_name},
 };
 
 /// What a `Config` or `SyncSet` says.
 #[derive(Debug)]
-pub(crate) struct Sync {
-    pub(crate) source: Location,
+pub(super) struct SyncDocument {
     /// The kinds in `data.inventory`.
-    pub(crate) kinds: Vec<ClusterKind>,
+    pub(super) kinds: Vec<ClusterKind>,
     /// The namespaces, with globs, to which no constraint is applied at admission.
-    pub(crate) excluded_namespaces: Vec<String>,
+    pub(super) excluded_namespaces: Vec<String>,
     /// Those to which no mutator is.
-    pub(crate) excluded_from_mutation: Vec<String>,
+    pub(super) excluded_from_mutation: Vec<String>,
 }
 
 /// A `Config`.
-pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sync> {
+pub(super) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<SyncDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let mut metadata = fields.get_required(
@@ -33,8 +31,7 @@ pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
     metadata.ignore(&["name", "namespace"]);
     metadata.ignore(&KEPT_METADATA);
     metadata.finish(mistakes);
-    let mut sync = Sync {
-        source: root.location(),
+    let mut sync = SyncDocument {
         kinds: Vec::new(),
         excluded_namespaces: Vec::new(),
         excluded_from_mutation: Vec::new(),
@@ -56,7 +53,7 @@ pub(crate) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
 }
 
 /// A `SyncSet`, with its name.
-pub(crate) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Sync)> {
+pub(super) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, SyncDocument)> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
@@ -69,8 +66,7 @@ pub(crate) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
     spec.finish(mistakes);
     Some((
         name?,
-        Sync {
-            source: root.location(),
+        SyncDocument {
             kinds: kinds?,
             excluded_namespaces: Vec::new(),
             excluded_from_mutation: Vec::new(),
@@ -102,7 +98,7 @@ pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Grou
 }
 
 /// Adds the namespaces of an entry to those of its processes.
-fn read_exclusion(node: &Node<'_>, sync: &mut Sync, mistakes: &mut Mistakes) {
+fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument, mistakes: &mut Mistakes) {
     let Some(mut fields) = node.object(mistakes) else {
         return;
     };

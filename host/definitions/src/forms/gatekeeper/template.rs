@@ -12,7 +12,7 @@ use admittance_conditions::{Action, Binding, ConstraintBinding, Policy};
 use admittance_mutation::Mutator;
 use serde_json::{Map, Value as Json, json};
 
-pub(crate) use self::read::{read, read_operations};
+pub(super) use self::read::{read, read_operations};
 use super::{
     constraint::ConstraintDocument,
     expansion::{ExpansionDocument, Row, rows},
@@ -20,7 +20,7 @@ use super::{
     matching::Source,
     mutator::{MutatorDocument, mutators},
     schema::Checked,
-    sync::Sync,
+    sync::SyncDocument,
 };
 use crate::{
     CelDefinition, Location, Mistake, PluginDefinition,
@@ -37,11 +37,11 @@ const CONSTRAINT: &str = "CONSTRAINT";
 
 /// A template.
 #[derive(Debug)]
-pub(crate) struct TemplateDocument {
-    pub(crate) name: String,
+pub(super) struct TemplateDocument {
+    pub(super) name: String,
     /// The kind of its constraints.
-    pub(crate) kind: String,
-    pub(crate) source: Location,
+    pub(super) kind: String,
+    pub(super) source: Location,
     schema: Option<Json>,
     engine: Engine,
     operations: Vec<Operation>,
@@ -62,12 +62,11 @@ struct Rego {
 }
 
 /// The other documents of Gatekeeper, on which the chain of a template depends.
-#[derive(Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
-    pub(crate) constraints: &'a [ConstraintDocument],
-    pub(crate) syncs: &'a [Sync],
-    pub(crate) expansions: &'a [ExpansionDocument],
-    pub(crate) mutators: &'a [MutatorDocument],
+pub(super) struct Surroundings<'a> {
+    pub(super) constraints: Vec<&'a ConstraintDocument>,
+    pub(super) syncs: Vec<&'a SyncDocument>,
+    pub(super) expansions: Vec<&'a ExpansionDocument>,
+    pub(super) mutators: Vec<&'a MutatorDocument>,
 }
 
 /// A stage of a template: a constraint with its parameters, for the objects of requests or for what is generated of them.
@@ -104,89 +103,18 @@ impl Constrained<'_> {
 
 impl TemplateDocument {
     /// The chain of the template. Its constraints are its stages, by their names.
-    pub(crate) fn chain(&self, others: Surroundings<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
-        let Surroundings {
-            constraints, syncs, ..
-        } = others;
-        let mut constraints: Vec<_> = constraints
-            .iter()
-            .filter(|constraint| constraint.kind == self.kind)
-            .collect();
-        constraints.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut checked = Checked {
-            mistakes,
-            warnings: Vec::new(),
-        };
-        let parameters = constraints
-            .iter()
-            .map(|constraint| match (&constraint.parameters, &self.schema) {
-                (Some(parameters), Some(schema)) => checked.check(parameters, schema),
-                (Some(parameters), None) => parameters.json(),
-                (None, _) => Json::Object(Map::new()),
-            });
-        let parameters: Vec<Json> = parameters.collect();
-        let mut warnings = checked.warnings;
-        if others.expansions.is_empty() {
-            warnings.extend(constraints.iter().filter_map(|constraint| constraint.warning()));
-        }
-        let rows = rows(others.expansions);
-        let mutators: Arc<[Mutator]> = match rows.is_empty() {
-            true => Arc::default(),
-            false => mutators(others.mutators, Source::Generated, syncs).into(),
-        };
-        // Stages that see the same objects share how they are generated, and so what is generated.
-        let rows: Vec<_> = rows
-            .into_iter()
-            .map(|row| {
-                let expansion: Arc<dyn ObjectGenerator> = Arc::new(row.expansion(&mutators));
-                (expansion, row)
-            })
-            .collect();
-        let mut constrained = Vec::new();
-        for (constraint, parameters) in constraints.into_iter().zip(parameters) {
-            let of_rows = rows
-                .iter()
-                .filter(|(_, row)| constraint.matching.is_for(row.kind()));
-            let of_rows = std::iter::once((None, None)).chain(
-                of_rows
-                    .cloned()
-                    .map(|(expansion, row)| (Some(expansion), Some(row))),
-            );
-            constrained.extend(of_rows.map(|(expansion, row)| Constrained {
-                constraint,
-                parameters: parameters.clone(),
-                row,
-                expansion,
-            }));
-        }
+    pub(super) fn chain(&self, others: &Surroundings<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
+        let (constrained, mut warnings) = self.constrained(others, mistakes);
+        let syncs = &others.syncs;
         let plugin = match &self.engine {
-            Engine::Rego(rego) => Some(rego.plugin(&constrained, syncs)),
+            Engine::Rego(rego) => {
+                let plugin = rego.plugin(&constrained, syncs);
+                let is_empty = plugin.settings.get("inventory").is_none() && !constrained.is_empty();
+                warnings.extend(self.reading_warnings(rego, is_empty));
+                Some(plugin)
+            }
             Engine::Cel(..) => None,
         };
-        if let (Engine::Rego(rego), Some(plugin)) = (&self.engine, &plugin) {
-            let mut warn = |reads: &str, fix: &str| {
-                warnings.push(Mistake {
-                    location: self.source.clone(),
-                    path: String::new(),
-                    message: format!("the template {} reads {reads}", quoted(&self.name)),
-                    fix: fix.to_owned(),
-                });
-            };
-            if rego.mentions("inventory")
-                && plugin.settings.get("inventory").is_none()
-                && !constrained.is_empty()
-            {
-                let fix = "name the kinds that it reads in a SyncSet or Config of Gatekeeper";
-                warn("data.inventory, which is empty", fix);
-            }
-            if rego.mentions("input.request") {
-                let fix = "write `input.review`";
-                warn(
-                    "input.request, which no template has: a rule with it never applies",
-                    fix,
-                );
-            }
-        }
         let stage = |constrained: &Constrained<'_>| {
             let mut spec = self.spec(constrained, syncs)?;
             spec.expansion = constrained.expansion.clone();
@@ -220,15 +148,89 @@ impl TemplateDocument {
             }
         }
         ChainDefinition {
-            name: self.name.clone(),
-            namespace: None,
             phase: Phase::Validating,
             source: self.source.clone(),
-            rules,
-            stages,
             warnings,
             idle,
+            ..ChainDefinition::new(&*self.name, rules, stages)
         }
+    }
+
+    /// The stages of its constraints with their parameters, and warnings about those.
+    fn constrained<'a>(
+        &self,
+        others: &Surroundings<'a>,
+        mistakes: &mut Mistakes,
+    ) -> (Vec<Constrained<'a>>, Vec<Mistake>) {
+        let all = others.constraints.iter().copied();
+        let mut constraints: Vec<_> = all.filter(|constraint| constraint.kind == self.kind).collect();
+        constraints.sort_by(|one, other| one.name.cmp(&other.name));
+        let rows = rows(&others.expansions);
+        let mutators: Arc<[Mutator]> = match rows.is_empty() {
+            true => Arc::default(),
+            false => mutators(&others.mutators, Source::Generated, &others.syncs).into(),
+        };
+        // Stages that see the same objects share how they are generated, and so what is generated.
+        let rows = rows.into_iter().map(|row| {
+            let expansion: Arc<dyn ObjectGenerator> = Arc::new(row.expansion(&mutators));
+            (expansion, row)
+        });
+        let rows: Vec<_> = rows.collect();
+        let mut checked = Checked {
+            mistakes,
+            warnings: Vec::new(),
+        };
+        let mut constrained = Vec::new();
+        for &constraint in &constraints {
+            let parameters = match (&constraint.parameters, &self.schema) {
+                (Some(parameters), Some(schema)) => checked.check(parameters, schema),
+                (Some(parameters), None) => parameters.json(),
+                (None, _) => Json::Object(Map::new()),
+            };
+            let of_rows = rows
+                .iter()
+                .filter(|(_, row)| constraint.matching.is_for(row.kind()))
+                .map(|(expansion, row)| (Some(expansion.clone()), Some(row.clone())));
+            let own = std::iter::once((None, None));
+            constrained.extend(own.chain(of_rows).map(|(expansion, row)| Constrained {
+                constraint,
+                parameters: parameters.clone(),
+                row,
+                expansion,
+            }));
+        }
+        let mut warnings = checked.warnings;
+        if others.expansions.is_empty() {
+            warnings.extend(constraints.iter().filter_map(|constraint| constraint.warning()));
+        }
+        (constrained, warnings)
+    }
+
+    /// Warnings if its policy reads an inventory that is empty, or what no template has.
+    fn reading_warnings(&self, rego: &Rego, is_empty: bool) -> Vec<Mistake> {
+        let reads = [
+            (
+                is_empty && rego.mentions("inventory"),
+                "data.inventory, which is empty",
+                "name the kinds that it reads in a SyncSet or Config of Gatekeeper",
+            ),
+            (
+                rego.mentions("input.request"),
+                "input.request, which no template has: a rule with it never applies",
+                "write `input.review`",
+            ),
+        ];
+        let warning = |(_, reads, fix): (bool, &str, &str)| Mistake {
+            location: self.source.clone(),
+            path: String::new(),
+            message: format!("the template {} reads {reads}", quoted(&self.name)),
+            fix: fix.to_owned(),
+        };
+        reads
+            .into_iter()
+            .filter(|(is_read, ..)| *is_read)
+            .map(warning)
+            .collect()
     }
 
     /// The stage that a constraint would have.
@@ -244,7 +246,7 @@ impl TemplateDocument {
     }
 
     /// `None` if the constraint is not enforced at admission.
-    fn spec(&self, constrained: &Constrained<'_>, syncs: &[Sync]) -> Option<StageSpec> {
+    fn spec(&self, constrained: &Constrained<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
         let actions = constrained.actions(matches!(self.engine, Engine::Cel(..)))?;
         let constraint = constrained.constraint;
         let excluded: Vec<String> = syncs
@@ -275,7 +277,7 @@ impl Rego {
     }
 
     /// The plugin of all stages of a template. They have the same settings, so that it is configured once.
-    fn plugin(&self, constraints: &[Constrained<'_>], syncs: &[Sync]) -> PluginDefinition {
+    fn plugin(&self, constraints: &[Constrained<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &Constrained<'_>| {
             let actions = constrained.actions(false)?;
             // What a dry run would deny is noted by a stage in mode `Audit`.
@@ -314,7 +316,7 @@ impl Rego {
     }
 
     /// The kinds of objects that the policy is given: of the ones that are kept, those that it reads.
-    fn inventory(&self, syncs: &[Sync]) -> Vec<ClusterKind> {
+    fn inventory(&self, syncs: &[&SyncDocument]) -> Vec<ClusterKind> {
         if !self.mentions("inventory") {
             return Vec::new();
         }

@@ -10,14 +10,14 @@ use super::resource::{Resource, ResourceDocument};
 use crate::document::{Mistakes, Node};
 
 /// The fields by which such a document is known: that of version 3, and that of version 2, which is refused.
-pub(crate) const VERSION: &str = "openapi";
-pub(crate) const VERSION_2: &str = "swagger";
+pub(super) const VERSION: &str = "openapi";
+pub(super) const VERSION_2: &str = "swagger";
 
 /// In a schema and an operation: the kind that it is for.
 const KIND: &str = "x-kubernetes-group-version-kind";
 
 /// The kinds of the document that can be created, with their schemas.
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
+pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
     let mut fields = root.object(mistakes)?;
     let fix = "save one of version 3, `kubectl get --raw /openapi/v3/apis/apps/v1`";
     if let Some(version) = fields.optional(VERSION_2) {
@@ -63,10 +63,8 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceD
             mistakes,
         );
     }
-    let source = root.location();
     Some(ResourceDocument {
-        name: source.file.clone(),
-        source,
+        name: root.location().file,
         resources,
     })
 }

@@ -30,9 +30,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A policy.
 #[derive(Debug)]
-pub(crate) struct PolicyDocument {
-    pub(crate) name: String,
-    pub(crate) source: Location,
+pub(super) struct PolicyDocument {
+    pub(super) name: String,
+    source: Location,
     phase: Phase,
     policy: Arc<Policy>,
     written: Vec<Written>,
@@ -44,9 +44,9 @@ pub(crate) struct PolicyDocument {
 
 /// The binding of a policy.
 #[derive(Debug)]
-pub(crate) struct BindingDocument {
-    pub(crate) name: String,
-    pub(crate) source: Location,
+pub(super) struct BindingDocument {
+    pub(super) name: String,
+    source: Location,
     phase: Phase,
     policy: String,
     /// Where the policy is named.
@@ -73,7 +73,7 @@ struct Constraints {
 }
 
 /// A policy, as far as it could be read.
-pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<PolicyDocument> {
+pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<PolicyDocument> {
     let (name, mut spec) = read_head(root, mistakes)?;
     let params = spec.get_optional("paramKind", read_kind, mistakes);
     let has_params = spec.has("paramKind");
@@ -140,7 +140,7 @@ pub(crate) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
 }
 
 /// A binding, as far as it could be read.
-pub(crate) fn read_binding(
+pub(super) fn read_binding(
     root: &Node<'_>,
     phase: Phase,
     mistakes: &mut Mistakes,
@@ -248,7 +248,7 @@ fn read_actions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Action>>
 
 impl BindingDocument {
     /// Pushes a mistake if its policy is not among these.
-    pub(crate) fn check(&self, policies: &[PolicyDocument], mistakes: &mut Mistakes) {
+    pub(super) fn check(&self, policies: &[&PolicyDocument], mistakes: &mut Mistakes) {
         if policies.iter().any(|policy| self.binds(policy)) {
             return;
         }
@@ -273,12 +273,16 @@ impl BindingDocument {
 impl PolicyDocument {
     /// The chain of the policy. Its bindings among these are its stages, by their names. What does not fit the schemas of
     /// these resources is a warning.
-    pub(crate) fn chain(
+    pub(super) fn chain(
         &self,
-        bindings: &[BindingDocument],
-        resources: &[ResourceDocument],
+        bindings: &[&BindingDocument],
+        resources: &[&ResourceDocument],
     ) -> ChainDefinition {
-        let mut bindings: Vec<_> = bindings.iter().filter(|binding| binding.binds(self)).collect();
+        let mut bindings: Vec<_> = bindings
+            .iter()
+            .copied()
+            .filter(|binding| binding.binds(self))
+            .collect();
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
         let is_bound = !bindings.is_empty();
         let structures = match self.phase {

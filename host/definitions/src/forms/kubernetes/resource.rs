@@ -5,16 +5,12 @@ use admittance_conditions::{Components, ObjectSchema, Structure};
 use serde_json::Map;
 
 use super::read_name;
-use crate::{
-    Location,
-    document::{Mistakes, Node, readers},
-};
+use crate::document::{Mistakes, Node, readers};
 
 /// A CustomResourceDefinition, or an OpenAPI document, which has the name of its file.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
-    pub(crate) name: String,
-    pub(crate) source: Location,
+    pub(super) name: String,
     /// One for each version with a schema.
     pub(super) resources: Vec<Resource>,
 }
@@ -30,7 +26,7 @@ pub(super) struct Resource {
 }
 
 /// A CustomResourceDefinition, as far as it could be read. Only what schemas need is read.
-pub(crate) fn read_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
+pub(super) fn read_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
@@ -74,7 +70,6 @@ pub(crate) fn read_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
     };
     Some(ResourceDocument {
         name: name?,
-        source: root.location(),
         resources: versions?.iter().filter_map(read).collect(),
     })
 }

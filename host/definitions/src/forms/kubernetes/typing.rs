@@ -58,7 +58,7 @@ impl Written {
 }
 
 /// The structures of these resources.
-pub(super) fn structures(resources: &[ResourceDocument]) -> Structures {
+pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
     let known = resources.iter().flat_map(|document| &document.resources);
     Arc::new(
         known
@@ -68,7 +68,7 @@ pub(super) fn structures(resources: &[ResourceDocument]) -> Structures {
 }
 
 /// Lets the stages in CEL of native chains use the schemas of these resources. What does not fit them is a warning.
-pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[ResourceDocument]) {
+pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {
         for stage in &mut chain.stages {
@@ -94,7 +94,7 @@ pub(super) fn misfits(
     written: &[Written],
     policy: &Policy,
     rules: &[Rule],
-    known: &[ResourceDocument],
+    known: &[&ResourceDocument],
 ) -> Vec<Mistake> {
     let places = written
         .iter()
@@ -142,7 +142,7 @@ pub(super) fn warnings(
     expressions: &[Written],
     rules: &[Rule],
     params: Option<&ClusterKind>,
-    known: &[ResourceDocument],
+    known: &[&ResourceDocument],
 ) -> Vec<Mistake> {
     let resources = || known.iter().flat_map(|document| &document.resources);
     let of_params = params.and_then(|params| {

@@ -21,11 +21,11 @@ const WRITTEN: [&str; 2] = [
 
 /// A SidecarSet that is injected in place of another one, where both select a Pod.
 #[derive(Debug)]
-pub(crate) struct Canary {
+pub(super) struct Canary {
     name: String,
     base: String,
     /// The place of the annotation that names the base.
-    pub(crate) location: Location,
+    location: Location,
     path: String,
 }
 
@@ -83,8 +83,8 @@ impl Canary {
     }
 
     /// Reports a base that is one of these canaries, which OpenKruise refuses.
-    pub(crate) fn check(&self, canaries: &[Self], mistakes: &mut Mistakes) {
-        let is_base = |other: &Self| other.name == self.base && other.name != self.name;
+    pub(super) fn check(&self, canaries: &[&Self], mistakes: &mut Mistakes) {
+        let is_base = |other: &&Self| other.name == self.base && other.name != self.name;
         if canaries.iter().any(is_base) {
             let message = format!("the base {} is a canary too", quoted(&self.base));
             self.wrong(&message, "name a SidecarSet that is no canary", mistakes);
@@ -102,7 +102,7 @@ impl Canary {
 }
 
 /// Makes each base yield to its canaries. A paused canary takes no Pod.
-pub(crate) fn prefer(canaries: &[Canary], chains: &mut [ChainDefinition]) {
+pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {
             let name = chain_name(name);

@@ -11,7 +11,7 @@ use super::CelDefinition;
 use crate::{
     Location, conditions,
     document::{Fields, Mistake, Mistakes, Node, quoted},
-    kubernetes::typing::Written,
+    forms::kubernetes::typing::Written,
     names,
 };
 

@@ -1,4 +1,4 @@
-use admittance_admission::{Scope, StageSpec};
+use admittance_admission::{Phase, Scope, StageSpec};
 use admittance_mutation::{ImageParts, Location};
 use serde_json::json;
 

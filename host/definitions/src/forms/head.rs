@@ -1,0 +1,184 @@
+//! The kind and version of a document, and the items of a list.
+
+use std::sync::Arc;
+
+use super::{DocumentForm, DocumentForms, DocumentKind};
+use crate::{
+    DefinitionId,
+    document::{Document, Mistakes, Node, quoted},
+};
+
+/// A document, or the item of a list, whose kind is known. Lives until it is read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TypedDocument<'a> {
+    /// Its kind.
+    pub kind: &'static DocumentKind,
+    /// Its `apiVersion`, or that of its list; empty if there is none.
+    pub version: &'a str,
+    /// The whole of it.
+    pub root: Node<'a>,
+    pub(super) form: Arc<dyn DocumentForm>,
+}
+
+impl TypedDocument<'_> {
+    /// Kind and name; `None` if there is no name.
+    pub(crate) fn id(&self) -> Option<DefinitionId> {
+        let mistakes = &mut Mistakes::new();
+        let mut fields = self.root.object_of_any_case(mistakes)?;
+        let kind = fields.optional("kind").and_then(|kind| kind.text(mistakes));
+        let mut metadata = self.form.metadata(self)?.object_of_any_case(mistakes)?;
+        let name = metadata.optional("name")?.text(mistakes)?;
+        Some(DefinitionId {
+            kind: kind.unwrap_or(self.kind.name).to_owned(),
+            name: match self.kind.is_namespaced {
+                true => format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?),
+                false => name.to_owned(),
+            },
+        })
+    }
+}
+
+impl DocumentForms {
+    /// The definitions in a document: itself, or the items of the list that it is.
+    pub(crate) fn definitions<'a>(
+        &self,
+        document: &'a Document,
+        mistakes: &mut Mistakes,
+    ) -> Vec<TypedDocument<'a>> {
+        let root = document.root();
+        let fields = root.object(&mut Mistakes::new());
+        let is_known = |field: &&str| fields.as_ref().is_some_and(|fields| fields.has(field));
+        let has_field = |kind: &'static DocumentKind| kind.fields.iter().any(|field| is_known(&field));
+        if let Some((form, kind)) = self.kinds().find(|(_, kind)| has_field(kind)) {
+            return vec![TypedDocument {
+                kind,
+                version: "",
+                root,
+                form: form.clone(),
+            }];
+        }
+        let Some(head) = Head::read(&root, self, mistakes) else {
+            return Vec::new();
+        };
+        // `kubectl get -o yaml` prints a List; the API server itself one that says what is in it.
+        let kind_of_items = head.kind.strip_suffix("List");
+        let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
+        match of_items {
+            Some((_, kind)) if !kind.supports(head.version) => {
+                head.wrong_version(kind.version(), mistakes);
+                return Vec::new();
+            }
+            None if (head.kind, head.version) != ("List", "v1") => {
+                return Vec::from_iter(head.document(self, mistakes));
+            }
+            _ => {}
+        }
+        let mut definitions = Vec::new();
+        let Some(mut fields) = root.object(mistakes) else {
+            return definitions;
+        };
+        fields.ignore(&["apiVersion", "kind", "metadata"]);
+        let items = fields.optional("items").and_then(|items| items.list(mistakes));
+        fields.finish(mistakes);
+        for item in items.unwrap_or_default() {
+            definitions.extend(match of_items {
+                // Its items need not say it again.
+                Some((form, kind)) if item.object(mistakes).is_some_and(|fields| !fields.has("kind")) => {
+                    Some(TypedDocument {
+                        kind,
+                        version: head.version,
+                        root: item,
+                        form: form.clone(),
+                    })
+                }
+                _ => Head::read(&item, self, mistakes).and_then(|head| head.document(self, mistakes)),
+            });
+        }
+        definitions
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = (&Arc<dyn DocumentForm>, &'static DocumentKind)> {
+        let forms = self.list.iter();
+        forms.flat_map(|form| form.kinds().iter().map(move |kind| (form, kind)))
+    }
+
+    fn recognize(
+        &self,
+        kind: &str,
+        version: &str,
+    ) -> Option<(&Arc<dyn DocumentForm>, &'static DocumentKind)> {
+        let mut forms = self.list.iter();
+        forms.find_map(|form| Some((form, form.recognize(kind, version)?)))
+    }
+}
+
+/// The kind and version of a document.
+struct Head<'a> {
+    root: Node<'a>,
+    kind_node: Node<'a>,
+    kind: &'a str,
+    version_node: Option<Node<'a>>,
+    /// Empty if it is missing.
+    version: &'a str,
+}
+
+impl<'a> Head<'a> {
+    fn read(root: &Node<'a>, forms: &DocumentForms, mistakes: &mut Mistakes) -> Option<Self> {
+        let mut fields = root.object_of_any_case(mistakes)?;
+        let kind_node = fields.required("kind", &forms.fix, mistakes)?;
+        let kind = kind_node.text(mistakes)?;
+        let version_node = fields.optional("apiVersion");
+        let version = match &version_node {
+            Some(version) => version.string(mistakes)?,
+            None => "",
+        };
+        Some(Self {
+            root: root.clone(),
+            kind_node,
+            kind,
+            version_node,
+            version,
+        })
+    }
+
+    fn document(self, forms: &DocumentForms, mistakes: &mut Mistakes) -> Option<TypedDocument<'a>> {
+        let Some((form, kind)) = forms.recognize(self.kind, self.version) else {
+            let of = if self.version.is_empty() {
+                String::new()
+            } else {
+                format!(" of {}", self.version)
+            };
+            let message = format!("{kind}{of} is not known here", kind = quoted(self.kind));
+            self.kind_node.wrong(message, &*forms.fix, mistakes);
+            return None;
+        };
+        if !kind.supports(self.version) {
+            self.wrong_version(kind.version(), mistakes);
+            if !kind.is_needed {
+                return None;
+            }
+        }
+        Some(TypedDocument {
+            kind,
+            version: self.version,
+            root: self.root,
+            form: form.clone(),
+        })
+    }
+
+    fn wrong_version(&self, right: &str, mistakes: &mut Mistakes) {
+        let fix = format!("write `apiVersion: {right}`");
+        match &self.version_node {
+            Some(node) => {
+                let message = format!(
+                    "{version} is not a supported version of {kind}",
+                    version = quoted(self.version),
+                    kind = self.kind
+                );
+                node.wrong(message, fix, mistakes);
+            }
+            None => self.root.wrong("apiVersion is missing", fix, mistakes),
+        }
+    }
+}
