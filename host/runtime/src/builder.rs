@@ -7,7 +7,9 @@ use std::{
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, Reach, StaticNamespaces};
 use admittance_catalog::{Catalog, CatalogConfig, Store};
-use admittance_definitions::{ChainDefinition, DefinitionStore, FileStore, OnBadDefinition};
+use admittance_definitions::{
+    ChainDefinition, DefinitionStore, DocumentForm, DocumentForms, FileStore, OnBadDefinition,
+};
 use admittance_sandbox::SandboxConfig;
 use admittance_watch::Fingerprint;
 use admittance_webhook::{Resolve, WebhookClients};
@@ -42,6 +44,7 @@ pub struct HostBuilder {
     namespaced: NamespacedChains,
     reach: Reach,
     starts_without_modules: bool,
+    forms: DocumentForms,
     read: Vec<ChainDefinition>,
     chains: Vec<Chain>,
     request_timeout: Duration,
@@ -69,6 +72,7 @@ impl Default for HostBuilder {
             namespaced: NamespacedChains::default(),
             reach: Reach::default(),
             starts_without_modules: false,
+            forms: DocumentForms::default(),
             read: Vec::new(),
             chains: Vec::new(),
             request_timeout: Duration::from_secs(10),
@@ -148,6 +152,15 @@ impl HostBuilder {
     /// Adds a chain definition.
     pub fn definition(mut self, definition: ChainDefinition) -> Self {
         self.read.push(definition);
+        self
+    }
+
+    /// Also reads the documents of this system. May be called more than once.
+    ///
+    /// Its documents are [definitions](Self::definitions) like any others. It gets those that no built-in system
+    /// [recognizes](DocumentForm::recognize).
+    pub fn form(mut self, form: impl DocumentForm) -> Self {
+        self.forms = self.forms.and(Arc::new(form));
         self
     }
 
@@ -262,7 +275,7 @@ impl HostBuilder {
         let mut stores = self.stores;
         if !self.paths.is_empty() {
             let index = self.stores_before.unwrap_or_default();
-            stores.insert(index, Arc::new(FileStore::new(self.paths)));
+            stores.insert(index, Arc::new(FileStore::new(self.paths).of_forms(&self.forms)));
         }
         let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
         let catalog = Catalog::new(catalog)?;
@@ -291,7 +304,7 @@ impl HostBuilder {
             reach: Arc::new(self.reach),
         });
         let source = Source {
-            stores: Arc::new(Stores::new(stores)),
+            stores: Arc::new(Stores::new(stores, self.forms)),
             given: self.read,
             chains: self.chains.into(),
             namespaces: self.namespaces,

@@ -9,7 +9,7 @@ use std::{
 
 use admittance_admission::{ChainIndex, Digest, Outcome, Request};
 use admittance_catalog::InUse;
-use admittance_definitions::{BadDefinition, DefinitionSet, FileChange};
+use admittance_definitions::{BadDefinition, FileChange};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, watch};
 
@@ -515,7 +515,7 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 /// Rebuilds this revision.
 pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
-    let definitions = DefinitionSet::of_files(source.stores.definitions_of(entry));
+    let definitions = source.stores.set_of(entry);
     // What was allowed then may not be now.
     let usable = source.usable(definitions).await?;
     // A stage that was live without its module is live without it again.

@@ -121,11 +121,12 @@ pub mod catalog {
 pub mod definitions {
     pub use admittance_definitions::{
         BadDefinition, CandidateDefinition, CelDefinition, ChainDefinition, ChainId, DefinitionFile,
-        DefinitionId, DefinitionStore, Definitions, ExceptionDefinition, Expected, FileChange, FileStore,
-        GroupDefinition, HookContext, HookDefinition, HookError, HookKind, HookStatus, InvalidId,
-        InvalidShare, Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition, OnBadDefinition,
-        PluginDefinition, PluginRole, PreparedHook, Served, Share, StageDefinition, StageId, StoreError,
-        StoreKind, StoredDefinition, WebhookDefinition, load, load_text,
+        DefinitionId, DefinitionStore, Definitions, DocumentForm, DocumentForms, DocumentKind,
+        ExceptionDefinition, Expected, FileChange, FileStore, FormContent, FormDocuments, GroupDefinition,
+        HookContext, HookDefinition, HookError, HookKind, HookStatus, ImportResult, InvalidId, InvalidShare,
+        Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition, OnBadDefinition, PluginDefinition,
+        PluginRole, PreparedHook, ReadDefinition, Served, Share, StageDefinition, StageId, StoreError,
+        StoreKind, StoredDefinition, TypedDocument, WebhookDefinition, document, load, load_text,
     };
 }
 

@@ -1,13 +1,9 @@
 //! Files as they were read, each once.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
 
 use admittance_admission::pause;
+use parking_lot::Mutex;
 
 use super::Definition;
 use crate::{
@@ -70,7 +66,7 @@ impl Reads {
 
     /// Whether the files that definitions name are as they were read.
     pub(crate) fn are_current(&self) -> bool {
-        let texts = self.0.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = self.0.texts.lock();
         let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {
             document::text_of(path).map(|(text, _)| text) == *text
         };
@@ -78,7 +74,7 @@ impl Reads {
     }
 
     pub(crate) fn file(&self, file: &DefinitionFile) -> Arc<ReadFile> {
-        let mut files = self.0.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.0.files.lock();
         let versions = files.entry(file.path.clone()).or_default();
         let mut known = versions.iter();
         if let Some((_, read)) = known.find(|(known, _)| (known.kind, &known.text) == (file.kind, &file.text))

@@ -117,13 +117,10 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let live = self.0.live.load_full();
-        let in_force = live
-            .revisions
-            .last()
-            .map(|last| self.0.stores.definitions_of(last));
+        let in_force = live.revisions.last().map(|last| self.0.stores.set_of(last));
         // A kept earlier version is not a current definition.
         let read = move || {
-            let usable = set.usable(&in_force.unwrap_or_default(), OnBadDefinition::ServeRest);
+            let usable = set.usable(in_force.unwrap_or_default().files(), OnBadDefinition::ServeRest);
             usable.set.documents()
         };
         Ok(blocking(read).await?)
@@ -138,9 +135,9 @@ impl Host {
     pub async fn live_definitions(&self, chain: &ChainId) -> Result<Vec<StoredDefinition>, ChangeError> {
         let live = self.0.live.load_full();
         let in_force = live.revisions.last();
-        let files = in_force.map(|last| self.0.stores.definitions_of(last));
+        let set = in_force.map(|last| self.0.stores.set_of(last));
         let chain = chain.clone();
-        let read = move || DefinitionSet::of_files(files.unwrap_or_default()).documents_of(&chain);
+        let read = move || set.unwrap_or_default().documents_of(&chain);
         Ok(blocking(read).await?)
     }
 

@@ -42,7 +42,7 @@ impl Host {
         let known = source.stores.known_set();
         let mut files: Vec<_> = known.all().filter(is_read).cloned().collect();
         files.push(version);
-        let usable = source.usable(DefinitionSet::of_files(files)).await?;
+        let usable = source.usable(source.stores.set(files)).await?;
         let (reach, most) = (
             source.assembler.reach.clone(),
             source.assembler.sandbox.memory_limit_max,

@@ -3,8 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use admittance_definitions::{
-    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, FileChange, Mistakes,
-    StoreError, StoreKind,
+    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, DocumentForms, FileChange,
+    Mistakes, StoreError, StoreKind,
 };
 use futures_util::future::{join_all, select_all};
 use parking_lot::Mutex;
@@ -33,18 +33,25 @@ pub(crate) struct Stores {
     known: Mutex<Vec<Known>>,
     /// Notified when a read finds changed content.
     news: Notify,
+    /// The systems whose documents are read.
+    forms: DocumentForms,
 }
 
 /// A snapshot of the stores.
 #[derive(Debug)]
-pub(crate) struct Contents(Vec<Result<Held, StoreError>>);
+pub(crate) struct Contents {
+    stores: Vec<Result<Held, StoreError>>,
+    /// The set whose texts were read already.
+    read: DefinitionSet,
+}
 
 impl Stores {
-    pub(crate) fn new(stores: Vec<Arc<dyn DefinitionStore>>) -> Self {
+    pub(crate) fn new(stores: Vec<Arc<dyn DefinitionStore>>, forms: DocumentForms) -> Self {
         Self {
             known: Mutex::new(vec![Known::default(); stores.len()]),
             stores,
             news: Notify::new(),
+            forms,
         }
     }
 
@@ -69,7 +76,10 @@ impl Stores {
     /// Reads all stores.
     pub(crate) async fn read(&self) -> Contents {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;
-        Contents(reads.into_iter().map(|read| read.map(sorted)).collect())
+        Contents {
+            stores: reads.into_iter().map(|read| read.map(sorted)).collect(),
+            read: self.set(Vec::new()),
+        }
     }
 
     /// Reads all stores without acting on the result. If it differs from what is known, [`changed`](Self::changed)
@@ -88,7 +98,7 @@ impl Stores {
     }
 
     /// The definitions of a revision.
-    pub(crate) fn definitions_of(&self, revision: &Entry) -> Vec<DefinitionFile> {
+    pub(crate) fn set_of(&self, revision: &Entry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
             // The configuration may have changed since.
             let kind = self
@@ -96,7 +106,12 @@ impl Stores {
                 .map_or(StoreKind::Files, DefinitionStore::kind);
             DefinitionFile::new(kind, &file.path, &file.text)
         });
-        files.collect()
+        self.set(files.collect())
+    }
+
+    /// These definitions, of which nothing was read.
+    pub(crate) fn set(&self, files: Vec<DefinitionFile>) -> DefinitionSet {
+        DefinitionSet::of_forms(files, &self.forms)
     }
 
     /// The destination of a new definition: the first store that accepts it.
@@ -168,18 +183,20 @@ impl Stores {
 
     /// All definitions as far as they are known.
     pub(crate) fn known_set(&self) -> DefinitionSet {
-        set_of(self.known())
+        self.set(files_of(self.known()))
     }
 
     /// All definitions as far as they will be known after this was read.
     pub(crate) fn set_after(&self, contents: &Contents) -> DefinitionSet {
-        set_of(contents.after(&self.known()))
+        contents
+            .read
+            .with_contents(files_of(contents.after(&self.known())))
     }
 }
 
-fn set_of(known: Vec<Known>) -> DefinitionSet {
+fn files_of(known: Vec<Known>) -> Vec<DefinitionFile> {
     let held: Vec<Held> = known.into_iter().filter_map(|known| known.held).collect();
-    DefinitionSet::of_files(held.iter().flat_map(|held| held.iter().cloned()).collect())
+    held.iter().flat_map(|held| held.iter().cloned()).collect()
 }
 
 fn sorted(mut files: Vec<DefinitionFile>) -> Held {
@@ -194,7 +211,7 @@ impl Contents {
             held: read.as_ref().ok().or(known.held.as_ref()).cloned(),
             is_lost: read.is_err(),
         };
-        self.0.iter().zip(known).map(after).collect()
+        self.stores.iter().zip(known).map(after).collect()
     }
 
     /// What the stores hold once these definitions are written.
@@ -203,14 +220,17 @@ impl Contents {
             let files = set.all().filter(|file| store.owns(&file.path));
             Ok(sorted(files.cloned().collect()))
         };
-        Self(stores.stores.iter().map(of_store).collect())
+        Self {
+            stores: stores.stores.iter().map(of_store).collect(),
+            read: set.clone(),
+        }
     }
 
     /// Whether a store is unreachable.
     pub(crate) fn is_lost(&self) -> bool {
         let is_unreachable =
             |read: &Result<Held, StoreError>| matches!(read, Err(StoreError::Unreachable { .. }));
-        self.0.iter().any(is_unreachable)
+        self.stores.iter().any(is_unreachable)
     }
 
     /// All definitions.
@@ -220,7 +240,7 @@ impl Contents {
     /// All mistakes in files, and all stores that cannot be read.
     pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
         let (mut mistakes, mut lost, mut files) = (Mistakes::new(), Vec::new(), Vec::new());
-        for read in self.0 {
+        for read in self.stores {
             match read {
                 Ok(held) => files.extend(held.iter().cloned()),
                 Err(StoreError::Mistakes(wrong)) => mistakes.extend(wrong),
@@ -228,7 +248,7 @@ impl Contents {
             }
         }
         if lost.is_empty() {
-            return Ok(mistakes.into_result(DefinitionSet::of_files(files))?);
+            return Ok(mistakes.into_result(self.read.with_contents(files))?);
         }
         if !mistakes.is_empty() {
             lost.push(StoreError::Mistakes(mistakes));

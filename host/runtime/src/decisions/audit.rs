@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use admittance_admission::ChainIndex;
-use admittance_definitions::DefinitionSet;
 
 use crate::{
     Error, Host, Table,
@@ -27,11 +26,11 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.0.live.load().revisions.last().cloned())
         };
-        let files = last.as_deref().map(|last| source.stores.definitions_of(last));
-        let files = files.unwrap_or_default();
+        let set = last.as_deref().map(|last| source.stores.set_of(last));
+        let set = set.unwrap_or_default();
         let given = source.given.clone();
         let (definitions, exceptions) = blocking(move || {
-            let defined = DefinitionSet::of_files(files).definitions()?;
+            let defined = set.definitions()?;
             let exceptions = defined.exceptions.into_iter().map(|definition| LiveException {
                 definition,
                 unknown: Vec::new(),

@@ -132,15 +132,17 @@ impl Source {
         // The modules of an unreachable store stay watched.
         let known = self.usable(self.stores.set_after(&contents)).await?;
         let served = known.served();
-        let (modules, refreshed) = blocking(move || {
+        let (modules, refreshed, is_current) = blocking(move || {
             // Invalid definitions name no modules; correcting them is a change too.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
             let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
-            (modules, refreshed.collect())
+            (modules, refreshed.collect(), served.is_current())
         })
         .await?;
+        // What changed before the fingerprint was taken would not be noticed later.
+        let known = if is_current { known } else { known.afresh() };
         Ok(Input {
             contents,
             known,
@@ -170,7 +172,7 @@ impl Source {
 
     /// From now on this revision is live.
     pub(crate) fn is_live(&mut self, entry: &Entry) {
-        self.in_force = self.stores.definitions_of(entry).into();
+        self.in_force = self.stores.set_of(entry).files().into();
         let modules = entry.revision().modules.iter();
         let modules = modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
@@ -280,7 +282,7 @@ impl Source {
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
-            let in_force = DefinitionSet::of_files(in_force.to_vec());
+            let in_force = whole.with_contents(in_force.to_vec());
             let [in_force, whole, served] = [in_force, whole, served].map(|set| stages(&set));
             in_force
                 .iter()

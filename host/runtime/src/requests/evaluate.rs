@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance_admission::{Deadline, Evaluation, Outcome, Phase, Request, Selection, Surroundings};
-use admittance_definitions::{ChainDefinition, ChainId, DefinitionSet};
+use admittance_definitions::{ChainDefinition, ChainId};
 use admittance_sandbox::SharedModule;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -362,9 +362,9 @@ async fn of_live(
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
     let none = || EvaluateError::NoSuchChain(id.clone());
     let last = last.ok_or_else(none)?;
-    let (files, given) = (source.stores.definitions_of(last), source.given.clone());
+    let (set, given) = (source.stores.set_of(last), source.given.clone());
     let read = move || {
-        let mut chains = DefinitionSet::of_files(files).chains()?;
+        let mut chains = set.chains()?;
         chains.extend(given);
         Ok::<_, Error>(chains)
     };
