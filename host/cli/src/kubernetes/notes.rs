@@ -52,7 +52,7 @@ pub(super) fn of_chart(prepared: &Prepared) -> Vec<String> {
 /// Writes the notes that manifests and charts share.
 pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: &[Webhook]) -> Vec<String> {
     let mut notes = of_webhooks(installation, webhooks);
-    notes.extend(of_configuration(installation, &prepared.configuration));
+    notes.extend(of_configuration(&prepared.configuration));
     let warnings = prepared.chains.iter().flat_map(ChainDefinition::warnings);
     notes.extend(warnings.map(|warning| warning.to_string()));
     notes
@@ -120,7 +120,7 @@ fn of_webhooks(installation: &Installation, webhooks: &[Webhook]) -> Vec<String>
 }
 
 /// Writes the notes on the configuration.
-fn of_configuration(installation: &Installation, configuration: &Configuration) -> Vec<String> {
+fn of_configuration(configuration: &Configuration) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |condition: bool, text: &str| {
         if condition {
