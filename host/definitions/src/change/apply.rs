@@ -324,7 +324,7 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
         };
         effects.push((one.id.clone(), effect));
     }
-    let new = DefinitionSet::of_files(files).with_unusable(unusable);
+    let new = set.with_contents(files).with_unusable(unusable);
     Change::between(set, new, effects)
 }
 
