@@ -124,8 +124,8 @@ async fn layer() -> AdmissionLayer {
         ..Rule::for_operations([Operation::Create])
     };
     let chain = Chain::new("c", vec![rule], vec![Stage::new("s", Judge)]);
-    let host = Host::builder().chain(chain).build().await.unwrap();
-    host.layer(Objects::new())
+    let host = Host::builder().chain(chain).decisions(Default::default());
+    host.build().await.unwrap().layer(Objects::new())
 }
 
 fn request(method: &str, body: &str) -> Request<Full<Bytes>> {
