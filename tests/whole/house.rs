@@ -360,11 +360,11 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
         "the role of the program has what plugins may read",
     ),
     (
-        "host/definitions/src/gatekeeper/template.rs",
+        "host/definitions/src/forms/gatekeeper/template.rs",
         "constraints read what a SyncSet names",
     ),
     (
-        "host/definitions/src/kubewarden.rs",
+        "host/definitions/src/forms/kubewarden.rs",
         "policies have the grants of their document",
     ),
     (

@@ -132,7 +132,7 @@ impl dyn FrontConfig {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// Like [`downcast_ref`](Self::downcast_ref), to be changed.
+    /// The configuration of this front end, to change it; `None` if it is another one.
     pub fn downcast_mut<T: FrontConfig>(&mut self) -> Option<&mut T> {
         (self as &mut dyn Any).downcast_mut()
     }

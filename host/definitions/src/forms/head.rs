@@ -49,7 +49,7 @@ impl DocumentForms {
         let root = document.root();
         let fields = root.object(&mut Mistakes::new());
         let is_known = |field: &&str| fields.as_ref().is_some_and(|fields| fields.has(field));
-        let has_field = |kind: &'static DocumentKind| kind.fields.iter().any(|field| is_known(&field));
+        let has_field = |kind: &'static DocumentKind| kind.fields.iter().any(&is_known);
         if let Some((form, kind)) = self.kinds().find(|(_, kind)| has_field(kind)) {
             return vec![TypedDocument {
                 kind,

@@ -8,7 +8,7 @@ const MAGIC: &[u8; 8] = b"admtplug";
 
 /// A plugin that is checked, configured and compiled, as bytes. It does not depend on its process,
 /// so it can be kept on disk under the module's digest, the settings and the
-/// [fingerprint](Sandbox::fingerprint).
+/// [fingerprint](crate::Sandbox::fingerprint).
 #[derive(Clone)]
 pub struct Prepared {
     pub(crate) header: Header,
