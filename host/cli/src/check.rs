@@ -145,14 +145,17 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// The error with its mistakes in stages at the fields that are wrong, as `check` reports them.
+/// The error with its mistakes in stages at the fields that are wrong, as `check` reports them. No field is wrong where a
+/// server cannot be reached: that error is kept, since its exit code is another.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
-    let Error::Stages(errors) = &error else {
-        return error.into();
-    };
-    let mistakes = errors.iter().flat_map(StageMistake::all_of);
-    let lines: Vec<_> = mistakes.map(|mistake| mistake.to_string()).collect();
-    lines.join("\n").into()
+    match &error {
+        Error::Stages(errors) if !error.is_transient() => {
+            let mistakes = errors.iter().flat_map(StageMistake::all_of);
+            let lines: Vec<_> = mistakes.map(|mistake| mistake.to_string()).collect();
+            lines.join("\n").into()
+        }
+        _ => error.into(),
+    }
 }
 
 fn check(arguments: &Arguments) -> crate::Result<Report> {
