@@ -73,7 +73,7 @@ async fn policies_of_kubernetes_run_as_they_are() {
             &["--cluster", "production.json"][..],
             1,
             false,
-            "failed to configure binding: its parameters (v1/ConfigMap)",
+            "failed to configure binding: no params found",
         ),
     ] {
         fs::write(
