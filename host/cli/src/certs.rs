@@ -7,7 +7,7 @@ mod tests;
 use std::{fmt::Display, fs, path::PathBuf};
 
 use admittance::Moment;
-use admittance_fleet::certificates::{Authority, Client, Host, Service, Subject};
+use admittance_fleet::certificates::{Authority, CertificateSubject, Client, Host, Service};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use time::{Duration, OffsetDateTime};
@@ -71,16 +71,16 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn subjects(&self) -> Vec<Subject> {
+    fn subjects(&self) -> Vec<CertificateSubject> {
         let of_service = |service: &Service| {
             let own = service.hosts().into_iter();
-            Subject::Server(own.chain(self.hosts.iter().cloned()).collect())
+            CertificateSubject::Server(own.chain(self.hosts.iter().cloned()).collect())
         };
         let mut subjects: Vec<_> = self.services.iter().map(of_service).collect();
         if subjects.is_empty() && !self.hosts.is_empty() {
-            subjects.push(Subject::Server(self.hosts.clone()));
+            subjects.push(CertificateSubject::Server(self.hosts.clone()));
         }
-        subjects.extend(self.clients.iter().cloned().map(Subject::Client));
+        subjects.extend(self.clients.iter().cloned().map(CertificateSubject::Client));
         subjects
     }
 }
@@ -162,7 +162,7 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
 fn planned(
     arguments: &Arguments,
     ca_files: &CertificateFiles,
-) -> Result<Vec<(Subject, CertificateFiles)>, String> {
+) -> Result<Vec<(CertificateSubject, CertificateFiles)>, String> {
     let mut taken = vec![ca_files.certificate.clone(), arguments.out.join("ca.pem")];
     let mut planned = Vec::new();
     for subject in arguments.subjects() {

@@ -202,7 +202,7 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
         .on_bad_definition(config.on_bad_definition)
         .start_without_modules();
     if connections.together {
-        builder = builder.go_live_when_told();
+        builder = builder.go_live_on_request();
     }
     if let Some(history) = &config.history.directory {
         builder = builder.history(history);

@@ -20,7 +20,7 @@ use crate::{Cluster, ForwardError};
 /// The largest answer.
 const LIMIT: usize = 32 << 20;
 
-/// How often an overloaded API server is asked, at most.
+/// The limit of attempts at an overloaded API server.
 const ATTEMPTS: u32 = 6;
 
 /// The pause if the API server names none, and the longest that it may name.
@@ -34,7 +34,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Why there is no answer, or not the expected one.
+/// The errors of a request, and of an answer that is not the expected one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
@@ -61,7 +61,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When there is no answer. An error status is an answer.
+    /// When no answer arrives. An error status is an answer.
     pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
         self.send(Method::GET, path, None).await
     }
@@ -71,7 +71,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When there is no answer. An error status is an answer.
+    /// When no answer arrives. An error status is an answer.
     pub async fn send(
         &self,
         method: Method,

@@ -38,7 +38,7 @@ struct Status {
     evaluation_error: String,
 }
 
-/// Why there is no answer.
+/// The errors of a review.
 enum ReviewError {
     /// The review is not sent, or the answer to it is an error.
     Refused(String),

@@ -42,7 +42,7 @@ struct Inner {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
-    /// Its URL.
+    /// The URL of the server.
     pub server: String,
     /// The watch on namespaces.
     pub namespaces: ClusterWatch,
@@ -87,8 +87,8 @@ impl Cluster {
         self.resources_of(&kind.served())
     }
 
-    /// The same for one resource only: the account needs rights to that one. `namespace` is empty for a resource of the
-    /// whole cluster.
+    /// A single resource, to read and write, for which the account needs rights only to that one. `namespace` is empty for a
+    /// resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
         Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)

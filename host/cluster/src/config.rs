@@ -9,7 +9,6 @@ use kube::{
 
 use crate::{connection::Connection, request_error::causes};
 
-/// How to reach the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterConfig {
     /// The source of the settings. Default: [`ClusterSource::Infer`].
@@ -33,7 +32,7 @@ pub enum ClusterSource {
     Infer,
 }
 
-/// Why the configuration of the cluster cannot be used. An unavailable API server is not such an error.
+/// The errors of the configuration. An unavailable API server is not such an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -135,7 +134,7 @@ async fn infer() -> Result<(String, Config), ConfigError> {
 
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// Where kubectl looks.
+/// The files that kubectl reads.
 fn default_files() -> Vec<PathBuf> {
     let named: Vec<_> = env::var_os(KUBECONFIG)
         .map(|files| {

@@ -116,7 +116,7 @@ impl Connection {
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        // What is not done for a request of a client is no trace of its own.
+        // Only work for a request of a client belongs to a trace.
         let span = match is_traced() {
             true => debug_span!(
                 target: SPANS,

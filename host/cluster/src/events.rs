@@ -28,9 +28,9 @@ pub struct Event {
     pub related: Option<EventObject>,
     /// Whether it is a warning.
     pub is_warning: bool,
-    /// In CamelCase, such as `Denied`.
+    /// A word in CamelCase, such as `Denied`.
     pub reason: &'static str,
-    /// What was done, in CamelCase.
+    /// The action that was taken, in CamelCase.
     pub action: &'static str,
     /// The rest in words; the end of a long text is left out.
     pub note: String,

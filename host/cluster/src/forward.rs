@@ -35,8 +35,7 @@ const OF_THE_CONNECTION: [HeaderName; 4] = [
     UPGRADE,
 ];
 
-/// Why the API server has not answered a forwarded request, or has not created a namespace. The message is
-/// for the log, and names the server.
+/// The error of a forwarded request, or of creating a namespace. The message is for the log, and names the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{server}: {reason}")]
 pub struct ForwardError {

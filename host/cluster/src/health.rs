@@ -13,10 +13,10 @@ use tokio::{
 
 use crate::metrics;
 
-/// How long the cache is used while the watch is down. After that every lookup is sent to the API server, and
+/// The time for which the cache is used while the watch is down. After that every lookup is sent to the API server, and
 /// fails when it is unreachable.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
-/// How long a watch that the API server accepted must stay open before it is up. A watch from an expired
+/// The time that a watch must stay open, after the API server accepted it, before it is up. A watch from an expired
 /// version is accepted too: the error is its first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
@@ -42,13 +42,13 @@ words!(WatchState, "state of a watch": Idle = "idle", Starting = "starting", Wat
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterWatch {
-    /// What is watched: `v1/Node`.
+    /// The watched kind: `v1/Node`.
     pub kind: String,
-    /// Its state.
+    /// The state of the watch.
     pub state: WatchState,
     /// When it entered that state.
     pub since: Moment,
-    /// How many objects are cached.
+    /// The number of cached objects.
     pub objects: usize,
     /// When the API server last answered. A healthy watch is renewed every minute, so a much older time means that the
     /// server does not respond.
@@ -62,7 +62,7 @@ pub struct ClusterWatch {
 /// The health of one watch. Written by the watch, read by lookups.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// What is watched, in messages and as the label of the gauge.
+    /// The watched kind, in messages and as the label of the gauge.
     name: String,
     now: Mutex<State>,
     /// Counts changes of the objects and of the state.
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_believed_for_a_while() {
+    fn a_cache_is_used_for_a_while_after_the_watch_went_down() {
         let health = Health::new("nodes");
         assert!(!health.is_fresh(), "nothing is known yet");
         health.starting();

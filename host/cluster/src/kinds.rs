@@ -288,12 +288,12 @@ impl Kind {
     }
 }
 
-/// Where a page begins. As text it comes from a plugin.
+/// The beginning of a page. As text it comes from a plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// After this object of the cache.
+    /// The page begins after this object of the cache.
     After(Key),
-    /// At a token of the API server.
+    /// The page begins at this token of the API server.
     OfServer(String),
 }
 

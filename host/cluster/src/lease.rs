@@ -1,5 +1,5 @@
 //! The election of one program among several by a Lease, in the way of client-go, so without comparing clocks: a Lease has
-//! expired when nobody renewed it for its duration, as seen from here.
+//! expired when this program has not seen a renewal for its duration.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -39,11 +39,11 @@ pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// The label of all Leases of the replicas of a program: the name of the one that their leader holds.
 pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 
-/// How soon a leader that is gone is replaced. The default is that of client-go.
+/// The times of an election. The default is the default of client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// After this time without a renewal, another program becomes the leader. Whole seconds. The leader resigns after two
-    /// thirds of it.
+    /// The time without a renewal after which another program becomes the leader. Whole seconds. The leader resigns after
+    /// two thirds of it.
     pub duration: Duration,
     /// The pause between renewals, and between looks at the Lease of another leader.
     pub pause: Duration,
@@ -85,20 +85,20 @@ pub struct Election {
     connection: Connection,
     api: Api<Lease>,
     name: String,
-    /// Different from that of every other candidate.
+    /// A name that no other candidate has.
     identity: String,
     terms: Terms,
     is_leader: watch::Sender<bool>,
-    /// What the Lease says while this program holds it, apart from what it said before.
+    /// The annotations that this program sets while it holds the Lease.
     annotations: watch::Sender<BTreeMap<String, String>>,
     /// The identity of the leader, as it was seen last.
     holder: parking_lot::Mutex<Option<String>>,
-    lease: Mutex<Option<Seen>>,
+    lease: Mutex<Option<ObservedLease>>,
 }
 
 /// The Lease, and when it was first seen as it is.
 #[derive(Debug)]
-struct Seen {
+struct ObservedLease {
     lease: Lease,
     since: Instant,
 }
@@ -207,7 +207,7 @@ impl Election {
     }
 
     /// Renews the Lease, or takes it if it is free. Returns whether this program has it.
-    async fn attempt(&self, seen: &mut Option<Seen>, until: Instant) -> Result<bool, RequestError> {
+    async fn attempt(&self, seen: &mut Option<ObservedLease>, until: Instant) -> Result<bool, RequestError> {
         let is_leader = *self.is_leader.borrow();
         if seen.is_none() || !is_leader {
             let found = self
@@ -227,7 +227,7 @@ impl Election {
                 let create = async { self.api.create(&PostParams::default(), &lease).await };
                 self.connection.ask(Verb::Create, until, create).await?
             }
-            Some(Seen { lease, since }) => {
+            Some(ObservedLease { lease, since }) => {
                 let spec = lease.spec.as_ref();
                 let is_free = spec.is_none_or(|spec| has_expired(spec, since.elapsed()));
                 if !self.is_holder(spec) {
@@ -255,7 +255,7 @@ impl Election {
             return;
         }
         metrics::leader(&self.name, false);
-        let Some(Seen { mut lease, .. }) = seen else {
+        let Some(ObservedLease { mut lease, .. }) = seen else {
             return;
         };
         if let Some(spec) = &mut lease.spec {
@@ -278,7 +278,7 @@ impl Election {
         self.connection.ask(Verb::Replace, until, replace).await
     }
 
-    /// With the label of all Leases of the program, and what it shall say.
+    /// Adds the common label of the replicas' Leases, and the annotations of this program.
     fn annotated(&self, mut metadata: ObjectMeta) -> ObjectMeta {
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(LABEL.to_owned(), self.name.clone());
@@ -325,12 +325,12 @@ impl Election {
 }
 
 /// Notes the Lease as it is now.
-fn see(seen: &mut Option<Seen>, now: Option<Lease>) {
+fn see(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
     let since = seen
         .take()
         .filter(|seen| now.as_ref().is_some_and(|now| now.spec == seen.lease.spec))
         .map_or_else(Instant::now, |seen| seen.since);
-    *seen = now.map(|lease| Seen { lease, since });
+    *seen = now.map(|lease| ObservedLease { lease, since });
 }
 
 /// Whether a Lease that has been as it is for this time has no holder any more.

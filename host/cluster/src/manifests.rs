@@ -18,9 +18,8 @@ use crate::{
     selector::TextSelector,
 };
 
-/// The objects that look-ups find, and the labels of namespaces: those of a `v1` `Namespace` among the objects; any
-/// other namespace has only the label with its name. Users may do what the roles among the objects allow. Cheap to
-/// clone.
+/// The objects that look-ups find, and the labels of namespaces. A namespace without a `v1` `Namespace` among the objects
+/// has only the label with its name. Users may do what the roles among the objects allow. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests(Arc<Contents>);
 
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error() {
+    fn an_object_without_type_or_name_is_refused() {
         for (object, expected) in [
             (json!({"kind": "Node", "metadata": {"name": "a"}}), "`apiVersion`"),
             (json!({"apiVersion": "v1", "metadata": {"name": "a"}}), "`kind`"),

@@ -66,13 +66,12 @@ pub struct Member {
     pub name: String,
     /// Whether it renews its Lease.
     pub is_alive: bool,
-    /// For how long its Lease has been as it is, as seen from here.
+    /// The time since the last observed change of its Lease.
     pub unchanged: Duration,
     pub is_leader: bool,
     pub annotations: Annotations,
 }
 
-/// What is known of the replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     pub members: Vec<Member>,
@@ -80,7 +79,7 @@ pub struct Membership {
     pub leader: Option<Annotations>,
     /// Whether the account of this program may not watch them.
     pub is_refused: bool,
-    /// Why this may not be what the replicas have now.
+    /// The reason for which this may be out of date.
     pub problem: Option<String>,
 }
 
@@ -136,7 +135,7 @@ impl Members {
         &self.name
     }
 
-    /// What the Lease of this replica says from now on.
+    /// Sets the annotations of this replica's Lease.
     pub fn annotate(&self, annotations: Annotations) {
         self.annotations.send_if_modified(|before| {
             let is_other = *before != annotations;
@@ -164,7 +163,7 @@ impl Members {
         let leads = leads.map(|(_, held)| holder(held));
         let mut is_known = false;
         for (Key { name, .. }, held) in leases {
-            // Without the watch nobody is seen to renew, so nobody expires.
+            // Without the watch no renewal is seen, so no Lease expires.
             let since = match seen.get(&name) {
                 Some((before, since)) if before.spec == held.spec => *since,
                 _ => now,
@@ -290,7 +289,7 @@ impl Members {
     }
 }
 
-/// The name of the machine, which is that of the Pod, and a part of what is unique in the identity.
+/// The name of the machine, which equals the name of the Pod, with a part of the random suffix of the identity.
 fn lease_name(identity: &str) -> String {
     let (host, suffix) = identity.rsplit_once('_').unwrap_or((identity, ""));
     let allowed = |letter: char| match letter.to_ascii_lowercase() {

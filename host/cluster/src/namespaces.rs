@@ -91,8 +91,8 @@ impl Namespaces {
         self.view.status("v1/Namespace")
     }
 
-    /// From the cache, else from the server: a namespace that was just created may not be in the cache yet.
-    /// kube-apiserver uses the same order.
+    /// Reads the labels from the cache, or else from the server, since the cache may not have a namespace that was just
+    /// created. kube-apiserver uses the same order.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
         // The name comes from a request and becomes part of a path.
         if !is_dns_label(name) {

@@ -6,7 +6,6 @@ use admittance_admission::ClusterError;
 use admittance_net::causes::chain;
 use kube::{Error, error::DiscoveryError};
 
-/// Why a request to the API server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
     NotFound(String),
@@ -18,7 +17,6 @@ pub(crate) enum RequestError {
 }
 
 impl RequestError {
-    /// From an error of the client.
     pub(crate) fn from_client(error: &Error) -> Self {
         match error {
             Error::Api(status) => {

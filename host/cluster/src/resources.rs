@@ -36,7 +36,7 @@ const MANAGER: &str = "admittance";
 
 /// The pause before the next request to an API server that did not respond or is not watched.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// How often a write is retried if the resource changes in other ways than the write expects.
+/// The limit of attempts of a write whose resource changes in ways that do not concern it.
 const ATTEMPTS: usize = 5;
 
 /// A kind, as named in the API server's paths.
@@ -65,7 +65,6 @@ pub struct Resource {
     pub object: Map<String, Value>,
 }
 
-/// Why resources cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {
@@ -148,7 +147,7 @@ fn versions(resources: &[Resource]) -> Vec<Version> {
 
 /// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends its watch.
 ///
-/// Every read is a request to the API server. The watch only signals changes, and not those of a status.
+/// Every read is a request to the API server. The watch only signals changes, except changes of a status.
 #[derive(Clone, Debug)]
 pub struct Resources(Arc<Inner>);
 
@@ -207,7 +206,7 @@ impl Resource {
 }
 
 impl Resources {
-    /// With `only`, those of this namespace and name.
+    /// Watches all resources, or, with `only`, the one of this namespace and name.
     pub(crate) fn new(
         connection: Connection,
         kind: &ServedKind,
@@ -271,7 +270,7 @@ impl Resources {
         self.0.view.health.is_watching()
     }
 
-    /// All of them. [`changed`](Self::changed) compares with the last result.
+    /// Reads all resources. [`changed`](Self::changed) compares with the last result.
     ///
     /// # Errors
     ///
@@ -298,7 +297,7 @@ impl Resources {
             if last.found.is_some() && self.is_watched() {
                 return changed.await;
             }
-            // There is no watch now, or it is time to check whether the server is available again.
+            // Without a watch, or after a failed read, the content is compared.
             tokio::select! {
                 () = changed => {}
                 () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
@@ -359,7 +358,7 @@ impl Resources {
         Ok(false)
     }
 
-    /// All of them.
+    /// Reads all resources.
     ///
     /// # Errors
     ///
@@ -471,7 +470,7 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// [`ResourceError::NotFound`] when there is no such resource; other errors when its kind has no status, or the API
+    /// [`ResourceError::NotFound`] when the resource does not exist; other errors when its kind has no status, or the API
     /// server refuses or does not answer.
     pub async fn apply_status(
         &self,

@@ -1,4 +1,4 @@
-//! What users may do, by the roles among manifests, as Kubernetes' RBAC decides it.
+//! The permissions of users by the roles among manifests, as Kubernetes' RBAC decides them.
 
 use admittance_admission::{Access, AccessAttributes, UserInfo};
 use k8s_openapi::api::rbac::v1::{

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector() {
+    fn invalid_selectors_are_refused_with_the_place() {
         // (text, what the message must name): the cases that Kubernetes' labels.Parse refuses.
         for (text, named) in [
             (",", "at the start of a requirement, found `,`"),

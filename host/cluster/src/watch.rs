@@ -51,7 +51,7 @@ impl<V> View<V> {
     }
 }
 
-/// How long to wait between attempts.
+/// The pauses between attempts.
 pub(crate) struct Pace {
     answers: watch::Receiver<bool>,
     waits: Backoff,
@@ -101,13 +101,13 @@ impl Pace {
     }
 }
 
-/// Which objects of a kind are watched.
+/// Selects the objects of a kind that are watched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Selection<'a> {
     All,
     /// Nothing but the object of this name, as an account may be allowed to.
     Named(&'a str),
-    /// Those with this label: `key=value`.
+    /// All objects with this label: `key=value`.
     Labelled(&'a str),
 }
 

@@ -40,7 +40,7 @@ pub struct Config {
     /// The admin port, if there is one.
     pub admin: Option<AdminConfig>,
     pub front: Box<dyn FrontConfig>,
-    /// What the upstream has, for audits.
+    /// The lists of the upstream, for audits.
     pub lists: Vec<ListConfig>,
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
@@ -48,9 +48,9 @@ pub struct Config {
     /// When replicas go live with a change; `None`: together, if they read chains as resources, or are drivers of BCS with
     /// definitions in ZooKeeper.
     pub replicas: Option<SwitchMode>,
-    /// The Lease that the leader of the replicas holds, in place of that of `definitions`.
+    /// The Lease of the replicas' leader. `None`: `definitions` name it.
     pub lease: Option<String>,
-    /// How to treat an invalid definition in ZooKeeper or in a custom resource.
+    /// The treatment of an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
     /// The ZooKeeper ensembles for discovery and registration.
     pub zookeeper: ZooKeeperConfig,
@@ -58,10 +58,9 @@ pub struct Config {
     pub store: StoreConfig,
     /// The history of revisions.
     pub history: HistoryConfig,
-    /// How modules are fetched from servers and registries, and which must be signed. They are kept in `store`.
+    /// The fetching of modules from servers and registries, and the rules of signatures. Modules are kept in `store`.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
-    /// How requests of plugins are sent.
     pub plugin_http: OutboundConfig,
     /// The labels of namespaces, if no cluster is configured.
     pub namespaces: NamespacesConfig,
@@ -72,7 +71,6 @@ pub struct Config {
     pub resolve: Vec<(String, String)>,
     /// The decisions in memory.
     pub decisions: DecisionsConfig,
-    /// Where decisions are written too.
     pub decision_sinks: SinksConfig,
     pub log: LogConfig,
     /// The export of traces, if the file configures it.
@@ -181,7 +179,7 @@ impl Default for StoreConfig {
 pub struct HistoryConfig {
     /// `None`: the user's state directory.
     pub directory: Option<PathBuf>,
-    /// How many revisions are kept. Default: 20.
+    /// The number of revisions to keep. Default: 20.
     pub keep: usize,
 }
 
@@ -217,32 +215,31 @@ pub struct Limits {
     pub body: usize,
     /// The memory for all bodies that are held at the same time, in bytes. `None`: see [`BodyBudget::default_for`].
     pub body_memory: Option<usize>,
-    /// How long a body that is read for the chains may take. Default: 30 s.
+    /// The timeout of a body that is read for the chains. Default: 30 s.
     pub body_timeout: Duration,
-    /// For the TLS handshake, and for the head of each request. Default: 10 s.
+    /// The timeout of the TLS handshake, and of the head of each request. Default: 10 s.
     pub header_timeout: Duration,
-    /// How long a client may send nothing of a body, or take nothing of a reply, while it is waited for.
-    /// Default: 60 s.
+    /// The time for which a client may send nothing of an expected body, or take nothing of a reply. Default: 60 s.
     pub idle_timeout: Duration,
-    /// How many bytes per second a client must send of a body, or take of a reply, while it is waited for, as an
-    /// average over `idle_timeout`; 0 for any. Default: 512.
+    /// The bytes per second that a client must send of an expected body, or take of a reply, as an average over
+    /// `idle_timeout`; 0 for any. Default: 512.
     pub minimum_rate: u64,
-    /// How many requests may be in flight. Default: 1024.
+    /// The limit of requests in flight. Default: 1024.
     pub concurrency: usize,
-    /// How many watches and tunnels may be open in addition. Default: 4096.
+    /// The additional limit of open watches and tunnels. Default: 4096.
     pub streams: usize,
     /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// How many connections of clients may be open. Default: what the limit of file descriptors allows, of which each
-    /// takes two.
+    /// The limit of open connections of clients. Default: the limit of file descriptors, of which each connection takes
+    /// two.
     pub connections: Option<usize>,
-    /// How long all chains together may take for one request. Default: 10 s.
+    /// The timeout of all chains together for one request. Default: 10 s.
     pub request_timeout: Duration,
-    /// How long the driver still accepts connections after it was told to stop, while `/readyz` says 503 and
-    /// replies ask clients to close theirs: the time in which load balancers take it out. Default: 5 s behind
+    /// The time after a stop signal for which the driver still accepts connections, while `/readyz` says 503 and
+    /// replies ask clients to close theirs, so that load balancers take it out. Default: 5 s behind
     /// kube-apiserver, 0 s otherwise.
     pub shutdown_delay: Duration,
-    /// How long requests in flight may take to end at shutdown, after that. Default: 30 s.
+    /// The time after that which requests in flight have to end. Default: 30 s.
     pub shutdown_timeout: Duration,
 }
 

@@ -98,12 +98,11 @@ pub struct Driver {
     namespaces: Option<FileNamespaces>,
     /// The Lease of the leader, if there is one.
     lease: String,
-    /// What the leader audits.
     audits: Option<Audits>,
 }
 
 impl Driver {
-    /// Binds the port for clients. `connections` are those of the configuration; `admin` is the port that it opened.
+    /// Binds the port for clients. `connections` and `admin` were opened for this configuration.
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.

@@ -1,4 +1,4 @@
-//! What an upstream has: its lists, read page by page.
+//! The lists of an upstream, read page by page.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,13 +25,12 @@ use crate::config::{Config, ListConfig};
 const LIMIT: usize = 64 << 20;
 /// The longest value of a header, in bytes.
 const HEADER_LIMIT: u64 = 64 << 10;
-/// How many objects are fetched at a time, and how many requests are passed on at a time.
+/// The number of objects that are fetched at a time, and of requests that are passed on at a time.
 const CONCURRENT: usize = 16;
 const AT_ONCE: usize = 64;
-/// How much of an error's text is shown.
+/// The limit of an error's text that is shown, in bytes.
 const EXCERPT: usize = 300;
 
-/// Why the lists cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ListsError {
     #[error(transparent)]
@@ -94,8 +93,8 @@ struct Unreadable {
 }
 
 impl Lists {
-    /// The lists of this configuration: `page` items at a time, and at most so many requests per second. `None` if it
-    /// has none.
+    /// Opens the lists of this configuration: `page` items at a time, and at most `per_second` requests per second. `None`
+    /// if it has none.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// The port for clients. `upstream_timeout` is that of the upstream; `None` without one.
+    /// Opens the port for clients. `upstream_timeout` is `None` without an upstream.
     pub(crate) async fn listen(
         config: ListenConfig,
         limits: &Limits,
@@ -143,7 +143,7 @@ impl AdminPort {
         self.address
     }
 
-    /// From now on, serves the whole API.
+    /// Serves the whole API.
     pub(crate) fn start(&self, observed: Arc<Observed>, decisions: Option<DecisionDatabase>) {
         let mut extensions = Extensions::new();
         if let Some(accounts) = observed.front.accounts() {

@@ -1,4 +1,4 @@
-//! How the driver stops: requests in flight are finished first, for a while.
+//! The shutdown of the driver: requests in flight are finished first, for a while.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -47,7 +47,7 @@ pub struct DriverStatus {
     pub listeners: Vec<ListenerStatus>,
     /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
     pub upstream: Vec<ServerHealth>,
-    /// How these servers are discovered; absent if they are listed.
+    /// The discovery of these servers; absent if they are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
     /// The sessions with ZooKeeper.
@@ -69,7 +69,7 @@ pub struct DriverStatus {
     /// The leader of the replicas in the cluster; absent unless there is something for it to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
-    /// What the replicas serve and have prepared; absent unless they go live together.
+    /// The live and the prepared table of each replica; absent unless replicas go live together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicasStatus>,
     /// The driver's own certificates.
@@ -84,7 +84,7 @@ pub(crate) struct Observed {
     pub(crate) address: SocketAddr,
     /// The address of the admin port, if there is one.
     pub(crate) admin: Option<SocketAddr>,
-    /// Of the listen port and of the admin port.
+    /// The TLS of the listen port and of the admin port.
     pub(crate) tls: [Option<ServerTls>; 2],
     pub(crate) ensembles: Ensembles,
     pub(crate) cluster: Option<Cluster>,

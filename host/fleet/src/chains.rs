@@ -50,8 +50,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev` of a cluster.
 /// Cheap to clone; its watches end with the last clone.
 ///
-/// Each is one definition, in the form of a file, and its kind, namespace and name are those of the resource. The resource's version
-/// guards every write. There is no transaction over several resources, so one change is made at a time.
+/// Each is one definition, in the form of a file, with the kind, namespace and name of the resource. The resource's
+/// version guards every write. Several resources cannot be written atomically, so one change is made at a time.
 #[derive(Clone, Debug)]
 pub struct ChainStore(pub(crate) Arc<[Kind]>);
 
@@ -203,7 +203,7 @@ impl ChainStore {
         }
     }
 
-    /// The definition in a text, which must be that of the resource.
+    /// Reads the definition in a text, which must have the kind, namespace and name of the resource.
     fn to_be_written(
         &self,
         kind: &ResourceKind,
@@ -341,7 +341,7 @@ pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> 
     definition.into()
 }
 
-/// Sets the fields of a resource to those of a definition.
+/// Copies the fields of a definition to a resource.
 fn set(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
     if let Some(spec) = definition.get("spec") {
         object.insert("spec".to_owned(), spec.clone());

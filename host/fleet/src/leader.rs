@@ -1,4 +1,4 @@
-//! What one replica does for all of them.
+//! The work that one replica does for all of them.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -20,16 +20,16 @@ use crate::{
     status::{event, new_status, rollouts},
 };
 
-/// Changes within this time are looked at together.
+/// Changes within this time are processed together.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// The first and the longest pause after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
-/// How often counts of calls are written. They are of the last five to ten minutes.
+/// The interval of writing counts of calls, which cover the last five to ten minutes.
 const COUNTS: Duration = Duration::from_secs(600);
-/// How often it is looked who leads, apart from when this replica begins or ends to.
+/// The interval of checking the leader, in addition to changes of this replica's role.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many statuses are written at a time.
+/// The limit of concurrent writes of statuses.
 const WRITES: usize = 8;
 
 /// Writes the statuses of chains as resources, keeps the webhook configurations, and audits what exists, while this replica is the leader.
@@ -45,15 +45,15 @@ pub struct Leader {
 
 /// One look at all resources.
 pub(crate) struct Pass {
-    /// Of this replica.
+    /// The status of this replica.
     pub(crate) status: Status,
     /// Whether new counts of calls are reason enough to write a status.
     pub(crate) counts: bool,
-    /// How far this replica is with roll-outs.
+    /// The progress of this replica's roll-outs.
     pub(crate) rollouts: Vec<RolloutProgress>,
 }
 
-/// What is written of a resource.
+/// A status to be written, with its event.
 struct Write {
     resources: Resources,
     /// Kind and name.
@@ -65,8 +65,8 @@ struct Write {
 }
 
 impl Leader {
-    /// Of the replicas that read these chains of the cluster, or whose webhook configurations and audits these are; `None` if
-    /// there is nothing to do. The leader holds the Lease of this name.
+    /// Makes the leader of the replicas that read these chains, or keep these webhook configurations and audits; `None` if
+    /// it would have nothing to do. The leader holds the Lease of this name.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
@@ -98,7 +98,6 @@ impl Leader {
         );
     }
 
-    /// Who leads.
     pub fn status(&self) -> LeaderStatus {
         self.election.status()
     }
@@ -150,7 +149,7 @@ impl Leader {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
                 // Without a known leader, as without the permission to elect one, each begins them for itself.
-                host.rollouts_are_led(self.election.status().is_another());
+                host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
                     () = sleep(LOOK) => {}

@@ -1,4 +1,4 @@
-//! What the replicas of this program in a Kubernetes cluster share: definitions as resources of the cluster, webhook
+//! Shares work among the replicas of this program in a Kubernetes cluster: definitions as resources of the cluster, webhook
 //! configurations with their certificates, audits of what exists, a leader that writes statuses, keeps these and audits, and
 //! the Leases by which they agree on a table.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -40,7 +40,7 @@ pub(crate) fn statuses_begin_at_zero() {
     }
 }
 
-/// The same for webhook configurations and their certificate, which are of these kinds.
+/// Initializes the counters of webhook configurations and their certificate, which are of these kinds.
 pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
     for kind in kinds {
         for result in RESULTS {
@@ -49,7 +49,7 @@ pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'sta
     }
 }
 
-/// The same for audits and their reports.
+/// Initializes the counters of audits and their reports.
 pub(crate) fn audits_begin_at_zero() {
     for result in ["ok", "incomplete"] {
         counter!(AUDITS, "result" => result).absolute(0);

@@ -16,9 +16,9 @@ use tokio::time::sleep;
 
 use crate::chains::{SCHEME, entry};
 
-/// How often the API server is asked which kinds it has: Gatekeeper's templates make new ones.
+/// The interval of discovering kinds: Gatekeeper's templates make new ones.
 const LOOK: Duration = Duration::from_secs(5);
-/// The same while it does not answer.
+/// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 /// A kind is gone if the API server has not had it for this long: one that just started may not know all kinds yet.
 const CONFIRM: Duration = Duration::from_secs(3);
@@ -47,7 +47,7 @@ pub struct PolicyGroup {
 }
 
 impl PolicySystem {
-    /// What is read.
+    /// The API groups of the system whose resources are read.
     pub fn groups(self) -> &'static [PolicyGroup] {
         match self {
             Self::Kubernetes => &[PolicyGroup {
@@ -109,8 +109,7 @@ impl PolicySystem {
 
 /// The policies of other systems in a cluster, which are only read. Its watches end with it.
 ///
-/// Which kinds there are is decided by the API server, which is asked again and again: a kind that it does not have has no
-/// policies.
+/// The kinds are discovered again at an interval: a kind that the API server does not have has no policies.
 #[derive(Debug)]
 pub struct PolicyStore {
     cluster: Cluster,

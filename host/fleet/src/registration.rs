@@ -33,7 +33,7 @@ const SYSTEM_NAMESPACE: &str = "kube-system";
 /// The namespace of node leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// How the API server calls this program.
+/// The way in which the API server calls this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The Service, and the webhook configurations.
@@ -42,11 +42,11 @@ pub struct Registration {
     pub namespace: String,
     /// Whether there is a webhook for each chain, instead of one for each phase.
     pub per_chain: bool,
-    /// In seconds. `None`: what the stages need.
+    /// The timeout in seconds. `None`: derived from the stages.
     pub timeout: Option<u8>,
-    /// `None`: that of the stages.
+    /// The failure policy. `None`: derived from the stages.
     pub failure_policy: Option<FailurePolicy>,
-    /// Namespaces for which the webhooks are not called, beside those of the cluster and of this program.
+    /// Excluded namespaces, in addition to the namespaces of the cluster and of this program.
     pub excluded_namespaces: Vec<String>,
     /// Whether the webhooks are called for `kube-system`.
     pub includes_kube_system: bool,
@@ -69,7 +69,7 @@ impl Default for Registration {
     }
 }
 
-/// What the webhook of a chain depends on.
+/// The properties of a chain that its webhook depends on.
 #[derive(Debug)]
 pub struct RegisteredChain<'a> {
     name: &'a str,
@@ -118,7 +118,7 @@ impl Registration {
 }
 
 impl RegisteredChain<'_> {
-    /// What the chain handles that no webhook can be registered for.
+    /// Describes a rule for which no webhook can be registered.
     pub fn problem(&self) -> Option<String> {
         self.rules.iter().any(Rule::is_by_kind_alone).then(|| {
             format!(
@@ -136,7 +136,7 @@ pub struct Webhook {
     phase: Phase,
     /// The chain that it is for, if it is for one only.
     chain: Option<String>,
-    /// The chains of the phase otherwise: those of namespaces, the others, or all, if none is of a namespace.
+    /// The chains of the phase otherwise: chains of namespaces, other chains, or all, if none is of a namespace.
     scope: Scope,
     /// The only namespaces that it is called for; empty without a limit.
     namespaces: BTreeSet<String>,
@@ -466,7 +466,7 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// The namespaces, beside that of the installation, that the webhooks are not called for.
+/// The namespaces, except the installation's, for which the webhooks are not called.
 pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
     let given = registration.excluded_namespaces.iter().map(String::as_str);
@@ -514,7 +514,7 @@ fn rule(rule: &Rule) -> Json {
     })
 }
 
-/// What is excluded from any of the webhooks, for messages; sorted.
+/// The names of the excluded requests of all webhooks, for messages; sorted.
 pub fn excluded(webhooks: &[Webhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();

@@ -25,7 +25,7 @@ const TERMS: Terms = Terms {
 const GONE: Duration = Duration::from_secs(600);
 /// The field of a report that is not a text.
 const ROLLOUTS: &str = "rollouts";
-/// How often the leader looks for such Leases.
+/// The interval at which the leader looks for such Leases.
 const CLEANUP: Duration = Duration::from_secs(60);
 
 /// The replicas that take part in an election, each with a Lease of its own.

@@ -26,7 +26,7 @@ const LAST_TRANSITION: &str = "lastTransitionTime";
 /// The reason of the conditions of a chain that is in the live table, and gets no request.
 const NEVER_CALLED: &str = "NeverCalled";
 
-/// How far the roll-outs of the leader are. A replica that starts without a history goes on from there.
+/// The field with the progress of roll-outs. A replica that starts without a history continues from there.
 const ROLLOUTS: &str = "rollouts";
 
 /// A condition of a resource, without its type.
@@ -151,7 +151,7 @@ pub(crate) fn new_status(
     (differs || has_news).then_some(status)
 }
 
-/// How far the roll-outs in the status of a chain are.
+/// The progress of roll-outs in the status of a chain.
 pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     let rollouts = resource
         .object
@@ -163,7 +163,7 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     rollouts
 }
 
-/// Those of a chain; `None` without any.
+/// The roll-outs of a chain; `None` without any.
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
     let own: Vec<_> = rollouts
         .iter()
@@ -177,7 +177,7 @@ fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let stage = rollout.stage.split_once(':').map(|(_, stage)| stage);
     let stage = stage.and_then(|stage| stage.strip_prefix(&name)?.strip_prefix('/'));
-    // The names of stages have no `/`, those of chains in namespaces do.
+    // The names of stages have no `/`, but the names of chains in namespaces do.
     stage.is_some_and(|stage| !stage.contains('/'))
 }
 

@@ -27,22 +27,22 @@ use crate::{
     registration::{check_of_definitions, documents},
 };
 
-/// How often everything is compared without a reason, at least: certificates come to their end.
+/// The longest interval between two comparisons, because certificates expire.
 const CHECK: Duration = Duration::from_secs(3600);
 
-/// How the leader keeps webhook configurations.
+/// The configuration of the webhook configurations that the leader keeps.
 #[derive(Clone, Debug)]
 pub struct WebhooksConfig {
     pub registration: Registration,
     pub certificate: CertificateConfig,
 }
 
-/// Where the certificate of the webhook server comes from.
+/// The source of the webhook server's certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateConfig {
     /// This program makes it, in the Secret `NAME-tls` in the namespace of the Service.
     Own(OwnCertificate),
-    /// From files, as the port says; these are its CAs, as PEM.
+    /// The port's configuration names the files; these are the CAs, as PEM.
     Files(Reloaded<String>),
 }
 
@@ -63,9 +63,9 @@ impl CertificateConfig {
 /// A certificate that this program makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnCertificate {
-    /// How many days it is valid. It is replaced when less than a third is left.
+    /// The validity in days. The certificate is replaced when less than a third is left.
     pub days: u16,
-    /// How long its CA is in the webhook configurations before it is served: the time in which every API server reads
+    /// The time for which its CA is in the webhook configurations before it is served, so that every API server reads
     /// them.
     pub overlap: Duration,
 }
@@ -83,14 +83,14 @@ impl Default for OwnCertificate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhooksStatus {
-    /// Their name.
+    /// The name of both webhook configurations.
     pub name: String,
     /// Whether this replica keeps them now.
     pub is_keeper: bool,
     /// When this replica last wrote one of them, or the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_write: Option<Moment>,
-    /// Why they, or the certificate, are not what the live chains need.
+    /// The reason for which they, or the certificate, are not what the live chains need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -119,16 +119,16 @@ enum Trust {
     Files(Reloaded<String>),
 }
 
-/// What the leader knows from before.
+/// The state of the leader between two comparisons.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
-    /// What the Secret held.
+pub(crate) struct KeptConfigurations {
+    /// The last content of the Secret.
     certificate: Option<Contents>,
     /// CAs, and since when all webhook configurations have them.
     trusted: Option<(String, Instant)>,
     /// The last write of each configuration.
     written: HashMap<Phase, Option<Written>>,
-    /// What no webhook is registered for.
+    /// The problems of rules for which no webhook is registered.
     unregistered: Vec<String>,
 }
 
@@ -204,7 +204,7 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// What every replica does: serves the certificate as it is in the Secret, or reads its CAs again. Never completes.
+    /// Serves the certificate as it is in the Secret, or reads its CAs again, in every replica. Never completes.
     pub async fn follow(&self) {
         match &self.0.trust {
             Trust::Own(secret) => secret.follow().await,
@@ -222,7 +222,7 @@ impl Webhooks {
         }
     }
 
-    /// What the leader does: keeps the configurations and the certificate. Never completes; nothing is removed when it is
+    /// Keeps the configurations and the certificate, as the leader. Never completes; nothing is removed when it is
     /// dropped.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
@@ -234,7 +234,7 @@ impl Webhooks {
             Trust::Files(bundle) => Some(bundle.subscribe()),
             Trust::Own(_) => None,
         };
-        let mut kept = Kept::default();
+        let mut kept = KeptConfigurations::default();
         let mut retries = backoff();
         loop {
             changes.mark_unchanged();
@@ -273,7 +273,7 @@ impl Webhooks {
 }
 
 impl Inner {
-    /// What the leader watches.
+    /// The resources that the leader watches.
     fn resources(&self) -> impl Iterator<Item = &Resources> {
         let secret = match &self.trust {
             Trust::Own(secret) => Some(secret.resources()),
@@ -314,7 +314,7 @@ impl Inner {
     }
 
     /// Writes what is not as the live chains need it. Returns after which time to look again.
-    async fn write(&self, host: &Host, kept: &mut Kept) -> Result<Duration, ResourceError> {
+    async fn write(&self, host: &Host, kept: &mut KeptConfigurations) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             Trust::Own(secret) => {
@@ -354,7 +354,7 @@ impl Inner {
     }
 
     /// The webhooks that the live chains need.
-    fn webhooks(&self, host: &Host, kept: &mut Kept) -> Vec<Webhook> {
+    fn webhooks(&self, host: &Host, kept: &mut KeptConfigurations) -> Vec<Webhook> {
         let table = host.table();
         let chains: Vec<_> = table.chains().map(RegisteredChain::from).collect();
         let unregistered: Vec<_> = chains.iter().filter_map(RegisteredChain::problem).collect();

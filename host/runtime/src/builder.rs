@@ -37,7 +37,7 @@ use crate::{
 /// ```
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// How many stores come before the first directory, in which new definitions are written.
+    /// The number of stores before the first directory; new definitions are written to that directory.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
@@ -122,14 +122,14 @@ impl HostBuilder {
         self
     }
 
-    /// What happens with an invalid definition in a store. The others are served in any case, and
+    /// Decides what is served for an invalid definition in a store. The others are served in any case, and
     /// [`Host::status`] reports it. Default: its last valid version stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
     }
 
-    /// What chains of a namespace in a store may use; those in files may use everything. Default: only expressions.
+    /// Sets what chains of a namespace in a store may use; those in files may use everything. Default: only expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
         self.namespaced = may_use;
         self
@@ -164,7 +164,7 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a chain created by the program itself; it comes before those of definitions.
+    /// Adds a chain created by the program itself; it comes before the chains of definitions.
     pub fn chain(mut self, chain: Chain) -> Self {
         self.chains.push(chain);
         self
@@ -199,13 +199,13 @@ impl HostBuilder {
     }
 
     /// Removes the least recently used entries from the store when it exceeds this size, in bytes. Live
-    /// modules and those of the history stay. Default: nothing is removed.
+    /// modules and modules of the history stay. Default: nothing is removed.
     pub fn store_limit(mut self, bytes: u64) -> Self {
         self.store_limit = Some(bytes);
         self
     }
 
-    /// How modules are fetched from servers and registries, and which must be signed.
+    /// Configures how modules are fetched from servers and registries, and which must be signed.
     pub fn catalog(mut self, config: CatalogConfig) -> Self {
         self.catalog = config;
         self
@@ -218,7 +218,7 @@ impl HostBuilder {
         self
     }
 
-    /// How many revisions are kept, at least 1. Default: 20.
+    /// Sets how many revisions are kept, at least 1. Default: 20.
     pub fn revisions(mut self, keep: usize) -> Self {
         self.keep = keep;
         self
@@ -243,9 +243,9 @@ impl HostBuilder {
         self
     }
 
-    /// After the start, a table that was built waits until [`Host::go_live_with`] is called: the program agrees with
-    /// others when that is. Default: it goes live at once.
-    pub fn go_live_when_told(mut self) -> Self {
+    /// Lets a table that was built after the start wait until [`Host::go_live_with`] is called: the program agrees with
+    /// others on the moment. Default: it goes live at once.
+    pub fn go_live_on_request(mut self) -> Self {
         self.waits = true;
         self
     }

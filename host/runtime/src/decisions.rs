@@ -6,17 +6,17 @@ pub(crate) mod audit;
 pub(crate) mod observer;
 pub(crate) mod recording;
 
+mod decided;
 mod filter;
-mod kept;
 mod log;
+mod packed;
 mod rates;
 mod record;
 mod replay;
 mod ring;
-mod taken;
 mod write;
 
-pub(crate) use self::taken::{Taken, Texts};
+pub(crate) use self::decided::{DecidedRequest, ObjectTexts};
 pub use self::{
     filter::DecisionFilter,
     log::{DecisionLog, DecisionStream, Followed, LoggedDecision},
@@ -29,7 +29,7 @@ use crate::Redaction;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DecisionsConfig {
-    /// How many decisions are kept; 0 for none. Default: 10,000.
+    /// The number of decisions to keep; 0 for none. Default: 10,000.
     pub count: usize,
     /// The most memory that they take, in bytes. Default: 64 MiB.
     pub bytes: usize,

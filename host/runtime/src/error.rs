@@ -5,7 +5,7 @@ use tokio::task::JoinError;
 
 use crate::HistoryError;
 
-/// Why a host cannot be built.
+/// The errors of building a host or a table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,7 +37,7 @@ pub enum Error {
     IncompleteChange {
         /// The revision of the change.
         revision: u64,
-        /// The cause.
+        /// The error of the store.
         source: StoreError,
     },
     /// Requests in flight still use too many earlier tables.
@@ -73,15 +73,15 @@ impl Error {
 #[error("{location}: {}stage {stage} of chain {chain}: {}", if *.candidate { "the candidate of " } else { "" }, one_line(.cause))]
 #[non_exhaustive]
 pub struct StageError {
-    /// Its chain.
+    /// The name of the chain.
     pub chain: Arc<str>,
-    /// Its name.
+    /// The name of the stage.
     pub stage: Arc<str>,
     /// Whether its candidate cannot be built.
     pub candidate: bool,
-    /// Where it is defined.
+    /// The place of its definition.
     pub location: Location,
-    /// The cause.
+    /// The error of its module, its plugin or its hook.
     #[source]
     pub cause: StageErrorCause,
 }
@@ -102,7 +102,7 @@ impl StageError {
     }
 }
 
-/// Why a stage cannot be built.
+/// The errors of building a stage.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageErrorCause {

@@ -21,10 +21,10 @@ use crate::{status::HistoryStatus, status::metrics};
 /// A revision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Entry {
+pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// Of a rollback: the definitions in the files, which are not live. It stays live until they change.
+    /// The definitions in the files that a rollback replaces. The rollback stays live until they change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     /// While the change to this revision is being written: its file changes.
@@ -32,7 +32,7 @@ pub(crate) struct Entry {
     pub(crate) pending: Vec<FileChange>,
 }
 
-impl Entry {
+impl HistoryEntry {
     pub(crate) fn revision(&self) -> &Revision {
         &self.detail.revision
     }
@@ -49,7 +49,7 @@ impl Entry {
 /// # Errors
 ///
 /// When it is not kept.
-pub(crate) fn find(entries: &[Arc<Entry>], number: u64) -> Result<&Arc<Entry>, HistoryError> {
+pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<HistoryEntry>, HistoryError> {
     let found = entries.iter().find(|entry| entry.revision().number == number);
     found.ok_or_else(|| HistoryError::Unknown {
         number,
@@ -69,11 +69,11 @@ pub(crate) fn find(entries: &[Arc<Entry>], number: u64) -> Result<&Arc<Entry>, H
 /// The revisions, newest last. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct History {
-    entries: VecDeque<Arc<Entry>>,
-    /// How many are kept.
+    entries: VecDeque<Arc<HistoryEntry>>,
+    /// The number of revisions to keep.
     keep: usize,
     directory: Option<Arc<HistoryDirectory>>,
-    /// Why the newest could not be written.
+    /// The error of writing the newest revision.
     problem: Option<String>,
 }
 
@@ -124,16 +124,16 @@ impl History {
     }
 
     /// The revisions that are kept, oldest first.
-    pub(crate) fn entries(&self) -> Arc<[Arc<Entry>]> {
+    pub(crate) fn entries(&self) -> Arc<[Arc<HistoryEntry>]> {
         self.entries.iter().cloned().collect()
     }
 
-    pub(crate) fn last(&self) -> Option<&Arc<Entry>> {
+    pub(crate) fn last(&self) -> Option<&Arc<HistoryEntry>> {
         self.entries.back()
     }
 
     /// Whether this is already live, by its definitions in the files.
-    pub(crate) fn is_newest(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_newest(&self, entry: &HistoryEntry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
     }
@@ -146,7 +146,7 @@ impl History {
 
     /// Keep this one and forget the oldest beyond what is kept, in memory. They are on disk as before until
     /// [`write`](Self::write).
-    pub(crate) fn note(&mut self, entry: Arc<Entry>) {
+    pub(crate) fn note(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);
         self.entries.drain(..beyond);
@@ -182,7 +182,7 @@ impl History {
     /// # Errors
     ///
     /// When it cannot be written. Then it is not kept.
-    pub(crate) async fn push(&mut self, entry: Arc<Entry>) -> Result<(), HistoryError> {
+    pub(crate) async fn push(&mut self, entry: Arc<HistoryEntry>) -> Result<(), HistoryError> {
         let before = self.entries.clone();
         self.note(entry);
         let written = self.write().await;
@@ -194,11 +194,15 @@ impl History {
 
     /// Write down that these changes are about to be made, and that they come to this revision, so that a start after a
     /// kill can complete them. The next [`write`](Self::write) ends it.
-    pub(crate) async fn announce(&self, entry: &Entry, changes: &[FileChange]) -> Result<(), HistoryError> {
+    pub(crate) async fn announce(
+        &self,
+        entry: &HistoryEntry,
+        changes: &[FileChange],
+    ) -> Result<(), HistoryError> {
         let Some(directory) = self.directory.clone() else {
             return Ok(());
         };
-        let announced = Entry {
+        let announced = HistoryEntry {
             pending: changes.to_vec(),
             ..entry.clone()
         };
@@ -207,7 +211,7 @@ impl History {
     }
 
     /// Take back what was announced: the changes are not made, or come to no revision of their own.
-    pub(crate) fn withdraw(&self, entry: &Entry) {
+    pub(crate) fn withdraw(&self, entry: &HistoryEntry) {
         if let Some(directory) = &self.directory {
             directory.remove(entry.revision().number);
         }

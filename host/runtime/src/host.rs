@@ -18,7 +18,7 @@ use crate::{
     Table,
     changes::stores::Stores,
     decisions::observer::Observer,
-    history::{Entry, History},
+    history::{History, HistoryEntry},
     live::assembly::{Assembler, MayFail, Modules, Servers},
     live::disabled::{DisabledStages, follow_ends},
     live::exceptions,
@@ -47,9 +47,7 @@ pub(crate) struct Inner {
     pub(crate) state: Mutex<TableState>,
     /// Counts rollbacks: each cancels tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
-    /// How many tables are being built.
     pub(crate) building: AtomicUsize,
-    /// For [`Host::changes`].
     pub(crate) changes: watch::Sender<()>,
     assembler: Arc<Assembler>,
     slots: TableSlots,
@@ -58,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) disabled: Arc<DisabledStages>,
     /// Whether tables go live only when the program [says so](Host::go_live_with).
     pub(crate) waits: bool,
-    /// Notified when the live table is not that of the newest definitions.
+    /// Notified when newer definitions are not in the live table, and must be read again.
     pub(crate) again: Notify,
 }
 
@@ -72,14 +70,14 @@ pub(crate) struct TableState {
 
 impl TableState {
     /// The newest table: the one that waits, or the live one.
-    pub(crate) fn newest(&self) -> Option<&Entry> {
+    pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
         self.prepared
             .newest()
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
     /// Whether this is the newest table already, by its definitions. If it is the live one, no other table waits any more.
-    pub(crate) fn is_newest(&mut self, entry: &Entry) -> bool {
+    pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.are_live();
             return true;
@@ -261,7 +259,7 @@ impl Host {
         self.0.observer.recorders.open(config)
     }
 
-    /// The decisions on the last requests. Empty unless the builder was told to [keep](HostBuilder::decisions) them.
+    /// The decisions on the last requests. Empty without [`HostBuilder::decisions`].
     pub fn decisions(&self) -> &DecisionLog {
         &self.0.observer.decisions
     }
@@ -283,7 +281,7 @@ impl Host {
         table
     }
 
-    /// Keeps the store within its limit, in the background. Live modules and those of the history stay.
+    /// Keeps the store within its limit, in the background. Live modules and modules of the history stay.
     fn prune(&self, state: &TableState) {
         let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), state.source.store_limit) else {
             return;
@@ -326,7 +324,7 @@ impl Host {
         &self,
         source: &Source,
         built: BuiltTable,
-        entry: &Entry,
+        entry: &HistoryEntry,
         slot: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         let number = entry.revision().number;
@@ -351,7 +349,12 @@ impl Host {
     }
 
     /// Records that this revision is live, and what it lacks.
-    pub(crate) fn is_live(&self, entry: &Entry, state: &mut TableState, problem: Option<TableProblem>) {
+    pub(crate) fn is_live(
+        &self,
+        entry: &HistoryEntry,
+        state: &mut TableState,
+        problem: Option<TableProblem>,
+    ) {
         state.source.is_live(entry);
         self.note(Live {
             revision: Arc::new(entry.revision().clone()),
@@ -419,7 +422,7 @@ impl Host {
 
 struct FirstTable {
     built: BuiltTable,
-    entry: Arc<Entry>,
+    entry: Arc<HistoryEntry>,
     problem: Option<TableProblem>,
 }
 
@@ -513,7 +516,7 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 }
 
 /// Rebuilds this revision.
-pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
+pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
     // What was allowed then may not be now.
@@ -525,7 +528,7 @@ pub(crate) async fn rebuilt(source: &Source, entry: &Entry) -> Result<BuiltTable
 }
 
 /// The modules of this revision.
-pub(crate) fn modules_of(entry: &Entry) -> Modules {
+pub(crate) fn modules_of(entry: &HistoryEntry) -> Modules {
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;
         Some(((module.stage.clone(), module.candidate), digest))
@@ -533,8 +536,8 @@ pub(crate) fn modules_of(entry: &Entry) -> Modules {
     Modules::AsOf(Arc::new(digests.collect()))
 }
 
-pub(crate) fn entry_of(built: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> Entry {
-    Entry {
+pub(crate) fn entry_of(built: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> HistoryEntry {
+    HistoryEntry {
         detail: RevisionDetail {
             revision: Revision {
                 number,

@@ -104,11 +104,11 @@ pub mod admission {
     };
 }
 
-/// Where the modules of plugins come from, and which must be signed.
+/// Sources of modules, and rules for their signatures.
 pub mod catalog {
     pub use admittance_catalog::{CatalogConfig, Error, FetchProgress, NetworkConfig, Store};
 
-    /// Which modules must be signed, and by whom.
+    /// Rules that say which modules must be signed, and by whom.
     pub mod signature {
         pub use admittance_catalog::signature::{
             IdentityPattern, InvalidPattern, InvalidTrust, IssuerUrl, Keyless, PublicKey, PublicKeys,
@@ -130,7 +130,7 @@ pub mod definitions {
     };
 }
 
-/// How HTTP requests are read and replies are written, for [`Host::layer`].
+/// Dialects, which read HTTP requests and write replies, for [`Host::layer`].
 pub mod dialect {
     pub use admittance_dialect::{
         Class, Dialect, End, Inspection, KindSource, PlainPatch, Reading, Rejection, RejectionKind, Rest,

@@ -19,13 +19,13 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     Error, Moment, Revision,
-    history::Entry,
+    history::HistoryEntry,
     live::prepared::PreparedHashes,
     status::metrics,
     status::{BadDefinitionStatus, HistoryStatus, Problem},
 };
 
-/// The limit of tables in memory: the live one, the next one, and those of requests in flight. A further
+/// The limit of tables in memory: the live one, the next one, and the tables of requests in flight. A further
 /// change waits for requests to end.
 pub(crate) const TABLES: usize = 8;
 
@@ -40,10 +40,10 @@ pub(crate) struct Live {
     pub(crate) prepared: PreparedHashes,
     pub(crate) history: HistoryStatus,
     /// The kept revisions, the oldest first.
-    pub(crate) revisions: Arc<[Arc<Entry>]>,
+    pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
 }
 
-/// Why the definitions, or some of them, are not live.
+/// The problem of definitions that are not live.
 #[derive(Clone, Debug)]
 pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,

@@ -21,11 +21,11 @@ use crate::{
     status::metrics,
 };
 
-/// How often the replicas are looked at without a change: they expire.
+/// The interval of looking at the replicas without a change, so that expired ones are noticed.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a replica that knows no target is not ready: until then it asks for one.
+/// The time for which a replica that knows no target is not ready, since it may still learn of one.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long nothing is logged about replicas that are still preparing a change.
+/// The time for which nothing is logged about replicas that are still preparing a change.
 const SLOW: Duration = Duration::from_secs(10);
 /// The most of a problem that is reported, in characters.
 const LONGEST_PROBLEM: usize = 1000;
@@ -34,38 +34,37 @@ const LONGEST_PROBLEM: usize = 1000;
 const MOST_ROLLOUTS: usize = 100;
 const LONGEST_REASON: usize = 300;
 
-/// How the replicas of an installation learn of one another.
+/// Connects the replicas of an installation.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync {
     /// The name of this replica.
     fn name(&self) -> &str;
 
-    /// What this replica tells the others from now on.
+    /// Sets the report of this replica.
     fn report(&self, report: &Report);
 
-    /// Notified of every change of what others tell, and of whether they can be heard.
+    /// Notified when reports change, and when the connection to the others is lost or restored.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// The replicas as they are seen now. Is called at least every second.
+    /// Returns the replicas as they are seen now. Is called at least every second.
     fn look(&self) -> Membership;
 
-    /// Tells all replicas the target, if this one is still the leader. What cannot be told is tried again after the next
-    /// look.
+    /// Publishes the target to all replicas, if this one is still the leader. What fails is retried after the next look.
     async fn publish(&self, target: Digest);
 
     /// Takes part, once there is a report. Never returns; is dropped to stop, before [`leave`](Self::leave).
     async fn take_part(&self);
 
-    /// No other replica waits for this one any more.
+    /// Withdraws this replica, so that no other one waits for it.
     async fn leave(&self);
 }
 
-/// What is known of the replicas.
+/// The replicas and their target, as one of them sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// Those that have told something. What this one is said to have told may be out of date.
+    /// The replicas that have reported. The entry of this replica may be out of date.
     pub replicas: Vec<Replica>,
-    /// What the leader published last.
+    /// The last target that a leader published.
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
@@ -74,7 +73,7 @@ pub struct Membership {
     pub is_led: bool,
     /// Whether this program has no right to take part.
     pub is_refused: bool,
-    /// Why this may not be what the replicas have now.
+    /// The reason for which this may be out of date.
     pub problem: Option<String>,
 }
 
@@ -83,27 +82,28 @@ pub struct Membership {
 pub struct Replicas {
     transport: Box<dyn Transport>,
     started: Instant,
-    known: Mutex<Known>,
+    known: Mutex<ReplicasView>,
     is_ready: watch::Sender<bool>,
 }
 
+/// The result of the last look.
 #[derive(Debug, Default)]
-struct Known {
+struct ReplicasView {
     target: Option<Digest>,
     waiting: Vec<Missing>,
     problem: Option<String>,
     replicas: Vec<Replica>,
 }
 
-/// What was logged about replicas that others wait for.
+/// The log lines about replicas that others wait for.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingLog {
     since: Option<Instant>,
     logged: Vec<String>,
 }
 
 impl Replicas {
-    /// Those that this transport reaches.
+    /// Follows the replicas that this transport reaches.
     pub fn new(transport: impl Transport + 'static) -> Self {
         Self {
             transport: Box::new(transport),
@@ -126,7 +126,7 @@ impl Replicas {
         self.is_ready.subscribe()
     }
 
-    /// What the replicas serve and have prepared.
+    /// The live and the prepared table of each replica.
     pub fn status(&self) -> ReplicasStatus {
         let known = self.known.lock();
         let replicas = known.replicas.iter();
@@ -140,7 +140,7 @@ impl Replicas {
         }
     }
 
-    /// Takes part. The host must [go live when told](crate::HostBuilder::go_live_when_told). Never returns; drop it to stop,
+    /// Takes part. The host must [go live when told](crate::HostBuilder::go_live_on_request). Never returns; drop it to stop,
     /// and then [leave](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
@@ -150,7 +150,7 @@ impl Replicas {
         tokio::join!(self.transport.take_part(), self.agree(host, report));
     }
 
-    /// No other replica waits for this one any more.
+    /// Withdraws this replica, so that no other one waits for it.
     pub async fn leave(&self) {
         self.transport.leave().await;
     }
@@ -158,7 +158,7 @@ impl Replicas {
     async fn agree(&self, host: &Host, mut report: Option<Report>) {
         let (mut changes, mut others) = (host.changes(), self.transport.changes());
         let mut looks = interval(LOOK);
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingLog::default();
         loop {
             changes.mark_unchanged();
             others.mark_unchanged();
@@ -169,7 +169,7 @@ impl Replicas {
             if let Some(replica) = membership.replicas.iter_mut().find(of_this) {
                 replica.report.clone_from(&own);
             }
-            host.rollouts_are_led(membership.is_led);
+            host.set_rollouts_led(membership.is_led);
             host.follow_rollouts(rollouts(&membership.replicas)).await;
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
@@ -218,9 +218,8 @@ impl Replicas {
     }
 }
 
-impl Waiting {
-    /// Logs what the replicas wait for, once, and when they do not any more. That a replica needs its time is not worth a
-    /// line.
+impl WaitingLog {
+    /// Logs missing replicas once, and the end of waiting. A replica that only needs its time is not worth a line.
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {
             self.since = None;
@@ -243,8 +242,8 @@ impl Waiting {
     }
 }
 
-/// What the replica of this name reports now; with the time of before, if it says the same of tables. One that does not learn
-/// what the replicas agree on has prepared nothing, so that the others do not go live without it.
+/// The current report of the replica of this name. It keeps the previous time if it has the same tables. A replica that
+/// does not learn the target reports nothing prepared, so that the others do not go live without it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
@@ -269,7 +268,7 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
     before.insert(report).clone()
 }
 
-/// What the replica of this name reports of its roll-outs.
+/// The roll-outs that the replica of this name reports.
 fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
     rollouts.truncate(MOST_ROLLOUTS);
@@ -283,7 +282,7 @@ fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgre
     rollouts
 }
 
-/// How far the replicas are with roll-outs. One that is gone may be about definitions of before.
+/// The roll-outs of all live replicas. A replica that is gone may report previous definitions.
 fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive
@@ -298,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reported_of_roll_outs_is_bounded() {
+    fn reported_rollouts_are_bounded() {
         let aborted = json!({
             "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
             "since": "2026-01-01T00:00:00Z", "reason": "it failed",

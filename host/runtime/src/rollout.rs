@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::progress::RolloutProgress;
 pub(crate) use self::{progress::Rollouts, tally::Rollout};
-use crate::{DisableError, Host, Moment, live::disabled::the_one};
+use crate::{DisableError, Host, Moment, live::disabled::resolve_stage};
 
 /// The roll-out of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,23 +31,23 @@ pub struct RolloutStatus {
     pub share: String,
     /// The shares of its steps.
     pub steps: Vec<String>,
-    /// What the version that decides a request depends on.
+    /// The property of a request that decides which version it gets.
     pub by: RolloutKey,
     /// The beginning of this step, or of this state if that is later.
     pub since: Moment,
     /// When the next step begins, or the last one is completed; absent unless that happens by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// Why it was aborted, or who paused it; with the replica, if it is another one.
+    /// The reason of an abort, or the user who paused it; with the replica, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The requests that the candidate decided in this step, at most during the last pause.
     pub decided: u64,
-    /// Those of them for which it gave no verdict.
+    /// The decided requests for which the candidate gave no verdict.
     pub failed: u64,
-    /// Those for which its answer was compared with that of the plugin.
+    /// The decided requests for which both answers were compared.
     pub compared: u64,
-    /// Those of the compared ones that it denied and the plugin does not.
+    /// The compared requests that the candidate denied and the plugin does not.
     pub refused: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct RolloutStatus {
 pub enum RolloutState {
     /// The next step begins by itself.
     Progressing,
-    /// It stays at its share until a user lets it go on.
+    /// The share stays until a user resumes it.
     Paused,
     /// The plugin decides all requests again.
     Aborted,
@@ -66,7 +66,7 @@ pub enum RolloutState {
 
 words!(RolloutState, "state of a roll-out": Progressing = "progressing", Paused = "paused", Aborted = "aborted", Completed = "completed");
 
-/// What a user does with a roll-out.
+/// The actions of users on a roll-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutAction {
     /// Begins the next step now.
@@ -90,7 +90,7 @@ pub struct Steered {
     pub stage: String,
     /// Its roll-out.
     pub rollout: RolloutStatus,
-    /// Why the program forgets this when it ends; absent if it is kept over restarts.
+    /// The reason for which the program forgets this when it ends; absent if it is kept over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }
@@ -110,7 +110,7 @@ impl Host {
     ) -> Result<Steered, DisableError> {
         let (stage, rollout) = {
             let mut stages = self.0.disabled.lock();
-            let stage = the_one(stage, stages.rollouts().stages(), |id, rollouts| {
+            let stage = resolve_stage(stage, stages.rollouts().stages(), |id, rollouts| {
                 DisableError::NoRollout { id, rollouts }
             })?;
             let refused = |state| DisableError::Rollout {
@@ -131,7 +131,7 @@ impl Host {
         })
     }
 
-    /// How far the roll-outs of the live table are.
+    /// The progress of the roll-outs of the live table.
     pub fn rollouts(&self) -> Vec<RolloutProgress> {
         self.0.disabled.lock().rollouts().list()
     }
@@ -144,7 +144,7 @@ impl Host {
 
     /// Whether another replica begins the steps when their time has come, which this one then follows. Limits and users
     /// end roll-outs here all the same.
-    pub fn rollouts_are_led(&self, is_led: bool) {
+    pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts().is_led() != is_led {
             stages.change_rollouts(|rollouts| rollouts.set_led(is_led));

@@ -31,19 +31,19 @@ pub struct Status {
     pub prepared: Option<Digest>,
     /// When that table went live, in this process.
     pub live_since: Moment,
-    /// What created it.
+    /// The action that created the table.
     pub origin: Origin,
     /// The user who requested it; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why the current definitions are not live; absent if they are.
+    /// The problem of current definitions that are not live; absent if all are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
     /// Whether a new table is being built.
     pub building: bool,
-    /// The number of tables in memory: the live one, and those of requests in flight.
+    /// The number of tables in memory: the live one, and the tables of requests in flight.
     pub tables: usize,
-    /// The number of plugins in memory: those of these tables, each once.
+    /// The number of plugins in memory, each counted once.
     pub plugins: usize,
     /// The history of earlier tables.
     pub history: HistoryStatus,
@@ -65,11 +65,11 @@ pub struct Status {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ExceptionStatus {
-    /// The name.
+    /// The name of the exception.
     pub name: String,
-    /// Who answers for it.
+    /// The person or team that answers for it.
     pub owner: String,
-    /// Why it is there.
+    /// The reason for which it is granted.
     pub reason: String,
     /// When it expires.
     pub expires: Moment,
@@ -82,7 +82,7 @@ pub struct ExceptionStatus {
     pub unknown: Vec<String>,
 }
 
-/// Why the newest definitions or modules, or some of them, are not live.
+/// The problem of the newest definitions or modules that are not live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -114,7 +114,7 @@ pub struct BadDefinitionStatus {
     pub id: Option<String>,
     /// The reasons, a sentence each.
     pub reasons: Vec<String>,
-    /// What is served instead.
+    /// The replacement that is served.
     pub served: Served,
 }
 
@@ -139,7 +139,7 @@ pub struct HistoryStatus {
     pub directory: Option<PathBuf>,
     /// The number of revisions.
     pub revisions: usize,
-    /// Why the newest revision could not be written; absent if it was.
+    /// The error of writing the newest revision; absent if it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -160,18 +160,18 @@ pub struct StoreStatus {
     pub lost: bool,
 }
 
-/// What is kept in a directory.
+/// The use of a directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StorageStatus {
     /// `store` or `history`.
     pub name: String,
-    /// The directory.
+    /// The path of the directory.
     pub directory: PathBuf,
     /// The size of its files, in bytes.
     pub bytes: u64,
-    /// How many there are.
+    /// The number of files.
     pub files: u64,
     /// The size above which the least recently used files are removed; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,13 +228,13 @@ pub struct ChainStatus {
 pub struct StageStatus {
     /// The name, unique in its chain.
     pub name: String,
-    /// What is called.
+    /// The hook that is called.
     pub hook: HookStatus,
     /// Whether its answer is enforced, by its definition.
     pub mode: Mode,
     /// The failure policy.
     pub failure_policy: FailurePolicy,
-    /// Its health.
+    /// The health by the last call.
     pub state: StageState,
     /// The statistics of its calls. In mode `Audit` they count what it would have done.
     pub calls: CallStatus,
@@ -244,7 +244,7 @@ pub struct StageStatus {
     /// The candidate of its plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
-    /// How an operator has disabled it for a time; absent if it is enabled.
+    /// The operator's decision to disable it for a time; absent if it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<DisabledStage>,
 }
@@ -253,7 +253,7 @@ pub struct StageStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub enum StageState {
-    /// It has not been called yet.
+    /// The stage has not been called yet.
     Idle,
     /// Its last call gave a verdict.
     Healthy,
@@ -276,7 +276,7 @@ pub struct PluginStatus {
     pub digest: String,
     /// The signer of the module, or that no signature is required.
     pub signature: String,
-    /// Why it is configured in every call, which is slower; absent if it was configured once.
+    /// The reason for which every call configures it, which is slower; absent if it was configured once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
     /// The kinds of the control plane that it may read.
@@ -313,7 +313,7 @@ pub struct CallStatus {
     pub denied: u64,
     /// Calls that failed.
     pub failed: u64,
-    /// Those of the last minutes.
+    /// The calls of the last minutes.
     #[serde(default)]
     pub recent: RecentCalls,
     /// The median duration over the last five to ten minutes, in microseconds; absent without calls.
@@ -329,7 +329,7 @@ pub struct CallStatus {
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecentCalls {
-    /// How long that is, in seconds; less after the stage's hook went live.
+    /// The length of that period, in seconds; less after the stage's hook went live.
     pub seconds: u64,
     /// Calls that allowed the request unchanged.
     pub allowed: u64,
@@ -350,7 +350,7 @@ pub struct FailureStatus {
     pub at: Moment,
     /// The name of the failure: `trap`, `timeout` and so on.
     pub kind: String,
-    /// The message.
+    /// The message of the failure.
     pub message: String,
 }
 
@@ -359,7 +359,7 @@ pub struct FailureStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CandidateStatus {
-    /// The candidate.
+    /// The plugin that is the candidate.
     pub plugin: PluginStatus,
     /// The share of the stage's calls that it gets: `10%`.
     pub share: String,

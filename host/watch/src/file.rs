@@ -32,7 +32,7 @@ pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_sign
 ///
 /// # Errors
 ///
-/// Those of opening a file; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
+/// Returns the errors of opening a file; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // Checked before opening: opening a device may rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
@@ -47,7 +47,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// As [`open`].
+/// Returns the errors of [`open`].
 pub fn append(path: &Path) -> io::Result<File> {
     match std::fs::metadata(path) {
         Ok(metadata) => check_regular(&metadata)?,
@@ -92,7 +92,7 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of [`open`] and of reading; [`io::ErrorKind::FileTooLarge`] beyond the limit;
+/// Returns the errors of [`open`] and of reading; [`io::ErrorKind::FileTooLarge`] beyond the limit;
 /// [`io::ErrorKind::ResourceBusy`] if it keeps changing.
 pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     for attempt in 0..ATTEMPTS {
@@ -115,7 +115,7 @@ pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metad
 ///
 /// # Errors
 ///
-/// As [`read_with_metadata`].
+/// Returns the errors of [`read_with_metadata`].
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(read_with_metadata(path, limit)?.0)
 }
@@ -124,7 +124,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// As [`read_with_metadata`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// Returns the errors of [`read_with_metadata`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
@@ -170,7 +170,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// Why a secret file is not used.
+/// The errors of reading a secret file.
 #[derive(Debug)]
 pub enum SecretError {
     /// The file cannot be read.
@@ -211,11 +211,11 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>, SecretError> {
     Ok(bytes)
 }
 
-/// As [`read_secret`], and it must be text.
+/// Reads a secret file like [`read_secret`], as text.
 ///
 /// # Errors
 ///
-/// As [`read_secret`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// Returns the errors of [`read_secret`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretError> {
     Ok(text(read_secret(path, limit)?)?)
 }

@@ -99,7 +99,7 @@ impl Fingerprint {
     }
 }
 
-/// With its length as a separator.
+/// Adds bytes, after their length as a separator.
 fn part(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update((bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);
@@ -234,7 +234,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// That of a file.
+    /// Returns the stamp of a file.
     pub fn of(metadata: &Metadata) -> Self {
         let seconds = u64::try_from(metadata.ctime()).ok();
         let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();

@@ -32,13 +32,12 @@ pub use self::{
 /// When a [`Watch`] checks for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// How long it must be quiet before a check. While events continue, it checks at ten times this interval.
-    /// Default: 100 ms.
+    /// The quiet time before a check. While events continue, it checks at ten times this interval. Default: 100 ms.
     pub debounce: Duration,
-    /// The same after a file was closed by its writer or renamed, and is therefore complete: only other files
+    /// The quiet time after a file was closed by its writer or renamed, and is therefore complete: only other files
     /// may follow. Default: 10 ms.
     pub settle: Duration,
-    /// The same while a file is being written: it may be incomplete. After ten times this long it is checked
+    /// The quiet time while a file is being written, and may be incomplete. After ten times this long it is checked
     /// anyway. Default: 2 s.
     pub hold: Duration,
     /// The polling interval without events. Default: 10 s.
@@ -60,7 +59,7 @@ impl Default for WatchConfig {
 const PATIENCE: u32 = 10;
 
 /// After this multiple of the settle time, a change that may be incomplete is checked again; it is reported
-/// if it is the same.
+/// if both checks find the same.
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories until it is dropped.
@@ -89,7 +88,7 @@ impl Watch {
     /// Watches these files and directories from now on. Read them after this call, not before, so that no
     /// change is missed.
     ///
-    /// They need not exist. For a directory, the files in it are watched, but not those in subdirectories.
+    /// The paths need not exist. For a directory, its files are watched, but not the files in subdirectories.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let seen = blocking(move || Fingerprint::of(paths)).await;
@@ -130,7 +129,7 @@ impl Watch {
         self.seen.contents.keys()
     }
 
-    /// Replaces the watched paths by those of this fingerprint, and reports changes since it was taken.
+    /// Watches the paths of this fingerprint instead, and reports changes since it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
         // New paths need notifications, and changes before those are set up need a check.
         self.is_due |= self.seen != seen;

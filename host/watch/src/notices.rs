@@ -37,7 +37,7 @@ pub(crate) struct Notifier {
     is_settled: AtomicBool,
     /// Files that are being written, and when they were last written to.
     written: Mutex<HashMap<PathBuf, Instant>>,
-    /// What is watched; other writes are ignored.
+    /// The watched paths; other writes are ignored.
     watched: Mutex<Watched>,
 }
 
@@ -47,7 +47,6 @@ struct Watched {
     paths: HashSet<PathBuf>,
     /// The last parts of these paths.
     names: HashSet<OsString>,
-    /// Which files in directories are watched.
     extensions: Extensions,
 }
 
@@ -275,11 +274,11 @@ mod tests {
         ] {
             let notifier = Arc::new(Notifier::default());
             Handler(notifier.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
-            assert_eq!(was_told(&notifier).await, expected, "{kind:?}");
+            assert_eq!(signalled(&notifier).await, expected, "{kind:?}");
         }
         let notifier = Arc::new(Notifier::default());
         Handler(notifier.clone()).handle_event(Err(notify::Error::generic("lost")));
-        assert_eq!(was_told(&notifier).await, Some(false));
+        assert_eq!(signalled(&notifier).await, Some(false));
     }
 
     #[tokio::test]
@@ -301,12 +300,12 @@ mod tests {
             let kind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
             let event = Event::new(kind).add_path(root.join(file));
             Handler(notifier.clone()).handle_event(Ok(event));
-            assert_eq!(was_told(&notifier).await, expected, "{file}");
+            assert_eq!(signalled(&notifier).await, expected, "{file}");
         }
     }
 
     /// Whether the notifier signalled, and whether a change was complete.
-    async fn was_told(notifier: &Notifier) -> Option<bool> {
+    async fn signalled(notifier: &Notifier) -> Option<bool> {
         tokio::time::timeout(Duration::ZERO, notifier.notify.notified())
             .await
             .ok()

@@ -20,7 +20,7 @@ struct Source<T> {
     load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
     /// The files when they were first read.
     seen: Fingerprint,
-    /// Why the current content of the files is not in use.
+    /// The error of loading the current content of the files.
     problem: Mutex<Option<String>>,
 }
 
@@ -65,7 +65,7 @@ impl<T> Reloaded<T> {
         self.0.current.subscribe()
     }
 
-    /// Why the current content of the files is not in use.
+    /// The error of loading the current content of the files; `None` if it is in use.
     pub fn problem(&self) -> Option<String> {
         let source = self.0.source.as_ref()?;
         let problem = source.problem.lock();
@@ -117,7 +117,7 @@ impl<T> Clone for Reloaded<T> {
     }
 }
 
-/// Without the value, which may be secret.
+/// Leaves out the value, which may be secret.
 impl<T> fmt::Debug for Reloaded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = self.0.source.as_ref().map(|source| &source.seen);

@@ -218,9 +218,9 @@ async fn every_way_of_changing() {
     }
 }
 
-/// Each row is no change to the file; the change to the other one is the first that is reported.
+/// Each row leaves the file unchanged; only the change to the other file is reported.
 #[tokio::test]
-async fn what_is_no_change() {
+async fn writes_without_new_content_are_not_changes() {
     type Step = fn(&Path);
     let cases: [(&str, Step); 5] = [
         ("read", |root| {
@@ -343,7 +343,7 @@ async fn a_file_is_not_seen_by_halves() {
         assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
         assert_eq!(watch.seen, Fingerprint::of(paths.clone()), "{step}");
     }
-    // Writes to other files are no reason to wait.
+    // Writes to other files do not delay the check.
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
@@ -393,7 +393,7 @@ async fn a_file_that_goes_on_being_written_is_named() {
 
 /// Opening a pipe without a writer would block.
 #[test]
-fn what_is_no_file_is_not_read() {
+fn only_regular_files_are_read() {
     let fingerprint = Fingerprint::of(["/dev/zero".into(), "/dev/null".into()]);
     for (path, content) in fingerprint.contents {
         assert_eq!(content, fingerprint::Content::Other, "{}", path.display());

@@ -7,8 +7,8 @@ use std::{
 /// The limit of Linux.
 const MOST_LINKS: usize = 40;
 
-/// The directories in which a change may alter what this path leads to: that of every symbolic link in the
-/// path, that of the file itself, and, if the path is incomplete, the last existing one. All of them are free
+/// The directories in which a change may alter what this path leads to: the parents of every symbolic link in the
+/// path and of the file itself, and, if the path is incomplete, the last existing one. All of them are free
 /// of symbolic links.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();

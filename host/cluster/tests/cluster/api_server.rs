@@ -31,7 +31,7 @@ use tokio_rustls::TlsAcceptor;
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
 /// Plural, namespace (empty for none), name.
-type Place = (String, String, String);
+type ObjectKey = (String, String, String);
 
 /// Lives as long as one test.
 pub(crate) struct ApiServer {
@@ -53,7 +53,7 @@ struct Shared {
 struct Data {
     is_away: bool,
     version: u64,
-    objects: BTreeMap<Place, Value>,
+    objects: BTreeMap<ObjectKey, Value>,
     changes: Vec<Change>,
     /// Changes up to this version are forgotten.
     forgotten: u64,
@@ -86,13 +86,13 @@ struct DefinedKind {
     is_namespaced: bool,
 }
 
-/// What a test lets happen.
+/// The faults that a test injects.
 type Event = Box<dyn FnOnce(&mut Data) + Send>;
 
 struct Change {
     version: u64,
     kind: &'static str,
-    place: Place,
+    place: ObjectKey,
     object: Value,
 }
 
@@ -229,7 +229,7 @@ impl ApiServer {
         self.change(|data| data.held.remove(&(verb.into(), plural.into())));
     }
 
-    /// Gives at most so many objects in one reply.
+    /// Limits the objects in one reply.
     pub(crate) fn page(&self, page: usize) {
         self.change(|data| data.page = page);
     }
@@ -239,12 +239,12 @@ impl ApiServer {
         self.change(|data| data.access = status);
     }
 
-    /// What the reviews of access asked.
+    /// The received reviews of access.
     pub(crate) fn reviews(&self) -> Vec<Value> {
         self.shared.data().reviews.clone()
     }
 
-    /// How many requests of this verb came, to paths with this part.
+    /// Counts the requests of this verb to paths with this part.
     pub(crate) fn count(&self, verb: &str, part: &str) -> usize {
         let data = self.shared.data();
         let is_it = |(seen, path): &&(String, String)| seen == verb && path.contains(part);
@@ -293,14 +293,14 @@ impl Data {
         self.record(kind, place, object);
     }
 
-    fn delete(&mut self, place: Place) {
+    fn delete(&mut self, place: ObjectKey) {
         let mut object = self.objects.remove(&place).unwrap();
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.record("DELETED", place, object);
     }
 
-    fn record(&mut self, kind: &'static str, place: Place, object: Value) {
+    fn record(&mut self, kind: &'static str, place: ObjectKey, object: Value) {
         self.changes.push(Change {
             version: self.version,
             kind,
@@ -310,7 +310,7 @@ impl Data {
     }
 }
 
-/// What a path asks for.
+/// A parsed path.
 struct Target {
     kind: String,
     api_version: String,
@@ -401,7 +401,7 @@ impl Target {
         })
     }
 
-    fn is_place(&self, (plural, namespace, name): &Place) -> bool {
+    fn is_place(&self, (plural, namespace, name): &ObjectKey) -> bool {
         *plural == self.plural
             && (self.namespace.is_empty() || *namespace == self.namespace)
             && self.only.as_ref().is_none_or(|only| only == name)
@@ -565,7 +565,7 @@ impl Shared {
         }
     }
 
-    /// The groups beside the core, without those whose kinds are removed.
+    /// The named groups, without those whose kinds are removed.
     fn groups(&self) -> Value {
         let absent = &self.data().absent;
         let group = |name: &str, version: &str| {

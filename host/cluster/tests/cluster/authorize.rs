@@ -26,7 +26,7 @@ fn path() -> AccessAttributes {
 }
 
 #[tokio::test]
-async fn the_server_is_asked_every_time() {
+async fn every_access_review_is_sent_to_the_server() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     let resource = AccessAttributes::Resource {
@@ -73,7 +73,7 @@ async fn the_server_is_asked_every_time() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_told() {
+async fn a_review_without_an_answer_is_an_error() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     let error = cluster

@@ -19,7 +19,7 @@ fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
 }
 
 #[tokio::test]
-async fn the_server_is_asked_as_this_program() {
+async fn requests_are_forwarded_with_the_credentials_of_this_program() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     setting

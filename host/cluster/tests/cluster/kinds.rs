@@ -293,7 +293,7 @@ async fn kinds_of_groups() {
 }
 
 #[tokio::test]
-async fn what_is_refused() {
+async fn invalid_lookups_are_refused() {
     let setting = Setting::new();
     setting.server.forbid("list", "nodes");
     setting.server.forbid("get", "nodes");
@@ -359,7 +359,7 @@ async fn what_is_refused() {
 }
 
 #[tokio::test]
-async fn a_kind_that_cannot_be_watched_is_asked_for_each_time() {
+async fn each_lookup_of_an_unwatchable_kind_is_sent_to_the_server() {
     let setting = Setting::new();
     setting
         .server

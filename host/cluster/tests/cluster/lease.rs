@@ -77,7 +77,7 @@ async fn one_leads_and_resigns() {
     .await;
     assert!(first.leads() && !second.leads());
 
-    // A change by somebody else is no loss.
+    // A change by another program does not end the leadership.
     let mut annotated = setting.server.object("leases", "default", NAME).unwrap();
     annotated["metadata"]["annotations"] = json!({"checked": "by hand"});
     setting.server.put_before("replace", "leases", annotated);
@@ -105,7 +105,7 @@ async fn a_leader_that_is_gone_is_replaced() {
     first.vanish().await;
     second.until_leader(true).await;
 
-    // Without the API server there is no leader, and afterwards there is one again.
+    // Without the API server the leader resigns; afterwards one is elected again.
     setting.server.leave();
     second.until_leader(false).await;
     setting.server.come_back();

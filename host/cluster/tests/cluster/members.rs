@@ -34,7 +34,7 @@ impl Replica {
         Self { members, task }
     }
 
-    /// What the others say that are there.
+    /// The annotations of the other live members.
     fn hears(&self) -> Vec<String> {
         let alive = |member: Member| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self
@@ -112,7 +112,7 @@ async fn one_that_is_gone_expires() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_apart_from_an_outage() {
+async fn a_refused_watch_differs_from_an_outage() {
     let setting = Setting::new();
     setting.server.forbid("list", "leases");
     let replica = Replica::of(&setting, LONG, "a").await;

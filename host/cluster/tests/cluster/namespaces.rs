@@ -25,7 +25,7 @@ async fn is_watching(cluster: &Cluster) {
 }
 
 #[tokio::test]
-async fn before_the_first_list_the_server_is_asked() {
+async fn lookups_before_the_first_list_are_sent_to_the_server() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
     setting.server.hold("list", "namespaces");
@@ -78,7 +78,7 @@ async fn a_change_arrives_through_the_watch() {
 }
 
 #[tokio::test]
-async fn what_is_no_name_is_not_asked_for() {
+async fn an_invalid_name_is_not_looked_up() {
     let setting = Setting::new();
     setting.server.hold("list", "namespaces");
     let cluster = setting.cluster().await;
@@ -214,7 +214,7 @@ async fn an_expired_watch_is_up_only_after_the_list() {
     })
     .await;
     assert_eq!(cluster.status().namespaces.state, WatchState::Starting);
-    // What is known is used for a while, and the server is asked for the rest.
+    // The cache is used for a while, and missing namespaces are requested from the server.
     assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
     assert_eq!(setting.server.count("get", ""), 0);
     put(&setting, "new", "web");

@@ -25,7 +25,7 @@ async fn created(resources: &Resources) -> Resource {
 }
 
 #[tokio::test]
-async fn what_is_written_is_there() {
+async fn written_resources_are_read() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
     assert!(resources.list().await.unwrap().is_empty());
@@ -57,7 +57,7 @@ async fn what_is_written_is_there() {
 }
 
 #[tokio::test]
-async fn what_is_another_one_by_now_stays() {
+async fn a_resource_that_was_recreated_is_not_deleted() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
     let old = created(&resources).await;
@@ -177,7 +177,7 @@ async fn a_status_is_no_change() {
     let there = resources.get("", "a").await.unwrap().unwrap();
     assert_eq!(there.object["status"], json!({"revision": 2}));
     assert_eq!(there.object["spec"], before[0].object["spec"]);
-    // The next change comes after those of the status, and it is the first one that is seen.
+    // The next change comes after changes of the status, and is the first one that is reported.
     let seen = resources.changes();
     resources.create("", "b", spec(1)).await.unwrap();
     resources.changed_since(seen).await;

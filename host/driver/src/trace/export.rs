@@ -33,10 +33,9 @@ use crate::{
 
 /// The default timeout of a request to the collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the last ones may take at shutdown.
+/// The timeout of the last export at shutdown.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Why spans cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
     #[error("{variable}: {reason}")]
@@ -51,7 +50,6 @@ pub enum TracesError {
 #[derive(Debug)]
 pub struct Traces {
     provider: SdkTracerProvider,
-    /// Of the connection to the collector.
     tls: ClientTls,
 }
 
@@ -132,7 +130,7 @@ impl Traces {
     }
 }
 
-/// What describes this process. The environment may replace and add attributes.
+/// The attributes of this process. The environment may replace and add attributes.
 fn resource() -> Resource {
     let own = [
         KeyValue::new("service.name", "admittance"),

@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 
 use crate::harness::{Running, request, text};
 
-/// What the routes are below.
+/// The prefix of the routes.
 const PREFIX: &str = "/mesosdriver/v4";
 
 /// The route that most tests use.
 const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-/// What is answered when all is well and nothing is to be told.
+/// The reply to a successful change without warnings.
 const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
 /// The CA bundle of a service, as definitions hold it.

@@ -1,4 +1,4 @@
-//! With the scheduler behind the driver: what it is asked, and what clients hear.
+//! A driver in front of a scheduler: the requests that the scheduler receives, and the replies that clients receive.
 
 mod bodies;
 mod consoles;

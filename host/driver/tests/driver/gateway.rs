@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::harness::*;
 
-/// Where a path of a driver is at the gateway.
+/// The prefix of a driver's paths at the gateway.
 pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
 
 /// A gateway of these clusters.
@@ -59,7 +59,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
     setup
 }
 
-/// What a driver was asked.
+/// A request that a driver received.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) method: Method,
@@ -68,7 +68,7 @@ pub(crate) struct Received {
     pub(crate) body: Bytes,
 }
 
-/// A driver that writes down what it is asked, and answers with this status.
+/// A driver that records its requests, and answers with this status.
 #[derive(Clone, Debug)]
 pub(crate) struct Driver {
     pub(crate) address: SocketAddr,
@@ -102,7 +102,7 @@ impl Driver {
         }
     }
 
-    /// Everything that it was asked since this was called last.
+    /// The requests that it received since the last call.
     pub(crate) fn received(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }

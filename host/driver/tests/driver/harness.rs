@@ -75,7 +75,7 @@ pub(crate) fn application(name: &str) -> String {
         .to_string()
 }
 
-/// What a driver is to be like, until it is started.
+/// The configuration of a driver that is not started yet.
 pub(crate) struct Setup {
     pub(crate) config: Config,
     /// Whether it serves on the thread of the test, whose metrics and log are its own.
@@ -91,7 +91,7 @@ pub(crate) struct Running {
 }
 
 impl Setup {
-    /// In front of these servers, with the dialect of BCS.
+    /// A driver of the dialect BCS in front of these servers.
     pub(crate) fn new(servers: &[SocketAddr]) -> Self {
         let servers = servers
             .iter()
@@ -143,7 +143,7 @@ impl Setup {
         }
     }
 
-    /// Without threads of its own: the metrics and the log of the test's thread get everything.
+    /// Serves without other threads: the metrics and the log of the test's thread get everything.
     pub(crate) fn on_this_thread(mut self) -> Self {
         self.is_on_this_thread = true;
         self
@@ -173,7 +173,7 @@ impl Setup {
         self
     }
 
-    /// With the definitions in `chains` below this directory, and a history in `history`.
+    /// Reads the definitions in `chains` below this directory, and keeps a history in `history`.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];
@@ -186,7 +186,7 @@ impl Setup {
         self
     }
 
-    /// With the judge for everything that is created.
+    /// Starts a driver with a chain of the judge for everything that is created.
     pub(crate) async fn start(self) -> Running {
         let chain = Chain::new(
             "c",
@@ -204,7 +204,7 @@ impl Setup {
         self.start_with(host).await
     }
 
-    /// With this host.
+    /// Starts a driver with this host.
     pub(crate) async fn start_with(self, host: Host) -> Running {
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
         let ensembles = Ensembles::open(&self.config.zookeeper);
@@ -236,7 +236,7 @@ impl Setup {
 }
 
 impl Running {
-    /// How it ended.
+    /// Waits for the end of the driver.
     pub(crate) async fn stopped(self) -> Stopped {
         soon(self.run).await.unwrap()
     }
@@ -279,7 +279,7 @@ pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// For servers that are reached without TLS.
+/// The TLS configuration for servers that are reached without TLS.
 pub(crate) fn without_tls() -> ClientTls {
     tls::client(Trust::SystemAnd(None), None).unwrap().into()
 }
@@ -354,7 +354,7 @@ pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> St
     String::from_utf8(text).unwrap()
 }
 
-/// What comes up to and with this.
+/// Reads up to the end of this text.
 pub(crate) async fn until(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: &str) -> String {
     let mut text = Vec::new();
     while !text.ends_with(end.as_bytes()) {
@@ -367,8 +367,8 @@ pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), tex
     soon(stream.write_all(text.as_bytes())).await.unwrap();
 }
 
-/// Hold it to streaming both ways: each chunk is sent only after the one before has come back, so nothing can be
-/// waiting for the end. It sends eight of 64 KiB.
+/// Asserts that bodies are streamed both ways: each of eight chunks of 64 KiB is sent only after the previous one has
+/// come back, so nothing can be waiting for the end.
 pub(crate) async fn assert_streams(driver: &Running, path: &str) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let body = stream::unfold(receiver, async |mut receiver| {

@@ -88,7 +88,7 @@ async fn a_head_that_does_not_end() {
 }
 
 #[tokio::test]
-async fn what_is_no_http() {
+async fn bytes_that_are_not_http_close_the_connection() {
     let driver = Setup::new(&[echo().await]).start().await;
     let mut stream = driver.connect().await;
     write(&mut stream, "\x16\x03\x01 hello\r\n\r\n").await;

@@ -7,11 +7,11 @@ use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt 
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// Until it is dropped, what this thread logs is kept.
+/// Keeps the log lines of this thread until it is dropped.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
-    /// While there is but one subscriber, what another thread logs first is asked of that thread alone, which has
-    /// none, and then nobody hears of it.
+    /// With a single subscriber, `tracing` asks only the thread that logs a line first whether the line is wanted, and
+    /// remembers the answer. A second subscriber prevents that.
     _second: tracing::Dispatch,
 }
 

@@ -1,4 +1,4 @@
-//! What a client may take: places for connections, requests, watches and tunnels, and time.
+//! Limits of a client: slots for connections, requests, watches and tunnels, and time.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -65,7 +65,7 @@ fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     )
 }
 
-/// Whether there is no memory for this request when its last byte is sent.
+/// Sends a request, and returns whether it is refused at its last byte because there is no memory.
 async fn is_refused(address: SocketAddr, request: &str) -> bool {
     let mut stream = connect_from(OTHER, address).await;
     write(&mut stream, request).await;
@@ -194,9 +194,9 @@ async fn a_body_that_stalls_gives_its_place_back() {
     }
 }
 
-/// An upstream that replies when it has the whole body: until then there is no reply to break off.
+/// The upstream replies only when it has the whole body, so no reply can break off before.
 #[tokio::test]
-async fn a_stalled_body_is_told_of() {
+async fn a_stalled_body_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
     let driver = Setup::new(&[upstream])
         .limits(|limits| limits.idle_timeout = SHORT)
@@ -215,7 +215,7 @@ async fn a_stalled_body_is_told_of() {
 }
 
 #[tokio::test]
-async fn a_body_that_drips_is_told_of() {
+async fn a_dripping_body_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
     let driver = Setup::new(&[upstream])
         .limits(|limits| {
@@ -248,7 +248,7 @@ async fn a_body_that_drips_is_told_of() {
 }
 
 #[tokio::test]
-async fn a_body_over_http2_that_stalls_is_told_of() {
+async fn a_stalled_body_over_http2_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
     let driver = Setup::new(&[upstream])
         .limits(|limits| limits.idle_timeout = SHORT)
@@ -287,7 +287,7 @@ async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
 async fn a_reply_that_is_not_taken_is_given_up() {
     let (upstream, _unwanted) = endless().await;
     for is_http2 in [false, true] {
-        // The last request to the one before may still have its place.
+        // The last request to the previous driver may still hold its slot.
         let driver = Setup::new(&[upstream])
             .limits(|limits| {
                 limits.concurrency = 1;
@@ -330,7 +330,7 @@ async fn a_reply_that_is_not_taken_is_given_up() {
     }
 }
 
-/// An upstream that sends an event whenever it is told to.
+/// An upstream that sends an event for each message of the sender.
 async fn events() -> (SocketAddr, tokio::sync::broadcast::Sender<()>) {
     let (sender, _) = tokio::sync::broadcast::channel::<()>(8);
     let routes = {

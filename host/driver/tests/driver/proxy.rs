@@ -306,7 +306,7 @@ async fn health_checks_take_a_server_out_and_bring_it_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_100_is_told_to_go_on() {
+async fn a_client_that_expects_100_continue_gets_it() {
     let driver = Setup::new(&[echo().await]).start().await;
     for (method, expected) in [("POST", "HTTP/1.1 200"), ("PUT", "HTTP/1.1 200")] {
         let mut stream = driver.connect().await;

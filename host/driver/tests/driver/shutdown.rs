@@ -36,7 +36,7 @@ async fn client_reply(driver: &Running) -> String {
     rest(&mut stream).await
 }
 
-/// Wait until nobody listens any more.
+/// Waits until connections are refused.
 async fn refused(driver: &Running) {
     while TcpStream::connect(driver.address).await.is_ok() {
         tokio::task::yield_now().await;

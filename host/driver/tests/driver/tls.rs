@@ -151,7 +151,7 @@ async fn only_known_clients_are_let_in() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_shake_hands_delays_nobody() {
+async fn a_client_without_a_handshake_delays_no_other_client() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])
@@ -225,7 +225,7 @@ async fn the_upstream_may_have_a_name_that_is_not_in_its_url() {
     assert!(tls.with_server_name("no name").is_err());
 }
 
-/// How often a test looks whether the driver has seen a change.
+/// The interval at which a test checks whether the driver has seen a change.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Wait until this is so.
@@ -299,8 +299,8 @@ fn rename_over(mount: &Path, _: &str, pair: &Identity) {
     }
 }
 
-/// As kubelet does with a mounted Secret: the files are in a directory of their own, `..data` leads to it,
-/// and each name leads through `..data`.
+/// Replaces files like kubelet in a mounted Secret: the files are in a directory of their own, to which `..data`
+/// leads, and each name leads through `..data`.
 fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
     let directory = format!("..{revision}");
     write_in_place(&mount.join(&directory), revision, pair);
@@ -491,7 +491,7 @@ async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
 }
 
 #[tokio::test]
-async fn what_is_shown_to_the_upstream_changes() {
+async fn a_changed_client_certificate_is_used_for_the_upstream() {
     let authority = Authority::new();
     let strangers = Authority::new();
     let server = authority.sign("localhost");
@@ -521,7 +521,7 @@ async fn what_is_shown_to_the_upstream_changes() {
 
 /// Everything that the driver does runs on the one thread of this test, so that log and metrics are its own.
 #[tokio::test]
-async fn the_operator_is_told() {
+async fn problems_with_certificates_are_logged_and_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);

@@ -67,7 +67,7 @@ async fn ask(driver: &Running) -> (u64, String, Value) {
     (body["code"].as_u64().unwrap(), message, body["data"].clone())
 }
 
-/// What `/healthz` says, which must be in the form of bcs-mesos-driver.
+/// The reply of `/healthz`, which must be in the form of bcs-mesos-driver.
 async fn health(driver: &Running) -> String {
     let (status, body) = driver.ask("/healthz").await;
     assert_eq!(status, 200, "{body}");
@@ -87,7 +87,7 @@ async fn health(driver: &Running) -> String {
     message
 }
 
-/// Wait for so many members.
+/// Waits for this number of members.
 async fn count(members: &mut Followed<Member>, count: usize) {
     let reached = async {
         while members.borrow().children.len() != count || !members.borrow().is_read {
@@ -238,7 +238,7 @@ async fn it_is_registered_while_it_serves() {
     })
     .await;
 
-    // From the order to stop nobody finds it, and whoever did is answered.
+    // After the stop signal no client finds it, and a request in flight is answered.
     let address = driver.address;
     let in_flight = tokio::spawn(send(address, request("GET", RESOURCES, "")));
     soon(arrivals.recv()).await.unwrap();
@@ -248,7 +248,7 @@ async fn it_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // No scheduler would say so, and it is told what was said.
+    // The reply of the upstream, which no scheduler would send, reaches the client.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, Stopped::Cleanly);

@@ -20,7 +20,6 @@ pub struct Auditor {
     tables: Arc<[Arc<Table>]>,
 }
 
-/// What chains say of one object.
 #[derive(Debug)]
 pub struct Judged {
     pub namespace: Option<String>,
@@ -30,8 +29,8 @@ pub struct Judged {
 }
 
 impl Auditor {
-    /// Of objects that this user creates and updates, so many at a time. With two tables, each object is judged by the
-    /// second, and compared with the first.
+    /// Audits objects as if this user created and updated them, `jobs` at a time. With two tables, each object is judged by
+    /// the second, and compared with the first.
     pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
         Self {
             user: Arc::new(user),

@@ -1,4 +1,4 @@
-//! What the chains say of an object that exists.
+//! The verdict of the chains on an object that exists.
 
 use admittance_admission::{Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow};
 use serde::Serialize;
@@ -7,17 +7,15 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It would be denied.
     Denied,
-    /// It would be refused, because a stage failed.
+    /// A stage failed, and its policy is `Fail`.
     Failed,
     /// A stage in mode `Audit` would deny it.
     WouldBeDenied,
     /// A stage failed, and its policy is `Ignore`.
     FailureIgnored,
-    /// It would be changed.
     Changed,
-    /// It passes as it is.
+    /// The object passes unchanged.
     Allowed,
 }
 
@@ -49,7 +47,6 @@ impl Verdict {
     }
 }
 
-/// What the chains say of one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
@@ -59,7 +56,6 @@ pub struct Judgement {
     pub stage: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What would be changed.
     #[serde(skip_serializing_if = "Patch::is_empty")]
     pub patch: Patch,
 }
@@ -121,7 +117,7 @@ impl Judgement {
     }
 }
 
-/// Without the names of chain and stage, which have their own field.
+/// The message without the names of chain and stage, which have their own field.
 fn message_of(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Denied { denial, .. } => denial.to_string(),
@@ -145,7 +141,7 @@ pub struct Finding {
     pub operation: &'static str,
     #[serde(flatten)]
     pub judgement: Judgement,
-    /// What the chains before say of it, if chains are compared.
+    /// The verdict of the previous chains, if chains are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Judgement>,
 }

@@ -1,4 +1,4 @@
-//! What the last audit found, kept up to date.
+//! The findings of the last audit, kept up to date.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,19 +28,19 @@ pub(super) struct Ledger {
     findings: usize,
 }
 
-/// A namespace.
+/// The objects of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// By a hash of resource and name.
-    objects: HashMap<u64, Seen>,
-    /// By resource and name.
+    /// The verdicts by a hash of resource and name.
+    objects: HashMap<u64, AuditedObject>,
+    /// The findings by resource and name.
     findings: BTreeMap<(u16, String), Vec<Finding>>,
     /// Whether its report may be another one now.
     is_changed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct AuditedObject {
     verdict: Verdict,
     resource: u16,
     /// The list that had it last.
@@ -71,7 +71,7 @@ impl Ledger {
         self.retain(|seen| resources.contains(&seen.resource));
     }
 
-    fn retain(&mut self, is_kept: impl Fn(&Seen) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&AuditedObject) -> bool) {
         for shard in self.shards.values_mut() {
             let before = shard.objects.len();
             shard.objects.retain(|_, seen| is_kept(seen));
@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// Enters what is said of an object now.
+    /// Replaces the findings on an object.
     pub(super) fn enter(&mut self, resource: u16, judged: Judged) {
         let Judged {
             namespace,
@@ -101,7 +101,7 @@ impl Ledger {
             return self.remove(resource, namespace, &name);
         };
         let shard = self.shards.entry(namespace).or_default();
-        let seen = Seen {
+        let seen = AuditedObject {
             verdict,
             resource,
             round: self.round,
@@ -138,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// How many objects have each verdict.
+    /// Counts the objects of each verdict.
     pub(super) fn verdicts(&self) -> BTreeMap<Verdict, u64> {
         let mut verdicts: BTreeMap<_, _> = Verdict::ALL.map(|verdict| (verdict, 0)).into();
         for (verdict, count) in self.shards.values().flat_map(Shard::verdicts) {
@@ -265,7 +265,7 @@ mod tests {
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
-        // The next list lacks an object; those of other resources stay.
+        // The next list lacks an object; objects of other resources stay.
         let jobs = ledger.begin("jobs");
         ledger.enter(jobs, judged("a", "bad", Verdict::Denied));
         ledger.end(jobs);

@@ -31,7 +31,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// As kubectl names it: `pods`, `deployments.apps`.
+    /// The name that kubectl uses: `pods`, `deployments.apps`.
     pub fn name(&self) -> String {
         let GroupVersionResource { group, resource, .. } = &self.resource;
         match group.as_str() {
@@ -138,14 +138,14 @@ struct ApiResource {
     verbs: Vec<String>,
 }
 
-/// The requests of an audit to the API server, at most so many per second.
+/// Sends the requests of an audit to the API server, limited in their rate.
 #[derive(Debug)]
 pub struct Reader {
     cluster: Cluster,
     pace: Mutex<Interval>,
 }
 
-/// What the API server has for an audit.
+/// The resources that an audit found in the API server.
 #[derive(Debug)]
 pub struct Discovered {
     /// The resources that a chain may be for.
@@ -404,7 +404,7 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
     query.finish()
 }
 
-/// With 410, the API server names a token that continues the list in its present state.
+/// Returns the token with which the API server, in an answer with 410, lets a list be continued in its present state.
 fn token_of(body: &Bytes) -> Option<String> {
     let page: Page<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())

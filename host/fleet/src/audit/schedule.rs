@@ -33,16 +33,16 @@ use crate::{
     metrics,
 };
 
-/// After a change of chains, the next audit begins when there was no other for this time.
+/// The time without further changes of chains after which the next audit begins.
 const QUIET: Duration = Duration::from_secs(5);
 /// Reports are written this long after what they say has changed.
 const DEBOUNCE: Duration = Duration::from_secs(2);
 /// The interval of looking for kinds of reports, as long as the API server has none.
 const LOOK: Duration = Duration::from_secs(10);
-/// The names of problems that are not those of a resource or a group.
+/// The names of problems that concern no single resource or group.
 const AUDIT: &str = "audit";
 const REPORTS: &str = "reports";
-/// How many changes of objects wait to be audited. The API server keeps further ones.
+/// The limit of object changes that wait to be audited. The API server keeps further ones.
 const WAITING: usize = 64;
 
 /// The audits of the leader. Cheap to clone; lives as long as the driver.
@@ -68,20 +68,20 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// What the leader knows as long as it is one.
+/// The state of the audits while this replica is the leader.
 struct Work {
     reader: Arc<Reader>,
     ledger: Ledger,
     writer: Option<Writer>,
 }
 
-/// What is audited with one version of the chains.
+/// The state of the audits with one version of the chains.
 struct Audited {
     auditor: Auditor,
     resources: HashMap<u16, Resource>,
     /// Whether each namespace is left out, as far as it is known.
     excluded: HashMap<String, bool>,
-    /// How long to wait before a resource is listed again that could not be listed.
+    /// The pauses before resources that could not be listed are listed again.
     retries: HashMap<u16, Backoff>,
     /// The watches of resources.
     watches: JoinSet<()>,
@@ -89,7 +89,7 @@ struct Audited {
 }
 
 impl Audits {
-    /// Of the objects of this cluster. `name` is that of the installation; `webhooks` are those that it keeps.
+    /// Audits the objects of this cluster. `name` is the name of the installation, and `webhooks` its webhook configurations.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);
@@ -106,7 +106,7 @@ impl Audits {
         self.0.status.lock().clone()
     }
 
-    /// What the leader does: audits all objects, and then what changes. Never completes; drop it to stop.
+    /// Audits all objects, and then each change, as the leader. Never completes; drop it to stop.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_auditor = true;
@@ -146,7 +146,7 @@ impl Audits {
     }
 }
 
-/// What an audit depends on: the revision of the live chains, and which stages are disabled.
+/// The state that an audit depends on: the revision of the live chains, and the modes of their stages.
 fn chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     let table = host.table();
     let stages = table.chains().flat_map(|chain| &chain.stages);

@@ -1,4 +1,4 @@
-//! How the leader audits, and what is told of it.
+//! The configuration and the status of audits.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,18 +7,17 @@ use admittance_admission::UserInfo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the leader audits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// The time from the beginning of an audit to that of the next one.
+    /// The time between the beginnings of two audits.
     pub every: Duration,
-    /// How many requests per second are sent to the API server, at most.
+    /// The limit of requests to the API server per second.
     pub rate: u32,
-    /// How many objects are listed at a time.
+    /// The number of objects in a page of a list.
     pub page: u32,
     /// The resources that are audited, such as `pods` or `deployments.apps`; empty: every one that a chain is for.
     pub resources: Vec<String>,
-    /// Namespaces that are not audited, beside those that the webhooks are not called for.
+    /// Namespaces that are not audited, in addition to those that the webhooks exclude.
     pub excluded_namespaces: Vec<String>,
     /// The user of the requests.
     pub user: UserInfo,
@@ -53,7 +52,7 @@ pub struct AuditStatus {
     /// The last list of all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<AuditPass>,
-    /// How many objects have each verdict now: `denied`, `failed`, `would-be-denied`, `failure-ignored`, `changed` and
+    /// The number of objects with each verdict: `denied`, `failed`, `would-be-denied`, `failure-ignored`, `changed` and
     /// `allowed`.
     #[serde(default)]
     pub objects: BTreeMap<String, u64>,
@@ -61,7 +60,7 @@ pub struct AuditStatus {
     /// `wgpolicyk8s.io/v1alpha2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
-    /// What is not as it should be: resources that cannot be listed or watched, and reports that cannot be written.
+    /// The problems of resources that cannot be listed or watched, and of reports that cannot be written.
     #[serde(default)]
     pub problems: BTreeMap<String, String>,
 }
@@ -72,10 +71,10 @@ pub struct AuditStatus {
 pub struct AuditPass {
     /// When it ended.
     pub at: Moment,
-    /// How long it took.
+    /// The duration of the audit.
     pub seconds: f64,
     /// The revision of the chains.
     pub revision: u64,
-    /// How many objects were listed.
+    /// The number of listed objects.
     pub listed: u64,
 }

@@ -18,21 +18,21 @@ use crate::leader::backoff;
 
 /// A watch is renewed after this many seconds.
 const SECONDS: u64 = 240;
-/// How long after that it has ended at the latest.
+/// The time after that by which it has ended at the latest.
 const GRACE: Duration = Duration::from_secs(30);
 /// The shortest time between two lists, and between two watches that end by themselves.
 const SHORTEST: Duration = Duration::from_secs(1);
 /// The shortest time between two lists of a resource.
 const BETWEEN_LISTS: Duration = Duration::from_secs(10);
 
-/// What happened to an object, or to the watch.
+/// A change of an object, or of the watch.
 #[derive(Debug)]
 pub(super) enum Change {
     Present(Object),
     Gone(Object),
     /// The watch works.
     Works,
-    /// It does not, and is tried again.
+    /// The watch fails, and is tried again.
     Fails(AnswerError),
     /// The API server has forgotten what happened since, or the objects could not be listed: they must be listed again. This
     /// is the last one.
@@ -49,7 +49,7 @@ struct Event<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct ObjectOrError {
     metadata: Metadata,
     code: u16,
     message: String,
@@ -61,7 +61,7 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Follows the objects of a resource from this version on. `number` is told with each change. Ends when it expires.
+/// Follows the objects of a resource from this version on, and sends each change with `number`. Ends when it expires.
 pub(super) async fn follow(
     reader: Arc<Reader>,
     resource: Resource,
@@ -119,16 +119,16 @@ async fn once(
     while let Ok(Some(line)) = timeout(limit, lines.next()).await {
         let line = line?;
         let Event { kind, object } = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
-        let told: Told = serde_json::from_str(object.get()).map_err(|error| wrong(&error))?;
+        let read: ObjectOrError = serde_json::from_str(object.get()).map_err(|error| wrong(&error))?;
         let parsed = || resource.object(object).map_err(|error| wrong(&error));
         let change = match kind {
             "ADDED" | "MODIFIED" => Some(Change::Present(parsed()?)),
             "DELETED" => Some(Change::Gone(parsed()?)),
-            "ERROR" if told.code == StatusCode::GONE => return Ok(false),
-            "ERROR" => return Err(wrong(&told.message)),
+            "ERROR" if read.code == StatusCode::GONE => return Ok(false),
+            "ERROR" => return Err(wrong(&read.message)),
             _ => None,
         };
-        *version = told.metadata.resource_version;
+        *version = read.metadata.resource_version;
         if let Some(change) = change
             && changes.send((number, change)).await.is_err()
         {

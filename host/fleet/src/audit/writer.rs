@@ -18,7 +18,7 @@ use super::{
 use crate::metrics;
 
 const APPLY: &str = "application/apply-patch+yaml";
-/// How many reports are listed at a time.
+/// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
 /// Writes the reports of this name. Lives as long as this replica is the leader and there is this kind of reports.
@@ -127,8 +127,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Compares with what is in the cluster: removes reports on namespaces that have no findings, such as those of a leader
-    /// before this one, and has missing ones written again.
+    /// Compares with the cluster: removes reports on namespaces that have no findings, such as reports of a previous leader,
+    /// and has missing ones written again.
     pub(super) async fn compare(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut there = HashSet::new();
         for is_namespaced in [true, false] {

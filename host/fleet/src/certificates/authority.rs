@@ -14,9 +14,9 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
 };
 
-use super::{Client, Host, Service, Subject, subject::LONGEST_COMMON_NAME};
+use super::{CertificateSubject, Client, Host, Service, subject::LONGEST_COMMON_NAME};
 
-/// How long a CA is valid whose key is kept.
+/// The validity of a CA whose key is kept.
 const AUTHORITY_DAYS: u16 = 3650;
 
 /// Certificates are backdated, for clients whose clock is slow.
@@ -39,7 +39,7 @@ pub struct Issued {
     pub not_after: OffsetDateTime,
 }
 
-/// Without the key.
+/// Leaves out the key.
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority")
@@ -48,7 +48,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Without the key.
+/// Leaves out the key.
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issued")
@@ -63,7 +63,7 @@ impl Authority {
         Self::of_days(AUTHORITY_DAYS, now)
     }
 
-    /// The same, with this validity.
+    /// Makes a CA with this validity.
     fn of_days(days: u16, now: OffsetDateTime) -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -127,7 +127,7 @@ impl Authority {
         &self,
         certificate: &str,
         key: &str,
-        subject: &Subject,
+        subject: &CertificateSubject,
         now: OffsetDateTime,
     ) -> Option<OffsetDateTime> {
         let own = std::slice::from_ref(&self.der);
@@ -136,7 +136,12 @@ impl Authority {
     }
 
     /// Signs a certificate for a new key.
-    pub fn issue(&self, subject: &Subject, days: u16, now: OffsetDateTime) -> Result<Issued, rcgen::Error> {
+    pub fn issue(
+        &self,
+        subject: &CertificateSubject,
+        days: u16,
+        now: OffsetDateTime,
+    ) -> Result<Issued, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.not_before = now - CLOCK_SKEW;
@@ -150,7 +155,7 @@ impl Authority {
             params.distinguished_name.push(DnType::CommonName, name);
         }
         match subject {
-            Subject::Server(hosts) => {
+            CertificateSubject::Server(hosts) => {
                 params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
                 for host in hosts {
                     params.subject_alt_names.push(match host {
@@ -159,7 +164,9 @@ impl Authority {
                     });
                 }
             }
-            Subject::Client(_) => params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
+            CertificateSubject::Client(_) => {
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]
+            }
         }
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Issued {
@@ -178,11 +185,11 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// That of a certificate for this subject which one of these CAs signed, if this is its key.
+    /// The validity of a certificate for this subject, if this is its key and one of these CAs signed it.
     pub fn of(
         certificate: &str,
         key: &str,
-        subject: &Subject,
+        subject: &CertificateSubject,
         authorities: &[CertificateDer<'_>],
     ) -> Option<Self> {
         let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
@@ -296,12 +303,12 @@ fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> boo
 }
 
 /// Whether the certificate has exactly the names of this subject.
-fn is_for(leaf: &X509Certificate<'_>, subject: &Subject) -> bool {
+fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     let Ok(Some(usage)) = leaf.extended_key_usage() else {
         return false;
     };
     match subject {
-        Subject::Server(hosts) => {
+        CertificateSubject::Server(hosts) => {
             let Ok(Some(names)) = leaf.subject_alternative_name() else {
                 return false;
             };
@@ -309,14 +316,14 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &Subject) -> bool {
             let wanted = hosts.iter().map(Host::to_string).collect();
             usage.value.server_auth && held == wanted
         }
-        Subject::Client(Client(name)) => {
+        CertificateSubject::Client(Client(name)) => {
             let mut names = leaf.subject().iter_common_name();
             usage.value.client_auth && names.any(|held| held.as_str().is_ok_and(|held| held == name))
         }
     }
 }
 
-/// In the format of [`Host`]; other kinds of names as a text that is not a host.
+/// A name in the format of [`Host`]; other kinds of names become text that is not a host.
 fn host(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

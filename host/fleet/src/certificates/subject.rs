@@ -24,7 +24,7 @@ impl FromStr for Service {
 }
 
 impl Service {
-    /// Of these two DNS labels.
+    /// Makes a Service of two DNS labels.
     pub fn new(name: &str, namespace: &str) -> Self {
         Self(format!("{name}.{namespace}"))
     }
@@ -46,8 +46,8 @@ impl Service {
     }
 
     /// The server at these names.
-    pub fn subject(&self) -> Subject {
-        Subject::Server(self.hosts().into())
+    pub fn subject(&self) -> CertificateSubject {
+        CertificateSubject::Server(self.hosts().into())
     }
 }
 
@@ -108,13 +108,13 @@ pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
 /// The subject of a certificate.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum CertificateSubject {
     /// A server with these names; at least one.
     Server(Vec<Host>),
     Client(Client),
 }
 
-impl Subject {
+impl CertificateSubject {
     pub fn name(&self) -> String {
         self.names().into_iter().next().unwrap_or_default()
     }

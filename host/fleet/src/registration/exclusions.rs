@@ -10,7 +10,7 @@ pub(super) struct Exclusion {
     group: &'static str,
     resource: &'static str,
     pub(super) expression: &'static str,
-    /// What they are, for messages.
+    /// The name of these requests in messages.
     pub(super) what: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub(super) static EXCLUSIONS: [Exclusion; 3] = [
 ];
 
 impl Exclusion {
-    /// Those that these rules could match.
+    /// The exclusions that these rules could match.
     pub(super) fn of(rules: &[Rule]) -> Vec<&'static Self> {
         let matched = EXCLUSIONS
             .iter()

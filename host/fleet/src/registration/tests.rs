@@ -244,7 +244,7 @@ fn chains_of_namespaces_have_webhooks_of_their_own() {
         "Ignore",
         2,
     );
-    // In the order of their names, in which that of a namespace comes first.
+    // The webhooks come in the order of their names: a webhook of a namespace is first.
     let each: &[Row] = &[
         (
             "bank.pods.mutate-namespaced.hooks.hooks-system",
@@ -323,8 +323,8 @@ fn chains_of_namespaces_have_webhooks_of_their_own() {
 }
 
 #[test]
-fn what_the_cluster_cannot_be_without_is_not_asked() {
-    // (rule, the match conditions, whether nodes are matched); wildcards are those of kube-apiserver.
+fn webhooks_exclude_requests_that_the_cluster_depends_on() {
+    // (rule, the match conditions, whether nodes are matched); wildcards follow the rules of kube-apiserver.
     let none: &[&str] = &[];
     let all: &[&str] = &[
         "exclude-leases",

@@ -350,7 +350,7 @@ fn counts_are_written_when_it_is_time() {
         counted(&first),
         json!({"seconds": 300, "calls": 17, "denied": 2, "failed": 4})
     );
-    // They alone are no reason to write, until it is time; and not if they are the same.
+    // New counts alone are written only when it is time, and only if they differ.
     assert_eq!(write(&called(11), false, Some(first.clone())), None);
     assert_eq!(write(&called(10), true, Some(first.clone())), None);
     let second = write(&called(11), true, Some(first)).unwrap();
@@ -419,7 +419,7 @@ fn rollouts_of_a_chain_are_in_its_status() {
         let event = event.map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
-    // Without one, nothing is said.
+    // Without a roll-out, the status has no such field.
     let none = of(
         Some(first),
         &Standing::Live,

@@ -1,7 +1,7 @@
 //! The certificate of the webhook server in a Secret, which this program makes and replaces.
 //!
-//! Every certificate has a CA of its own, which is valid for as long and whose key nobody has. A new one is in the Secret as
-//! the next one while the API server still has to learn of its CA, and is served only after that. A CA stays trusted until it
+//! Every certificate has a CA of its own, which is valid for as long and whose key is discarded. A new certificate waits in
+//! the Secret until the API server has learned of its CA, and is served only after that. A CA stays trusted until it
 //! expires, as does the certificate that it signed: so no replica, however late, serves one that is not trusted.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 
-use super::{Inner, Kept, OwnCertificate};
+use super::{Inner, KeptConfigurations, OwnCertificate};
 use crate::{
     Registration,
     certificates::{self, Service, Validity, unexpired},
@@ -38,13 +38,13 @@ const AUTHORITIES: &str = "ca.crt";
 const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 
-/// What the Secret holds.
+/// The content of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     served: IdentityPem,
-    /// What is served when the API server trusts its CA.
+    /// The certificate that is served when the API server trusts its CA.
     next: Option<IdentityPem>,
-    /// The CAs of both, and those of earlier certificates that have not expired, as PEM.
+    /// The CAs of both, and the CAs of earlier certificates that have not expired, as PEM.
     pub(super) authorities: String,
 }
 
@@ -105,7 +105,7 @@ impl Contents {
     }
 }
 
-/// What the Secret should hold, if it held this.
+/// Derives the next content of the Secret from its present content.
 struct Renewal<'a> {
     service: &'a Service,
     days: u16,
@@ -264,7 +264,11 @@ impl CertificateSecret {
 
     /// Replaces the certificate when it is time, step by step, and repairs the Secret. Returns whether a certificate waits
     /// to be served.
-    pub(super) async fn renew(&self, kept: &mut Kept, inner: &Inner) -> Result<bool, ResourceError> {
+    pub(super) async fn renew(
+        &self,
+        kept: &mut KeptConfigurations,
+        inner: &Inner,
+    ) -> Result<bool, ResourceError> {
         let now = Moment::now().0.into();
         let resource = self.get().await?;
         let found = resource.as_ref().and_then(Contents::of);
@@ -304,14 +308,14 @@ impl CertificateSecret {
         self.secret.create(namespace, &self.name, set).await.map(drop)
     }
 
-    fn is_trusted(&self, contents: &Contents, kept: &Kept) -> bool {
+    fn is_trusted(&self, contents: &Contents, kept: &KeptConfigurations) -> bool {
         let since = kept.trusted.as_ref();
         let since = since.filter(|(authorities, _)| *authorities == contents.authorities);
         since.is_some_and(|(_, since)| since.elapsed() >= self.terms.overlap)
     }
 
     /// The time until the next certificate may be served.
-    pub(super) fn remaining_overlap(&self, kept: &Kept) -> Duration {
+    pub(super) fn remaining_overlap(&self, kept: &KeptConfigurations) -> Duration {
         let since = kept
             .trusted
             .as_ref()
@@ -320,7 +324,7 @@ impl CertificateSecret {
     }
 }
 
-/// What the Secret holds, after it was created or repaired if that was necessary.
+/// Returns the content of the Secret, and creates or repairs it if that is necessary.
 async fn first(
     secret: &Resources,
     registration: &Registration,

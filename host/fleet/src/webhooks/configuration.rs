@@ -26,19 +26,19 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// What this program wrote last. An API server that does not know a field, such as `matchConditions` before Kubernetes 1.27,
-/// stores the object without it.
+/// The last write of this program. An API server that does not know a field, such as `matchConditions` before Kubernetes
+/// 1.27, stores the object without it.
 #[derive(Debug)]
 pub(super) struct Written {
     webhooks: Vec<Value>,
-    /// That of the stored object.
+    /// The version of the stored object.
     version: Option<String>,
     at: Instant,
 }
 
 impl Written {
-    /// Whether this is what the API server made of these webhooks. After a while it is asked again: it may be of a later
-    /// version then.
+    /// Whether the API server stored these webhooks as this object. After a while they are written again, since the API
+    /// server may have been updated.
     fn is(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_found_again() {
+    fn written_webhooks_are_recognized() {
         let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
         // (webhooks of the object, those that it should have, whether it has them)
         for (there, wanted, expected) in [

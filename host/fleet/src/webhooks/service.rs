@@ -47,7 +47,7 @@ impl Slices {
 }
 
 impl Inner {
-    /// Waits until the Service has a ready Pod, if there are no webhook configurations yet: with the failure policy `Fail`,
+    /// Waits until the Service has a ready Pod, unless webhook configurations exist: with the failure policy `Fail`,
     /// the API server would refuse requests until then. Does not wait where the account may not see that.
     pub(super) async fn until_served(&self) {
         for (_, resources) in &self.configurations {

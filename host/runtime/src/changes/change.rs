@@ -16,7 +16,7 @@ use crate::{
         plan::{Edit, Plan, plan},
         stores::{Contents, Stores},
     },
-    history::{self, Entry, HistoryError},
+    history::{self, HistoryEntry, HistoryError},
     host::{entry_of, rebuilt},
     live::TableProblem,
     live::assembly::{Modules, Servers},
@@ -64,11 +64,11 @@ pub struct Applied {
 pub struct AppliedDefinition {
     /// Kind and name, `AdmissionChain/pods`.
     pub id: String,
-    /// The effect.
+    /// Whether the definition was created, changed, deleted, or left as it was.
     pub effect: AppliedEffect,
 }
 
-/// Why a change failed. Nothing was changed.
+/// The errors of a change. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -81,7 +81,7 @@ pub enum ChangeError {
     /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// There is no history. A change of files is written to the history first, so that it can be completed after a kill.
+    /// There is no history. A change of files is written to the history first, so that it can be completed after a crash.
     #[error(
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
@@ -127,7 +127,7 @@ impl Host {
     }
 
     /// The definitions that make a chain of the live table. They may differ from the current ones if those are invalid, or
-    /// after a rollback. Empty if there is no such chain, or the embedding program made it.
+    /// after a rollback. Empty if there is no such chain, or if it is a chain of the embedding program.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When there is no candidate, or it cannot be written. Then nothing is changed.
+    /// When there is no candidate, or the definition cannot be written. Then nothing is changed.
     pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
@@ -369,7 +369,7 @@ impl Host {
     }
 }
 
-fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {
+fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
     match last {
         Some(last) => history::compare(&last.detail, &entry.detail),
         None => history::compare(&entry.detail, &entry.detail),

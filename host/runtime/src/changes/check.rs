@@ -13,13 +13,13 @@ use crate::{
 /// The kind of definitions that name others.
 const EXCEPTION: &str = "AdmissionException";
 
-/// What is wrong with a definition. Each text has the field, the message and what to write.
+/// The result of a check. Each text has the field, the message and a fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// Why it cannot be used; empty if it can, as far as was checked.
+    /// The mistakes because of which the definition cannot be used.
     pub mistakes: Vec<String>,
-    /// What is valid and probably not intended.
+    /// Valid settings that are probably not intended.
     pub warnings: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
 
-/// How long modules that are being written are waited for.
+/// The limit of waiting for module files that are being written.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A reason to build a table.
@@ -179,7 +179,7 @@ async fn at(instant: Option<Instant>) {
 #[derive(Debug, Default)]
 struct Schedule {
     modules: HashMap<ModuleReference, (Duration, Instant)>,
-    /// Those whose refresh failed, to be retried with the next attempt.
+    /// The modules whose refresh failed, to be retried with the next attempt.
     failed: HashSet<ModuleReference>,
 }
 

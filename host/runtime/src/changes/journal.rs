@@ -1,10 +1,10 @@
-//! What the host says in the log of each outcome, beside its metrics.
+//! Logs what an operator should read about an outcome, in addition to its metrics.
 
 use std::io::{self, Write};
 
 use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
 
-/// How much of the patch of an audited stage is logged, in bytes.
+/// The limit of the logged part of an audited stage's patch, in bytes.
 const PATCH: usize = 4 << 10;
 
 /// Failures, what audited stages would have done, and the stages' notes for the audit log.

@@ -33,7 +33,7 @@ pub(super) struct Plan {
     /// The modules that those name, and the warnings about them.
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// Why the files cannot be used as they are. All but those of the change stay as they are in force.
+    /// The error of files that cannot be used now. Files outside of the change keep the version that is in force.
     pub(super) pending: Option<Arc<Error>>,
 }
 

@@ -19,9 +19,9 @@ const MAKING: Duration = Duration::from_secs(1);
 
 /// The result of building a table.
 pub(crate) enum Reload {
-    /// It is live, or equal to the live one.
+    /// The table is live, or equals the live one.
     Live(Arc<Table>),
-    /// It is live as far as possible without servers.
+    /// The table is live as far as that is possible without servers.
     LacksModules,
     /// Another table went live first, or the definitions changed again: the preparation was dropped.
     Superseded,
@@ -34,7 +34,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`HostBuilder::build`](crate::HostBuilder::build); the table is unchanged.
+    /// Returns the errors of [`HostBuilder::build`](crate::HostBuilder::build); the table is unchanged.
     pub async fn reload(&self) -> Result<Arc<Table>, Arc<Error>> {
         loop {
             if let Reload::Live(table) = self.reload_with(Servers::all(), None).await? {
@@ -43,8 +43,8 @@ impl Host {
         }
     }
 
-    /// As [`reload`](Self::reload), with these servers. It ends early if definitions, or the files of modules that this
-    /// watches, change again.
+    /// Reloads like [`reload`](Self::reload), with these servers. It ends early if definitions, or the watched files of
+    /// modules, change again.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
@@ -55,7 +55,7 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // Without the lock: files that are being written are waited for, and modules may be on a slow disk.
+        // Without the lock: reading waits for files that are being written, and modules may be on a slow disk.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;

@@ -32,7 +32,7 @@ impl SmallestFirst {
         })))
     }
 
-    /// From now on, limits the items that are worked on at a time to this number.
+    /// Limits the concurrent items to this number.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.state().limit = limit;
     }

@@ -10,14 +10,14 @@ use futures_util::future::{join_all, select_all};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{ChangeError, Error, StoreStatus, history::Entry};
+use crate::{ChangeError, Error, StoreStatus, history::HistoryEntry};
 
 /// The content of a store, sorted by path.
 type Held = Arc<[DefinitionFile]>;
 
-/// What is known of a store.
+/// The last known content of a store.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct StoreSnapshot {
     /// Its content when it was last read successfully; `None` before that.
     held: Option<Held>,
     /// Whether it could not be read since.
@@ -27,10 +27,10 @@ pub(crate) struct Known {
 /// All stores of definitions. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct Stores {
-    /// In the order in which they are offered a new definition.
+    /// The first store that accepts a new definition gets it.
     stores: Vec<Arc<dyn DefinitionStore>>,
-    /// Of each store, when a table was last built from it, successfully or not.
-    known: Mutex<Vec<Known>>,
+    /// The snapshot of each store from which a table was last built, successfully or not.
+    known: Mutex<Vec<StoreSnapshot>>,
     /// Notified when a read finds changed content.
     news: Notify,
     /// The systems whose documents are read.
@@ -48,7 +48,7 @@ pub(crate) struct Contents {
 impl Stores {
     pub(crate) fn new(stores: Vec<Arc<dyn DefinitionStore>>, forms: DocumentForms) -> Self {
         Self {
-            known: Mutex::new(vec![Known::default(); stores.len()]),
+            known: Mutex::new(vec![StoreSnapshot::default(); stores.len()]),
             stores,
             news: Notify::new(),
             forms,
@@ -98,7 +98,7 @@ impl Stores {
     }
 
     /// The definitions of a revision.
-    pub(crate) fn set_of(&self, revision: &Entry) -> DefinitionSet {
+    pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
             // The configuration may have changed since.
             let kind = self
@@ -155,13 +155,13 @@ impl Stores {
         select_all(changes).await;
     }
 
-    /// From now on this is known.
+    /// Makes this the known content.
     pub(crate) fn act_upon(&self, contents: &Contents) {
         let mut known = self.known.lock();
         *known = contents.after(&known);
     }
 
-    fn known(&self) -> Vec<Known> {
+    fn known(&self) -> Vec<StoreSnapshot> {
         self.known.lock().clone()
     }
 
@@ -194,7 +194,7 @@ impl Stores {
     }
 }
 
-fn files_of(known: Vec<Known>) -> Vec<DefinitionFile> {
+fn files_of(known: Vec<StoreSnapshot>) -> Vec<DefinitionFile> {
     let held: Vec<Held> = known.into_iter().filter_map(|known| known.held).collect();
     held.iter().flat_map(|held| held.iter().cloned()).collect()
 }
@@ -205,16 +205,16 @@ fn sorted(mut files: Vec<DefinitionFile>) -> Held {
 }
 
 impl Contents {
-    /// What is known after this was read.
-    fn after(&self, known: &[Known]) -> Vec<Known> {
-        let after = |(read, known): (&Result<Held, StoreError>, &Known)| Known {
+    /// The known content after this was read.
+    fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
+        let after = |(read, known): (&Result<Held, StoreError>, &StoreSnapshot)| StoreSnapshot {
             held: read.as_ref().ok().or(known.held.as_ref()).cloned(),
             is_lost: read.is_err(),
         };
         self.stores.iter().zip(known).map(after).collect()
     }
 
-    /// What the stores hold once these definitions are written.
+    /// The content of the stores once these definitions are written.
     pub(crate) fn of(stores: &Stores, set: &DefinitionSet) -> Self {
         let of_store = |store: &Arc<dyn DefinitionStore>| {
             let files = set.all().filter(|file| store.owns(&file.path));

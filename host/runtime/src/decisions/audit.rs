@@ -15,7 +15,7 @@ use crate::{
 
 impl Host {
     /// The live chains with their exact modules and without candidates, in a table of its own: its plugins run in the slots
-    /// of [evaluations](Self::evaluate), and nobody is told of its outcomes. Without `call_webhooks`, it lacks the stages
+    /// of [evaluations](Self::evaluate), and its outcomes are not observed. Without `call_webhooks`, it lacks the stages
     /// that call one.
     ///
     /// # Errors

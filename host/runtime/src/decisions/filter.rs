@@ -1,13 +1,13 @@
-//! Which decisions are listed.
+//! The filter of listed decisions.
 
 use admittance_admission::{Decision, TraceRow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DecisionVerdict, kept::Entry};
+use super::{DecisionVerdict, packed::LogEntry};
 use crate::Moment;
 
-/// Which decisions are listed: those to which all of these apply.
+/// Selects the decisions to which all of these apply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
@@ -43,7 +43,7 @@ impl DecisionFilter {
     }
 
     /// Whether a decision in memory is one of them.
-    pub(super) fn includes(&self, entry: &Entry) -> bool {
+    pub(super) fn includes(&self, entry: &LogEntry) -> bool {
         let Some(packed) = entry.read() else { return false };
         let is = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value);
         let is_wanted = |row: &TraceRow| {

@@ -15,12 +15,12 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::Notify;
 
 use super::{
-    ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord, DecisionVerdict,
-    DecisionsConfig, Taken, kept::Entry, rates, ring::Memory, write,
+    ChainRates, DecidedRequest, DecisionDetail, DecisionFilter, DecisionList, DecisionRecord,
+    DecisionVerdict, DecisionsConfig, packed::LogEntry, rates, ring::Memory, write,
 };
 use crate::{Moment, Redaction, decisions::observer::Observed};
 
-/// How long a follower waits for more decisions after the first one, so that requests seldom wake it.
+/// The pause after a first decision in which a follower gathers more, so that requests seldom wake it.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// The decisions on the last requests that matched a chain, in memory. Cheap to clone; lives as long as the host.
@@ -41,15 +41,15 @@ struct Inner {
 pub struct LoggedDecision {
     id: u64,
     bytes: usize,
-    taken: Arc<Taken>,
+    decided: Arc<DecidedRequest>,
     redact: Arc<[Redaction]>,
 }
 
-/// What a [`DecisionStream`] delivers.
+/// An item of a [`DecisionStream`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Followed {
-    /// A decision.
+    /// A decision that matches the filter.
     Decision(LoggedDecision),
     /// This many decisions, whether they match the filter or not, had left the log before they could be read.
     Missed(u64),
@@ -159,7 +159,7 @@ impl DecisionLog {
         DecisionStream(Box::pin(batches.flatten()))
     }
 
-    /// What passed each chain within this time, as far as the log reaches back.
+    /// The rates of each chain within this time, as far as the log reaches back.
     pub fn rates(&self, within: Duration) -> Vec<ChainRates> {
         let now = Moment::now().0;
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
@@ -176,7 +176,7 @@ impl DecisionLog {
         self.0.memory.ring().oldest()
     }
 
-    fn logged(&self, entry: Entry) -> Option<LoggedDecision> {
+    fn logged(&self, entry: LogEntry) -> Option<LoggedDecision> {
         Some(LoggedDecision {
             id: entry.id,
             bytes: entry.size,
@@ -185,17 +185,17 @@ impl DecisionLog {
     }
 
     /// A decision that is not in the log. Its id is 0.
-    pub(crate) fn decision(&self, taken: Taken) -> LoggedDecision {
+    pub(crate) fn decision(&self, decided: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
             bytes: 0,
-            taken: Arc::new(taken),
+            decided: Arc::new(decided),
             redact: self.0.redact.clone(),
         }
     }
 
     /// The entries below this id, the newest first. Entries that leave the ring meanwhile are left out.
-    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = Entry> {
+    fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = LogEntry> {
         let mut end = {
             let ring = self.0.memory.ring();
             let index = before.map_or(ring.len(), |id| ring.index_of(id));
@@ -218,7 +218,7 @@ impl DecisionLog {
 struct Follower {
     log: DecisionLog,
     filter: DecisionFilter,
-    /// That of the next decision among all decisions.
+    /// The position of the next decision among all decisions.
     position: u64,
 }
 
@@ -252,7 +252,7 @@ impl Follower {
     }
 
     /// The next entries, and how many were missed before them.
-    fn take(&mut self) -> (u64, Vec<Entry>) {
+    fn take(&mut self) -> (u64, Vec<LogEntry>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
         let ring = self.log.0.memory.ring();
         let missed = ring.gone.saturating_sub(self.position);
@@ -266,34 +266,34 @@ impl Follower {
 }
 
 impl LoggedDecision {
-    /// Its id.
+    /// The id in the log; 0 for a decision that is not kept.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its verdict.
+    /// The result of the chains.
     pub fn verdict(&self) -> DecisionVerdict {
-        self.taken.verdict
+        self.decided.verdict
     }
 
     /// The decision, redacted, without the objects of the request.
     pub fn record(&self) -> DecisionRecord {
-        write::record(self.id, &self.taken, &self.redact)
+        write::record(self.id, &self.decided, &self.redact)
     }
 
     /// The decision with the objects of the request, redacted.
     pub fn detail(&self) -> DecisionDetail {
-        write::detail(self.id, &self.taken, &self.redact)
+        write::detail(self.id, &self.decided, &self.redact)
     }
 
     /// `metadata.generateName` of the object, if it is kept.
     pub fn generate_name(&self) -> Option<String> {
-        self.taken.generate_name()
+        self.decided.generate_name()
     }
 
     /// `metadata.uid` of the object before the request, if there is one and it is kept.
     pub fn stored_uid(&self) -> Option<String> {
-        self.taken.stored_uid()
+        self.decided.stored_uid()
     }
 
     /// An estimate of the memory that it takes in the log, in bytes.
@@ -301,8 +301,8 @@ impl LoggedDecision {
         self.bytes
     }
 
-    pub(crate) fn taken(&self) -> &Taken {
-        &self.taken
+    pub(crate) fn decided(&self) -> &DecidedRequest {
+        &self.decided
     }
 }
 

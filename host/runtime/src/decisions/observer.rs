@@ -8,12 +8,12 @@ use crate::{
     Moment,
     changes::journal,
     decisions::recording::{Recorder, Recorders},
-    decisions::{DecisionLog, DecisionVerdict, Taken, Texts},
+    decisions::{DecidedRequest, DecisionLog, DecisionVerdict, ObjectTexts},
     live::table::Table,
     status::metrics,
 };
 
-/// Where outcomes are passed on to. Lives as long as the host.
+/// The receivers of outcomes. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) recorders: Arc<Recorders>,
@@ -22,14 +22,14 @@ pub(crate) struct Observer {
 
 /// The outcome of a request that matched a chain.
 pub(crate) struct Observed<'a> {
-    /// As it was before the chains.
+    /// The request before the chains changed it.
     pub(crate) request: Request,
     pub(crate) selection: &'a Selection,
     pub(crate) outcome: &'a Outcome,
     pub(crate) duration: Duration,
     /// When the outcome was known.
     pub(crate) at: Moment,
-    /// That of the table.
+    /// The revision of the table.
     pub(crate) revision: u64,
 }
 
@@ -46,22 +46,22 @@ impl Observer {
         if recorders.is_empty() {
             return;
         }
-        let taken = Arc::new(observed.taken());
+        let decided = Arc::new(observed.decided());
         for recorder in recorders {
-            recorder.deliver(taken.clone());
+            recorder.deliver(decided.clone());
         }
     }
 }
 
 impl Observed<'_> {
-    pub(crate) fn taken(self) -> Taken {
+    pub(crate) fn decided(self) -> DecidedRequest {
         let mut request = self.request;
         let taped = request.tape.take().as_ref().map(Tape::take).unwrap_or_default();
-        let texts = Texts::take(&mut request);
+        let texts = ObjectTexts::take(&mut request);
         let mut outcome = self.outcome.clone();
         // It is what the patch makes of the request's object.
         outcome.object = None;
-        Taken {
+        DecidedRequest {
             texts: Some(texts),
             taped,
             request,

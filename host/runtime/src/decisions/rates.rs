@@ -1,4 +1,4 @@
-//! What passed each chain in the last time.
+//! The rates of requests and verdicts of each chain.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +8,10 @@ use std::{
 
 use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, TraceRow};
 
-use super::{ChainRates, kept::Entry};
+use super::{ChainRates, packed::LogEntry};
 
 #[derive(Default)]
-struct Counts {
+struct ChainCounts {
     requests: u64,
     denied: u64,
     changed: u64,
@@ -22,12 +22,12 @@ struct Counts {
 
 /// The rates of decisions, the newest first. `is_cut`: earlier ones within the time are not among them.
 pub(super) fn of(
-    decisions: impl Iterator<Item = Entry>,
+    decisions: impl Iterator<Item = LogEntry>,
     within: Duration,
     now: SystemTime,
     is_cut: bool,
 ) -> Vec<ChainRates> {
-    let mut chains: BTreeMap<(Phase, Arc<str>), Counts> = BTreeMap::new();
+    let mut chains: BTreeMap<(Phase, Arc<str>), ChainCounts> = BTreeMap::new();
     let mut seconds = within.as_secs_f64();
     for entry in decisions {
         if is_cut {
@@ -57,7 +57,7 @@ pub(super) fn of(
     rates.collect()
 }
 
-impl Counts {
+impl ChainCounts {
     /// Adds the rows of one chain for one request. The second round of a mutating stage comes after all chains.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision) {
         if rows.iter().all(|row| row.round > 1) {

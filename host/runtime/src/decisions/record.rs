@@ -61,7 +61,7 @@ pub struct DecisionRecord {
     pub dry_run: bool,
     /// The result of the chains.
     pub verdict: DecisionVerdict,
-    /// Why it was refused.
+    /// The message of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The HTTP status of a refusal.
@@ -74,13 +74,13 @@ pub struct DecisionRecord {
     /// The warnings for the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How long the request spent in the chains, in microseconds.
+    /// The time that the request spent in the chains, in microseconds.
     pub microseconds: u64,
     /// A row for each stage of the matching chains, in order.
     pub stages: Vec<StageRecord>,
 }
 
-/// What one stage did with one request.
+/// The result of one stage for one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -89,7 +89,7 @@ pub struct StageRecord {
     pub chain: String,
     /// The chain's phase.
     pub phase: Phase,
-    /// The stage.
+    /// The name of the stage.
     pub stage: String,
     /// 1, or 2 when it was called again because the object had changed after its first call.
     pub round: u8,
@@ -97,7 +97,7 @@ pub struct StageRecord {
     pub mode: Mode,
     /// `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub result: String,
-    /// Why it was skipped, denied the request, or failed.
+    /// The reason for which it was skipped, denied the request, or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The HTTP status of a denial.
@@ -117,9 +117,9 @@ pub struct StageRecord {
     pub patch: Option<Redacted>,
     /// When it began, in microseconds after the request entered the chains.
     pub start_microseconds: u64,
-    /// From the selectors to the applied verdict; 0 if it was not called.
+    /// The time between the selectors and the applied verdict, in microseconds; 0 if it was not called.
     pub microseconds: u64,
-    /// What its plugin logged.
+    /// The log lines of its plugin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogLine>,
     /// Whether the stage's candidate was called in place of its plugin.
@@ -132,7 +132,7 @@ pub struct StageRecord {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionDetail {
-    /// The decision.
+    /// The decision without objects.
     #[serde(flatten)]
     pub decision: DecisionRecord,
     /// The request and the answer, as `record` writes them. Absent for Secrets, for requests that are too large to be
@@ -145,7 +145,7 @@ pub struct DecisionDetail {
 }
 
 impl From<DecisionRecord> for DecisionDetail {
-    /// Without the objects of the request.
+    /// Returns a detail that lacks the objects of the request.
     fn from(decision: DecisionRecord) -> Self {
         Self {
             decision,
@@ -155,7 +155,7 @@ impl From<DecisionRecord> for DecisionDetail {
     }
 }
 
-/// The result of the chains for a request. The words are those of the metrics.
+/// The result of the chains for a request, in the words of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DecisionVerdict {
     /// Allowed unchanged.
@@ -221,24 +221,24 @@ pub struct DecisionList {
     pub next: Option<u64>,
 }
 
-/// What passed a chain in the last time.
+/// The rates of a chain over a recent period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ChainRates {
-    /// The chain.
+    /// The name of the chain.
     pub chain: String,
-    /// Its phase.
+    /// The phase of the chain.
     pub phase: Phase,
     /// The time that the numbers are of, in seconds: shorter than asked for if the log does not reach back as far.
     pub seconds: f64,
     /// The number of requests.
     pub requests: u64,
-    /// How many of them a stage of the chain denied.
+    /// The number of requests that a stage of the chain denied.
     pub denied: u64,
-    /// How many of them a stage of the chain changed.
+    /// The number of requests that a stage of the chain changed.
     pub changed: u64,
-    /// How many of them were refused because a stage of the chain failed.
+    /// The number of requests that were refused because a stage of the chain failed.
     pub failed: u64,
     /// The median of the time in the chain, in microseconds.
     pub p50_microseconds: u64,

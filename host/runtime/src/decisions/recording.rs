@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 pub use self::redaction::{InvalidRedaction, Redacted, Redaction};
 pub(crate) use self::redaction::{is_secret, redact_object, redact_patch};
-use crate::{Moment, decisions::Taken};
+use crate::{Moment, decisions::DecidedRequest};
 
 /// The options of a recording.
 #[derive(Clone, Debug, Default)]
@@ -84,17 +84,17 @@ const WAITING: usize = 256;
 /// A stream of recorded requests. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct Recording {
-    requests: mpsc::Receiver<Arc<Taken>>,
+    requests: mpsc::Receiver<Arc<DecidedRequest>>,
     tap: Arc<Recorder>,
     recorders: Weak<Recorders>,
     redact: Vec<Redaction>,
 }
 
-/// Where requests are recorded.
+/// The sender of an active recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     share: Share,
-    requests: mpsc::Sender<Arc<Taken>>,
+    requests: mpsc::Sender<Arc<DecidedRequest>>,
     seen: AtomicU64,
     missed: AtomicU64,
 }
@@ -137,8 +137,8 @@ impl Recorders {
 
 impl Recorder {
     /// Passes on a request with its outcome. It is serialized by the reader, not during the request.
-    pub(crate) fn deliver(&self, taken: Arc<Taken>) {
-        if self.requests.try_send(taken).is_err() {
+    pub(crate) fn deliver(&self, decided: Arc<DecidedRequest>) {
+        if self.requests.try_send(decided).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -156,10 +156,10 @@ impl Stream for Recording {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            let Some(taken) = std::task::ready!(self.requests.poll_recv(context)) else {
+            let Some(decided) = std::task::ready!(self.requests.poll_recv(context)) else {
                 return Poll::Ready(None);
             };
-            if let Some(recorded) = write(&taken, &self.redact) {
+            if let Some(recorded) = write(&decided, &self.redact) {
                 return Poll::Ready(Some(recorded));
             }
         }
@@ -179,24 +179,24 @@ impl Drop for Recording {
 }
 
 /// `None` if the objects of the request are not kept.
-pub(crate) fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
+pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;
         review.get_mut(name).map(Value::take)
     };
-    let review = write_review(ReviewVersion::V1, &taken.request()?);
-    let answer = write_response(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
+    let review = write_review(ReviewVersion::V1, &decided.request()?);
+    let answer = write_response(ReviewVersion::V1, &decided.request.uid, Some(&decided.outcome));
     let (request, response) = (part(&review, "request")?, part(&answer, "response")?);
     let (request, response, mut redacted) =
-        redaction::redact_review(&taken.request, redact, request, response);
+        redaction::redact_review(&decided.request, redact, request, response);
     let mut http = Vec::new();
-    for answer in &taken.taped.http {
+    for answer in &decided.taped.http {
         let (answer, count) = redaction::redact_answer(answer.clone(), redact);
         redacted += count;
         http.push(answer);
     }
     let mut cluster = Vec::new();
-    for (kind, object) in &taken.taped.objects {
+    for (kind, object) in &decided.taped.objects {
         let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
             continue;
         };
@@ -216,12 +216,12 @@ pub(crate) fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedReque
         request,
         response,
         recording: RecordingNote {
-            at: taken.at,
-            revision: taken.revision,
+            at: decided.at,
+            revision: decided.revision,
             redacted,
             http,
-            cluster: taken.taped.looked_up.then_some(cluster),
-            missed: taken.taped.missed,
+            cluster: decided.taped.looked_up.then_some(cluster),
+            missed: decided.taped.missed,
         },
     })
 }

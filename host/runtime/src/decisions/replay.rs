@@ -7,7 +7,7 @@ use admittance_admission::{Phase, Request, Selection, read_review};
 use super::{DecisionDetail, LoggedDecision};
 use crate::{Host, Moment, decisions::observer::Observed};
 
-/// Why a request is not replayed.
+/// The errors of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -17,11 +17,11 @@ pub enum ReplayError {
          or replay a recording with `admittance replay`"
     )]
     Webhook {
-        /// The chain.
+        /// The name of the chain.
         chain: String,
-        /// Its phase.
+        /// The phase of the chain.
         phase: Phase,
-        /// The stage.
+        /// The name of the stage.
         stage: String,
     },
 }
@@ -63,7 +63,7 @@ impl Host {
             at: Moment::now(),
             revision: table.revision(),
         };
-        Ok(self.decisions().decision(observed.taken()))
+        Ok(self.decisions().decision(observed.decided()))
     }
 }
 
@@ -83,7 +83,7 @@ impl DecisionDetail {
 impl LoggedDecision {
     /// The request as it was before the chains, and the chains that were selected; `None` if its objects are not kept.
     pub fn request(&self) -> Option<(Request, Selection)> {
-        let taken = self.taken();
-        Some((taken.request()?, taken.selection.clone()))
+        let decided = self.decided();
+        Some((decided.request()?, decided.selection.clone()))
     }
 }

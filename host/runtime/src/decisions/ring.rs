@@ -1,7 +1,7 @@
 //! The memory of the log: decisions as bytes, in a ring that is bounded by count and by bytes.
 //!
 //! Threads do not write to the ring for each request, since its memory is in the cache of another processor. Each
-//! collects a few decisions, and moves those of all threads to the ring at once, in the order of time.
+//! collects a few decisions; then the collections of all threads move to the ring together, ordered by time.
 
 use std::{
     collections::VecDeque,
@@ -13,10 +13,10 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::kept::{Entry, Origin, Unpacked};
+use super::packed::{LogEntry, RequestOrigin, Unpacked};
 use crate::decisions::observer::Observed;
 
-/// How many decisions a thread collects at most, and how many bytes.
+/// The limits of the decisions that a thread collects, in number and in bytes.
 const COLLECTED: usize = 16;
 const COLLECTED_BYTES: usize = 64 << 10;
 
@@ -31,7 +31,7 @@ pub(super) struct Memory {
     ring: Mutex<Ring>,
 }
 
-/// What a thread has collected, in cache lines of its own.
+/// The collection of a thread, in cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Collection(Mutex<Collected>);
@@ -40,8 +40,8 @@ struct Collection(Mutex<Collected>);
 struct Collected {
     bytes: Vec<u8>,
     decisions: Vec<(Unpacked, Range<usize>)>,
-    /// That of the last decision.
-    origin: Origin,
+    /// The origin of the last decision.
+    origin: RequestOrigin,
 }
 
 /// The decisions of all threads.
@@ -52,7 +52,7 @@ pub(super) struct Ring {
     slots: VecDeque<Slot>,
     /// The memory of all slots.
     pub(super) size: usize,
-    /// How many decisions have left it: the position of the first slot among all decisions.
+    /// The number of decisions that have left: the position of the first slot among all decisions.
     pub(super) gone: u64,
     /// The last id.
     last: u64,
@@ -60,7 +60,7 @@ pub(super) struct Ring {
 
 struct Slot {
     id: u64,
-    /// In [`Ring::bytes`], the next ones after those of the slot before.
+    /// The number of its bytes in [`Ring::bytes`], which follow the bytes of the previous slot.
     length: usize,
     size: usize,
     unpacked: Unpacked,
@@ -183,25 +183,25 @@ impl Ring {
         self.slots.partition_point(|slot| slot.id < id)
     }
 
-    /// The last decisions before this index that are taken at once.
+    /// The last decisions before this index that are decided at once.
     pub(super) fn last_entries_before(&self, end: usize) -> Range<usize> {
         let before = self.slots.range(..end.min(self.len())).rev();
         end.saturating_sub(taken_at_once(before))..end
     }
 
-    /// The next decisions from this index on that are taken at once.
+    /// The next decisions from this index on that are decided at once.
     pub(super) fn next_entries_from(&self, start: usize) -> Range<usize> {
         let from = self.slots.range(start.min(self.len())..);
         start..start + taken_at_once(from)
     }
 
     /// These decisions, the oldest first.
-    pub(super) fn entries(&self, range: Range<usize>) -> Vec<Entry> {
+    pub(super) fn entries(&self, range: Range<usize>) -> Vec<LogEntry> {
         let mut start: usize = self.slots.range(..range.start).map(|slot| slot.length).sum();
         let entries = self.slots.range(range).map(|slot| {
             let bytes = self.bytes.range(start..start + slot.length);
             start += slot.length;
-            Entry {
+            LogEntry {
                 id: slot.id,
                 size: slot.size,
                 packed: bytes.copied().collect(),

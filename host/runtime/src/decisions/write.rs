@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use admittance_admission::{Decision, Selection, StageResult, TraceRow};
 
-use super::{DecisionDetail, DecisionRecord, StageRecord, Taken};
+use super::{DecidedRequest, DecisionDetail, DecisionRecord, StageRecord};
 use crate::{
     Redaction,
     decisions::recording::{self, redact_object, redact_patch},
 };
 
-pub(super) fn record(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionRecord {
-    let Taken { request, outcome, .. } = taken;
+pub(super) fn record(id: u64, decided: &DecidedRequest, redact: &[Redaction]) -> DecisionRecord {
+    let DecidedRequest { request, outcome, .. } = decided;
     let refusal = match &outcome.decision {
         Decision::Allowed => None,
         Decision::Refused(refusal) => Some(refusal),
@@ -24,9 +24,9 @@ pub(super) fn record(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionRe
     }
     DecisionRecord {
         id,
-        at: taken.at,
+        at: decided.at,
         uid: request.uid.as_str().to_owned(),
-        revision: taken.revision,
+        revision: decided.revision,
         dialect: text(front.and_then(|front| front.dialect.as_ref())),
         listener: text(front.and_then(|front| front.listener.as_ref())),
         cluster: text(front.and_then(|front| front.cluster.as_ref())),
@@ -38,26 +38,26 @@ pub(super) fn record(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionRe
         resource,
         namespace: request.namespace.clone(),
         name: request.name.clone(),
-        selection: match &taken.selection {
+        selection: match &decided.selection {
             Selection::All => None,
             selection => Some(selection.to_string()),
         },
         dry_run: request.dry_run,
-        verdict: taken.verdict,
+        verdict: decided.verdict,
         message: refusal.map(ToString::to_string),
         code: refusal.map(|refusal| refusal.code()),
         patch: redact_patch(request, redact, &outcome.patch),
         warnings: outcome.warnings.clone(),
-        microseconds: micros(taken.duration),
+        microseconds: micros(decided.duration),
         stages: outcome
             .trace
             .iter()
-            .map(|row| stage(row, taken, redact))
+            .map(|row| stage(row, decided, redact))
             .collect(),
     }
 }
 
-fn stage(row: &TraceRow, taken: &Taken, redact: &[Redaction]) -> StageRecord {
+fn stage(row: &TraceRow, decided: &DecidedRequest, redact: &[Redaction]) -> StageRecord {
     let mut record = StageRecord {
         chain: row.chain.to_string(),
         phase: row.phase,
@@ -87,18 +87,18 @@ fn stage(row: &TraceRow, taken: &Taken, redact: &[Redaction]) -> StageRecord {
             record.failure = Some(failure.kind.as_str().to_owned());
             record.policy = Some(*policy);
         }
-        StageResult::Changed(changes) => record.patch = redact_patch(&taken.request, redact, changes),
+        StageResult::Changed(changes) => record.patch = redact_patch(&decided.request, redact, changes),
         _ => {}
     }
     record
 }
 
-pub(super) fn detail(id: u64, taken: &Taken, redact: &[Redaction]) -> DecisionDetail {
-    let review = recording::write(taken, redact);
-    let result = taken.result().filter(|_| review.is_some());
-    let result = result.map(|object| redact_object(&taken.request, redact, object.value().clone()));
+pub(super) fn detail(id: u64, decided: &DecidedRequest, redact: &[Redaction]) -> DecisionDetail {
+    let review = recording::write(decided, redact);
+    let result = decided.result().filter(|_| review.is_some());
+    let result = result.map(|object| redact_object(&decided.request, redact, object.value().clone()));
     DecisionDetail {
-        decision: record(id, taken, redact),
+        decision: record(id, decided, redact),
         review,
         result,
     }

@@ -9,7 +9,7 @@ use admittance_catalog::Digest;
 use admittance_watch::file;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Entry, HistoryError};
+use super::{HistoryEntry, HistoryError};
 use crate::{DisabledStage, RolloutProgress};
 
 /// Revisions on disk, a file for each. One program has the directory at a time, by a lock that the
@@ -72,12 +72,12 @@ impl HistoryDirectory {
     }
 
     /// All intact revisions, oldest first. Damaged ones are skipped.
-    pub(crate) fn entries(&self) -> Result<Vec<Entry>, HistoryError> {
+    pub(crate) fn entries(&self) -> Result<Vec<HistoryEntry>, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: self.path.clone(),
             source,
         };
-        let mut entries = Vec::<Entry>::new();
+        let mut entries = Vec::<HistoryEntry>::new();
         for file in fs::read_dir(&self.path).map_err(failed)? {
             let path = file.map_err(failed)?.path();
             if path.extension().is_none_or(|ending| ending != ENDING) {
@@ -95,7 +95,7 @@ impl HistoryDirectory {
     }
 
     /// Writes a revision atomically.
-    pub(crate) fn write(&self, entry: &Entry) -> Result<(), HistoryError> {
+    pub(crate) fn write(&self, entry: &HistoryEntry) -> Result<(), HistoryError> {
         self.replace(self.file(entry.revision().number), entry)
     }
 
@@ -104,7 +104,7 @@ impl HistoryDirectory {
         self.list(DISABLED)
     }
 
-    /// How far roll-outs are, as it was last written.
+    /// The progress of roll-outs, as it was last written.
     pub(crate) fn rollouts(&self) -> Result<Vec<RolloutProgress>, HistoryError> {
         self.list(ROLLOUTS)
     }

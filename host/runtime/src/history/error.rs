@@ -1,13 +1,13 @@
 use std::{io, path::PathBuf};
 
-/// Why a revision cannot be read or written.
+/// The errors of reading or writing revisions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
     /// The revision does not exist.
     #[error("there is no revision {number}: {kept}")]
     Unknown {
-        /// Its number.
+        /// The requested number.
         number: u64,
         /// The revisions that are kept.
         kept: String,
@@ -18,7 +18,7 @@ pub enum HistoryError {
         path.display()
     )]
     InUse {
-        /// The directory.
+        /// The directory of the history.
         path: PathBuf,
         /// The other program.
         owner: String,
@@ -26,7 +26,7 @@ pub enum HistoryError {
     /// A file or the directory cannot be read or written.
     #[error("history {}: {source}{}", path.display(), advice(source))]
     Io {
-        /// The path.
+        /// The file or the directory.
         path: PathBuf,
         /// The I/O error.
         source: io::Error,
@@ -36,7 +36,7 @@ pub enum HistoryError {
     Stopped,
 }
 
-/// What to do about it, if known.
+/// Returns the fix for common I/O errors, as the end of a message.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",

@@ -48,7 +48,7 @@ pub enum Origin {
     Deleted,
     /// `promote`: a candidate became the plugin.
     Promoted {
-        /// The stage.
+        /// Phase, chain and stage: `Mutating:pods/images`.
         stage: String,
     },
     /// `rollback`: an earlier revision went live again. It stays until the files change.
@@ -83,7 +83,7 @@ pub struct RevisionModule {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RevisionDetail {
-    /// The revision.
+    /// The revision without its definitions.
     #[serde(flatten)]
     pub revision: Revision,
     /// The definition files of the revision.
@@ -91,7 +91,7 @@ pub struct RevisionDetail {
 }
 
 impl RevisionDetail {
-    /// What is different in another revision.
+    /// Returns the differences from this revision to another one.
     pub fn compare(&self, to: &Self) -> Comparison {
         super::compare(self, to)
     }
@@ -102,9 +102,9 @@ impl RevisionDetail {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RevisionFile {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its text.
+    /// The content of the file.
     pub text: String,
 }
 

@@ -2,8 +2,8 @@ use super::*;
 use crate::Moment;
 
 /// A revision of one file that says this, with one plugin.
-pub(super) fn entry(number: u64, text: &str) -> Entry {
-    Entry {
+pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
+    HistoryEntry {
         detail: RevisionDetail {
             revision: Revision {
                 hash: None,
@@ -74,7 +74,7 @@ async fn one_that_cannot_be_written_is_known_until_the_end() {
 }
 
 #[test]
-fn alike_is_what_is_made_of_the_same() {
+fn revisions_of_the_same_definitions_and_modules_are_alike() {
     let same = [entry(1, "a"), entry(2, "a")];
     assert!(same[0].is_like(&same[1]));
     assert!(!entry(1, "a").is_like(&entry(1, "b")));

@@ -29,7 +29,7 @@ use crate::{
     changes::smallest_first::SmallestFirst,
     live::plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
     live::stage::{LiveChain, LiveStage},
-    rollout::candidate::{Shadowed, Subject, Trials},
+    rollout::candidate::{Shadowed, TrialIdentity, Trials},
     status::statistics::Statistics,
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct Assembled {
     errors: Vec<StageError>,
 }
 
-/// How the references of definitions are resolved to modules.
+/// Selects the modules that the references of definitions resolve to.
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     /// The current modules.
@@ -53,7 +53,7 @@ pub(crate) enum Modules {
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
-/// Which modules are requested from servers and registries while a table is built.
+/// Selects the modules that are requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
     /// Modules that are not in the store, and additionally these.
@@ -72,7 +72,7 @@ impl Servers {
     }
 }
 
-/// Which stages may be built although their modules cannot be fetched now. Their calls fail.
+/// Selects the stages that may be built although their modules cannot be fetched now. Their calls fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MayFail<'a> {
     All,
@@ -94,9 +94,7 @@ pub(crate) struct Assembler {
     pub(crate) sandbox: SandboxConfig,
     pub(crate) catalog: Catalog,
     pub(crate) webhooks: WebhookClients,
-    /// For expressions that check permissions.
     pub(crate) authorizer: Arc<dyn Authorizer>,
-    /// For mutators that select namespaces.
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     /// Created when the first plugin needs it: a host without plugins reserves no pool.
@@ -125,7 +123,7 @@ pub(crate) const WORKERS: usize = 4;
 const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {
-    /// From now on gives priority to requests: loads one plugin at a time, and compiles few.
+    /// Gives priority to requests: loads one plugin at a time, and compiles few.
     pub(crate) fn work_in_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
         // The permits are taken, so later calls have no effect.
@@ -247,7 +245,7 @@ impl Assembler {
         address: &str,
         timeout: Duration,
     ) -> Arc<Shadowed> {
-        let subject = Subject {
+        let subject = TrialIdentity {
             stage: address.to_owned(),
             plugin: plugin.identity(),
             candidate: candidate.identity(),

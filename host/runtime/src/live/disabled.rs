@@ -37,7 +37,7 @@ pub struct DisabledStage {
     pub stage: String,
     /// Whether it is called as in mode `Audit`: its answers are recorded and not enforced. Otherwise it is not called.
     pub audit: bool,
-    /// Why it is disabled.
+    /// The reason that the operator gave.
     pub reason: String,
     /// The user who disabled it; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,14 +48,14 @@ pub struct DisabledStage {
     pub until: Moment,
 }
 
-/// How a stage is disabled.
+/// The options of disabling a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabling {
     /// Calls it as in mode `Audit`, in place of not calling it.
     pub audit: bool,
-    /// For how long: 1 s to 24 h.
+    /// The duration, 1 s to 24 h.
     pub duration: Duration,
-    /// Why, for others: at most 1,000 characters.
+    /// The reason for others, at most 1,000 characters.
     pub reason: String,
     /// The user who requests it.
     pub by: Option<String>,
@@ -68,15 +68,15 @@ pub struct Disabling {
 pub struct Switched {
     /// The stage as it is disabled now, or was until now.
     pub disabled: DisabledStage,
-    /// What this replaces; absent if the stage was not disabled before.
+    /// The previous state; absent if the stage was not disabled before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<DisabledStage>,
-    /// Why the program forgets this when it ends; absent if it is kept over restarts.
+    /// The reason for which the program forgets this when it ends; absent if it is kept over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }
 
-/// Why a stage cannot be disabled or enabled, or the roll-out of its candidate not be steered.
+/// The errors of disabling or enabling a stage, and of steering the roll-out of its candidate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
@@ -93,7 +93,7 @@ pub enum DisableError {
     Ambiguous {
         /// The requested name.
         id: StageId,
-        /// The stages.
+        /// The addresses of these stages.
         meant: Vec<String>,
     },
     /// The stage to enable is not disabled.
@@ -115,11 +115,11 @@ pub enum DisableError {
     /// The state of a roll-out does not allow this.
     #[error("the roll-out of the candidate of {stage} is {state}, which leaves nothing to {action}")]
     Rollout {
-        /// The stage.
+        /// The address of the stage.
         stage: String,
-        /// The state.
+        /// The state of its roll-out.
         state: RolloutState,
-        /// What was requested.
+        /// The requested action.
         action: RolloutAction,
     },
     /// The duration is too short or too long.
@@ -135,10 +135,10 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_REASON: usize = 1000;
 
-/// How many names an error lists.
+/// The number of names that an error lists.
 const MOST_NAMES: usize = 30;
 
-/// How often ends are compared with the clock, which may be corrected, and goes on while the machine sleeps.
+/// The interval of comparing ends with the clock, which may be corrected, and runs while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
@@ -162,7 +162,7 @@ impl Host {
         let (disabled, replaced) = {
             let mut stages = self.0.disabled.lock();
             let disabled = DisabledStage {
-                stage: the_one(stage, addresses(&self.table()), |id, stages| {
+                stage: resolve_stage(stage, addresses(&self.table()), |id, stages| {
                     DisableError::Unknown { id, stages }
                 })?,
                 audit: how.audit,
@@ -196,7 +196,7 @@ impl Host {
             let disabled = stages.list();
             // The live table need not have it.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
-            let name = the_one(stage, names.collect(), |id, disabled| DisableError::NotDisabled {
+            let name = resolve_stage(stage, names.collect(), |id, disabled| DisableError::NotDisabled {
                 id,
                 disabled,
             })?;
@@ -297,8 +297,8 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// The name among these that is meant. Names of BCS may contain a `/`, so the whole is compared.
-pub(crate) fn the_one(
+/// Resolves a stage to one of these names. Names of BCS may contain a `/`, so the whole is compared.
+pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,
     none: impl FnOnce(StageId, Vec<String>) -> DisableError,

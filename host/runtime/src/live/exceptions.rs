@@ -1,4 +1,4 @@
-//! The exceptions of the live table: what is told of them.
+//! The exceptions of the live table: their status, log lines and metrics.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,24 +1,24 @@
-//! What chains of a namespace may use.
+//! Limits what chains of a namespace may use.
 
 use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, PluginDefinition, PluginRole, StageDefinition};
 
-/// What the chains of namespaces in stores may use, besides expressions: whoever may write one decides about the requests
-/// of a namespace, and not about what this program reads and calls. Default: nothing.
+/// The modules, webhooks and grants that chains of namespaces in stores may use, besides expressions. Whoever may write
+/// such a chain decides about the requests of a namespace, but not about what this program reads and calls. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {
     /// The modules of plugins.
     pub modules: Vec<SourcePattern>,
-    /// The webhooks.
+    /// The webhooks that stages may call.
     pub webhooks: NamespacedWebhooks,
     /// The grants of plugins. Objects can be read only in the namespace of the chain. The kind of access reviews for any
     /// user also lets expressions use the authorizer.
     pub allow: Grants,
 }
 
-/// Which webhooks chains of a namespace may call.
+/// The webhooks that chains of a namespace may call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NamespacedWebhooks {
     /// None.
@@ -36,7 +36,7 @@ words!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices",
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
-    /// What a chain uses although it may not. Empty for a chain that is of no namespace.
+    /// Lists each use that is not allowed. Empty for a chain without a namespace.
     pub fn mistakes(&self, chain: &ChainDefinition) -> Vec<Mistake> {
         let Some(namespace) = &chain.namespace else {
             return Vec::new();
@@ -117,7 +117,7 @@ impl NamespacedChains {
     }
 }
 
-/// Where a plugin is in its stage.
+/// The field of a plugin in its stage.
 pub(crate) fn place_of(role: PluginRole<'_>, plugin: &PluginDefinition) -> String {
     match (role, plugin.source.stock_name()) {
         (PluginRole::Candidate, _) => ".candidate".to_owned(),

@@ -35,14 +35,14 @@ pub enum Progress {
     Fetching {
         /// The module. Several may be fetched concurrently.
         reference: ModuleReference,
-        /// Its progress.
+        /// The bytes received so far.
         progress: Box<FetchProgress>,
     },
     /// A plugin is about to be configured and compiled, because its compiled form is not in the store.
     Preparing {
         /// The chain that it is for first.
         chain: Arc<str>,
-        /// Its stage.
+        /// The name of its stage.
         stage: Arc<str>,
         /// The digest of the module.
         digest: Digest,
@@ -65,13 +65,13 @@ pub struct Loaded {
     pub chain: Arc<str>,
     /// The chain's phase.
     pub phase: Phase,
-    /// Its stage.
+    /// The name of its stage.
     pub stage: Arc<str>,
-    /// Its status.
+    /// The status that the admin API shows.
     pub status: PluginStatus,
     /// The granted kinds of the control plane.
     pub cluster: Vec<ClusterKind>,
-    /// How long fetching, preparing and loading it took.
+    /// The duration of fetching, preparing and loading it.
     pub took: Duration,
     pub(crate) plugin: Arc<Plugin>,
     settings: String,
@@ -125,7 +125,7 @@ impl Loaded {
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
-    /// With the name of the member, if it is one of a group: `images/signed`.
+    /// The name of the stage; with the member of its group, `images/signed`.
     pub(crate) stage: Arc<str>,
     pub(crate) location: Location,
     pub(crate) is_candidate: bool,
@@ -224,7 +224,7 @@ pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
     /// Whether it was loaded now.
     pub(crate) is_new: bool,
-    /// Why the plugin of the live table is used instead of a current one.
+    /// The error because of which the plugin of the live table is used instead of a current one.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
@@ -300,7 +300,7 @@ impl Plugins {
         Ok(self.keep(loaded))
     }
 
-    /// In place of a temporary error, the plugin of the live table.
+    /// Replaces a temporary error by the plugin of the live table.
     pub(crate) fn or_live(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,
@@ -381,7 +381,7 @@ impl Plugins {
         }
     }
 
-    /// The number in memory: those of the live table, and those of requests in flight.
+    /// The number of plugins in memory: of the live table, and of requests in flight.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock();
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;

@@ -6,26 +6,26 @@ use admittance_admission::{Digest, Moment};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use crate::{
-    Host, Table, history::Entry, host::TableState, live::TableProblem, live::plugins::Loaded,
+    Host, Table, history::HistoryEntry, host::TableState, live::TableProblem, live::plugins::Loaded,
     live::source::BuiltTable,
 };
 
-/// How long a change that a user requests waits until it is live.
+/// The time that a requested change waits until it is live.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A table that can go live, with its entry in the history and its slot.
 pub(crate) struct PreparedTable {
     pub(crate) built: BuiltTable,
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) entry: Arc<HistoryEntry>,
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
 /// The tables that wait.
 #[derive(Default)]
 pub(crate) struct PreparedTables {
-    /// That of the newest definitions; `None` if it is live.
+    /// The table of the newest definitions; `None` if it is live.
     newest: Option<PreparedTable>,
-    /// The one before: others may have agreed on it already.
+    /// The previous table that waits: others may have agreed on it already.
     earlier: Option<PreparedTable>,
 }
 
@@ -37,7 +37,7 @@ impl PreparedTables {
         }
     }
 
-    pub(crate) fn newest(&self) -> Option<&Entry> {
+    pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
         self.newest.as_ref().map(|table| &*table.entry)
     }
 
@@ -77,11 +77,11 @@ pub(crate) struct PreparedHashes {
 pub struct Prepared {
     /// The content hash of the live table.
     pub live: Digest,
-    /// That of the newest table: the live one, unless another one waits.
+    /// The content hash of the newest table: the live one, unless another one waits.
     pub newest: Digest,
-    /// That of one before, which waits too.
+    /// The content hash of an earlier table that waits too.
     pub earlier: Option<Digest>,
-    /// Why the newest definitions, or some of them, are in neither.
+    /// The reason for which the newest definitions, or some of them, are in neither.
     pub problem: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl Host {
         drop(state);
         self.log_change();
         self.0.changes.send_replace(());
-        // The definitions were those of the table that was live until now.
+        // Until now the definitions matched the table that was live before.
         if is_stale {
             self.0.again.notify_one();
         }

@@ -23,7 +23,7 @@ use crate::{
     Error, Moment, NamespacedChains, RevisionFile, RevisionModule, StageError,
     changes::stores::{Contents, Stores},
     decisions::observer::Observer,
-    history::Entry,
+    history::HistoryEntry,
     live::assembly::{Assembled, Assembler, MayFail, Modules, address},
     live::exceptions::LiveException,
     live::hash,
@@ -53,9 +53,7 @@ pub(crate) struct Source {
     pub(crate) version: u64,
     /// The modules that are refreshed on a schedule.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
-    /// How to treat an invalid entry of a store.
     pub(crate) on_bad: OnBadDefinition,
-    /// What chains of namespaces may use.
     pub(crate) namespaced: Arc<NamespacedChains>,
     /// Whether to start without the modules that cannot be fetched.
     pub(crate) starts_without_modules: bool,
@@ -65,7 +63,7 @@ pub(crate) struct Source {
     pub(crate) live_modules: LiveModules,
 }
 
-/// What the stores hold, as the input of a table.
+/// The content of the stores, as the input of a table.
 pub(crate) struct Input {
     contents: Contents,
     /// Its definitions, and those that are known of stores that cannot be read.
@@ -101,9 +99,9 @@ pub(crate) enum Purpose<'a> {
     Change(&'a [PathBuf]),
 }
 
-/// How long the start waits for an unreachable store.
+/// The time that the start waits for an unreachable store.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it waits for a notification before it reads the store again.
+/// The time that it waits for a notification before it reads the store again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
@@ -170,8 +168,8 @@ impl Source {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
-    /// From now on this revision is live.
-    pub(crate) fn is_live(&mut self, entry: &Entry) {
+    /// Records the inputs of the live table.
+    pub(crate) fn is_live(&mut self, entry: &HistoryEntry) {
         self.in_force = self.stores.set_of(entry).files().into();
         let modules = entry.revision().modules.iter();
         let modules = modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
@@ -256,7 +254,7 @@ impl Source {
         }
     }
 
-    /// What is served of a file of definitions whose stages cannot be made; none when the table cannot be made.
+    /// Decides what is served for a file of definitions whose stages cannot be made; `None` when the table cannot be made.
     fn instead(
         &self,
         usable: &Usable,

@@ -1,4 +1,4 @@
-//! What became of single definitions, for stores that show it to the people who write them.
+//! The standing of single definitions, for stores that show it to the people who write them.
 
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 
@@ -7,17 +7,17 @@ use tokio::sync::watch;
 
 use crate::{Host, Origin, live::TableProblem};
 
-/// What became of a version of a definition.
+/// The standing of a version of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {
-    /// It is in the live table.
+    /// The version is in the live table.
     Live,
-    /// It cannot be used, or its modules cannot be fetched.
+    /// The version cannot be used, or its modules cannot be fetched.
     Bad(BadDefinition),
     /// No table can be built from all definitions together, for these reasons: the previous one is live.
     Blocked(Vec<String>),
-    /// The live table is that of an earlier revision, because a user wanted it.
+    /// An earlier revision is live, because a user rolled back.
     RolledBack,
 }
 
@@ -28,7 +28,7 @@ impl Host {
         self.0.changes.subscribe()
     }
 
-    /// What became of each of these versions of definitions; `None` while it is not known yet, since the version was not
+    /// The standing of each of these versions of definitions; `None` while it is not known yet, since the version was not
     /// read, or a table is being built.
     pub fn standings(&self, versions: &[DefinitionFile]) -> Vec<Option<Standing>> {
         // In this order: whatever was read before the build ended is in the table or the problem that it left.

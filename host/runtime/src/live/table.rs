@@ -31,7 +31,7 @@ pub struct Table {
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
-    /// Who is told of outcomes; `None` for a table with which objects are audited.
+    /// The observer of outcomes; `None` for a table that serves no requests.
     pub(crate) observer: Option<Arc<Observer>>,
     /// A slot for tables in memory, released with the last request that uses this table, or one that differs from it only
     /// in the stages that are disabled; `None` for a table that serves no requests.
@@ -70,7 +70,7 @@ impl Table {
         stages.filter_map(|stage| stage.rollout().cloned())
     }
 
-    /// The same table with these stages disabled, and no others, and the current shares of candidates. They share everything that is large.
+    /// Returns this table with these stages disabled, and no others, and with the current shares of candidates.
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
         let chains = self.chains.iter().map(|chain| with_disabled(chain, disabled));
         Self {
@@ -129,7 +129,7 @@ impl Table {
         outcome
     }
 
-    /// Passes the request through these chains. Nobody is told of the outcome.
+    /// Passes the request through these chains. The outcome is not observed.
     pub(crate) async fn evaluate(
         &self,
         request: Request,
@@ -153,7 +153,7 @@ impl Table {
             .collect()
     }
 
-    /// For `status` and the metrics of stages.
+    /// Counts the outcome in the statistics of stages and roll-outs.
     pub(crate) fn count(&self, outcome: &Outcome) {
         for row in &outcome.trace {
             let stage = self.chain(row.phase, &row.chain).and_then(|chain| {
@@ -165,7 +165,7 @@ impl Table {
                 if row.by_candidate
                     && let Some(rollout) = stage.rollout()
                 {
-                    rollout.decided(matches!(row.result, StageResult::Failed { .. }));
+                    rollout.count_decided(matches!(row.result, StageResult::Failed { .. }));
                 }
             }
         }

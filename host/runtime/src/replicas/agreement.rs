@@ -1,5 +1,5 @@
-//! The agreement of replicas on a table: a change is prepared by all of them before one serves it. What is here decides, and
-//! neither waits nor asks anybody: [`replicas`](crate::replicas) does.
+//! The agreement of replicas on a table: a change is prepared by all of them before one serves it. This module only
+//! decides; [`replicas`](crate::replicas) waits and communicates.
 
 use admittance_admission::{Digest, Moment};
 use schemars::JsonSchema;
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::RolloutProgress;
 
-/// What a replica reports of itself.
+/// The report of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The content hash of the table that it serves.
     pub live: Digest,
-    /// The hash of the newest table that it could serve: that of `live`, if nothing else is prepared.
+    /// The hash of the newest table that it could serve; equal to `live`, if nothing else is prepared.
     pub prepared: Digest,
     /// The hash of one before, which it could serve too: others may have agreed on it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
     /// Since when it has reported this.
     pub since: Moment,
-    /// Why it has not prepared the newest definitions, or not all of them.
+    /// The reason for which it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// How far it is with the roll-outs of the table that it serves.
+    /// The progress of the roll-outs of the table that it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rollouts: Vec<RolloutProgress>,
 }
@@ -57,11 +57,11 @@ pub struct Replica {
     pub is_alive: bool,
     /// Whether it is the leader.
     pub is_leader: bool,
-    /// What it reported last.
+    /// The last report of the replica.
     pub report: Report,
 }
 
-/// What follows from the reports.
+/// The conclusion from the reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// All that count serve the target, or are about to, and none has prepared anything else.
@@ -75,11 +75,11 @@ pub enum Agreement {
 /// A replica that others wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Its name.
+    /// The name of the replica.
     pub replica: String,
-    /// What it has not prepared.
+    /// The hash of the table that it has not prepared.
     pub hash: Digest,
-    /// Why, if it reported that.
+    /// The reason, if it reported one.
     pub problem: Option<String>,
 }
 
@@ -101,8 +101,8 @@ impl Missing {
 
 /// Decides from the target that was published last, and from all replicas.
 ///
-/// Those count that are alive and have the target, for only they answer requests: a replica that is new, or late, holds
-/// nobody back. If there is none, what the leader serves becomes the target, so that something is served.
+/// Only replicas that are alive and have the target count, because only they answer requests: a new or late replica does
+/// not delay the others. If there is none, the live table of the leader becomes the target, so that something is served.
 pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&Replica> = alive()
@@ -131,7 +131,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     Agreement::Waiting(missing.collect())
 }
 
-/// What most replicas have prepared apart from the target; of two, what the leader has.
+/// The table, apart from the target, that most replicas have prepared; of two, the table of the leader.
 fn most_wanted(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
     let others = voters
         .iter()
@@ -155,10 +155,10 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// Why replicas do not go live with what some of them have prepared, a sentence for each that they wait for.
+    /// The reasons for which replicas do not go live with a prepared table, a sentence for each replica that they wait for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
-    /// Why this replica does not know what the others have; absent if it does.
+    /// The reason for which this replica does not know the tables of the others; absent if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The replicas, sorted by name.
@@ -169,9 +169,9 @@ pub struct ReplicasStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaStatus {
-    /// Its name.
+    /// The name of the replica.
     pub name: String,
-    /// Whether it is the one that was asked.
+    /// Whether it is the replica that wrote this status.
     #[serde(rename = "self")]
     pub is_self: bool,
     /// Whether it is the leader.
@@ -188,13 +188,13 @@ pub struct ReplicaStatus {
     pub prepared: Digest,
     /// Since when it has reported this.
     pub since: Moment,
-    /// Why it has not prepared the newest definitions, or not all of them.
+    /// The reason for which it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl ReplicaStatus {
-    /// Of a replica, seen by the one of this name.
+    /// Returns the status of a replica, as the replica named `own` sees it.
     pub fn of(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
         let Report {
             live,

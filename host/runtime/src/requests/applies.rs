@@ -1,4 +1,4 @@
-//! Which live chains and stages would see a request, and why the others would not.
+//! Explains which live chains and stages apply to a request, and why the others do not.
 
 use admittance_admission::{
     Authorizer, Deadline, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector, NamespaceSource,
@@ -14,13 +14,13 @@ use crate::{Host, Table, live::stage::LiveChain};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ChainApplies {
-    /// Its name.
+    /// The name of the chain.
     pub chain: String,
-    /// Its phase.
+    /// The phase of the chain.
     pub phase: Phase,
     /// Whether a rule of the chain matches the request.
     pub applies: Applies,
-    /// Why no rule matches, or on what it depends.
+    /// The reason for which no rule matches, or the missing information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Its stages in order; empty if the chain does not apply.
@@ -33,13 +33,13 @@ pub struct ChainApplies {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StageApplies {
-    /// Its name.
+    /// The name of the stage.
     pub stage: String,
     /// Whether its verdict is enforced.
     pub mode: Mode,
     /// Whether it would be called.
     pub applies: Applies,
-    /// Why it would not be called, or on what it depends.
+    /// The reason for which it would not be called, or the missing information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -48,19 +48,19 @@ pub struct StageApplies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Applies {
-    /// It does.
+    /// Everything matches.
     Yes,
-    /// It does not.
+    /// Something does not match.
     No,
-    /// It depends on what the request does not say: there is no object, or no name.
+    /// The answer depends on the missing object or name of the request.
     Depends,
-    /// It cannot be determined: a look-up or a condition failed. In a request, that is a failure of the stage.
+    /// A look-up or a condition failed. In a request, that is a failure of the stage.
     Unknown,
 }
 
 impl Host {
-    /// Which chains and stages of the live table would see this request, with the object as it is: earlier stages may
-    /// change it. No hook is called. A request without objects is one of which only kind and namespace are known.
+    /// Explains which chains and stages of the live table would see this request, with the object as it is: earlier stages may
+    /// change it. No hook is called. A request without objects stands for any object of its kind and namespace.
     ///
     /// Chains that apply come first, each group in the order in which requests pass them.
     pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
@@ -176,7 +176,7 @@ impl Table {
     }
 }
 
-/// What of a stage depends on the object.
+/// The conditions of a stage that depend on the object.
 fn conditions_of_object(stage: &Stage) -> Vec<String> {
     let selector = &stage.spec.object_selector;
     let selector = (!selector.is_empty()).then(|| format!("objectSelector: {selector}"));

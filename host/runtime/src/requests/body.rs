@@ -40,33 +40,33 @@ impl Default for BodyLimits {
     }
 }
 
-/// Why a body was not read.
+/// The errors of reading a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// It is too large.
+    /// The body is too large.
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
-    /// It did not arrive in time.
+    /// The body did not arrive in time.
     TooSlow {
-        /// The timeout.
+        /// The configured timeout.
         limit: Duration,
     },
     /// The client sent nothing for too long, or too slowly.
     Stalled {
-        /// The reason.
+        /// The reason in words.
         reason: String,
     },
     /// The memory for bodies is used up.
     NoMemory(NoBodyMemory),
     /// The connection failed, or the body was malformed.
     Broken {
-        /// The reason.
+        /// The reason in words.
         reason: String,
     },
-    /// It is compressed.
+    /// The body is compressed.
     Encoded {
         /// The value of `Content-Encoding`.
         encoding: String,
@@ -74,7 +74,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// How the request ends for it.
+    /// Returns the end of the request that this error causes.
     pub fn end(&self) -> End<'_> {
         match self {
             Self::TooLarge { limit } => End::BodyTooLarge { limit: *limit },

@@ -22,7 +22,7 @@ use crate::{
     DecisionRecord, Error, Host, Moment,
     changes::smallest_first::SmallestFirst,
     decisions::observer::Observed,
-    history::Entry,
+    history::HistoryEntry,
     host::modules_of,
     live::assembly::{Assembled, Assembler, MayFail, Modules, Servers},
     live::plugins::{LiveModules, Loaded, Plugins, stage_name},
@@ -68,7 +68,7 @@ pub enum EvaluatedChains<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
-    /// Settings in place of those of plugins: by the name of the stage, or of stage and member, `images/signed`.
+    /// Settings that replace the settings of plugins: by the name of the stage, or of stage and member, `images/signed`.
     pub settings: BTreeMap<String, Json>,
     /// Whether webhooks of matching chains are called. Otherwise such an evaluation is an error.
     pub call_webhooks: bool,
@@ -80,9 +80,9 @@ pub struct EvaluateOptions {
 pub struct Evaluated {
     /// The request as it was evaluated: a dry run.
     pub request: Request,
-    /// The outcome.
+    /// The outcome of the chains.
     pub outcome: Outcome,
-    /// The same as operators read it. Its id is 0, since it is not kept.
+    /// The decision for operators. Its id is 0, since it is not kept.
     pub decision: DecisionRecord,
     /// The JSON Schemas of the settings of plugins, by stage, as far as plugins describe them.
     pub settings_schemas: BTreeMap<String, Json>,
@@ -95,9 +95,9 @@ pub struct Evaluated {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct UnmatchedChain {
-    /// Its name.
+    /// The name of the chain.
     pub chain: String,
-    /// Its phase.
+    /// The phase of the chain.
     pub phase: Phase,
     /// The closest rule, and its part that does not match.
     pub reason: String,
@@ -114,7 +114,7 @@ impl UnmatchedChain {
     }
 }
 
-/// Why a request was not evaluated.
+/// The errors of an evaluation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
@@ -137,9 +137,9 @@ pub enum EvaluateError {
         "stage {stage} of chain {chain} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)"
     )]
     Webhook {
-        /// The chain.
+        /// The name of the chain.
         chain: String,
-        /// Its stage.
+        /// The name of the stage.
         stage: String,
     },
     /// The time is over.
@@ -153,23 +153,23 @@ pub enum EvaluateError {
     TooMany,
 }
 
-/// What evaluations use apart from the live table. Lives as long as the host.
+/// The resources of evaluations, apart from the live table. Lives as long as the host.
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
-    /// What the last evaluations loaded, the newest first.
-    kept: Mutex<VecDeque<Kept>>,
+    /// The plugins of the last evaluations, the newest first.
+    kept: Mutex<VecDeque<KeptPlugins>>,
 }
 
-/// What an evaluation loaded. Lives until others take its place.
-struct Kept {
+/// The plugins of an evaluation, loaded until others take their place.
+struct KeptPlugins {
     plugins: Vec<Arc<Loaded>>,
     /// So that an evaluation with other settings compiles only what depends on them.
     _modules: Vec<SharedModule>,
 }
 
 impl Evaluator {
-    /// With the same modules, limits and look-ups as the live table, and its own slots and compiler.
+    /// Shares modules, limits and look-ups with the live table, but has its own slots and compiler.
     pub(crate) fn new(live: &Assembler) -> Self {
         let mut sandbox = live.sandbox.clone();
         sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);
@@ -209,12 +209,12 @@ impl Evaluator {
             .filter_map(|plugin| plugin.status.digest.parse().ok());
         let modules = digests.map(|digest| sandbox.share(digest)).collect();
         let mut kept = self.kept.lock();
-        let is_same = |known: &Kept| {
+        let is_same = |known: &KeptPlugins| {
             let mut pairs = known.plugins.iter().zip(&plugins);
             known.plugins.len() == plugins.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
         };
         kept.retain(|known| !is_same(known));
-        kept.push_front(Kept {
+        kept.push_front(KeptPlugins {
             plugins,
             _modules: modules,
         });
@@ -284,7 +284,7 @@ impl Host {
             .filter(|chain| chain.matches(&request))
             .collect();
         if !how.call_webhooks {
-            matching.iter().try_for_each(|chain| calls_no_webhook(chain))?;
+            matching.iter().try_for_each(|chain| ensure_no_webhooks(chain))?;
         }
         let started = Instant::now();
         let deadline = Deadline::after(source.request_timeout);
@@ -304,7 +304,7 @@ impl Host {
             revision: self.table().revision(),
         };
         Ok(Evaluated {
-            decision: self.decisions().decision(observed.taken()).record(),
+            decision: self.decisions().decision(observed.decided()).record(),
             settings_schemas,
             request,
             outcome,
@@ -313,7 +313,7 @@ impl Host {
     }
 }
 
-fn calls_no_webhook(chain: &LiveChain) -> Result<(), EvaluateError> {
+fn ensure_no_webhooks(chain: &LiveChain) -> Result<(), EvaluateError> {
     match chain.stages.iter().find(|stage| stage.prepared.calls_server) {
         None => Ok(()),
         Some(stage) => Err(EvaluateError::Webhook {
@@ -357,7 +357,7 @@ async fn of_text(
 
 async fn of_live(
     source: &Source,
-    last: Option<&Entry>,
+    last: Option<&HistoryEntry>,
     id: &ChainId,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
     let none = || EvaluateError::NoSuchChain(id.clone());

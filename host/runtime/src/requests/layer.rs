@@ -57,7 +57,7 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// How a request was handled: an extension of every response. One that the inner service has set is kept.
+/// The handling of a request: an extension of every response. An extension that the inner service has set is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
@@ -67,7 +67,7 @@ pub enum Passage {
     Allowed,
     /// The chains changed it.
     Changed,
-    /// It was ended by this host, with the reason of [`End::as_str`].
+    /// This host ended it, with the reason of [`End::as_str`].
     Ended(&'static str),
 }
 
@@ -359,7 +359,7 @@ impl<B: From<Bytes>> Passed<B> {
 }
 
 /// The uid of the request with these headers: the value of [`REQUEST_ID`], if it is valid, or else a new one.
-/// For services that should behave like an [`AdmissionLayer`].
+/// Services that should behave like an [`AdmissionLayer`] use it.
 pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers
         .get(REQUEST_ID)

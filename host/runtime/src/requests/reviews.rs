@@ -34,12 +34,12 @@ use crate::{
 /// Answers the AdmissionReviews that kube-apiserver sends to webhooks: a `tower` service that speaks HTTP.
 /// Cheap to clone. Made by [`Host::reviews`].
 ///
-/// A POST to `/admit` calls every matching chain, `/mutate` and `/validate` those of a phase, and
+/// A POST to `/admit` calls every matching chain, `/mutate` and `/validate` the chains of a phase, and
 /// `/mutate/{chain}` and `/validate/{chain}` one chain; `-cluster` and `-namespaced` after the first word leave out the
 /// chains of namespaces and all others. The uid of a review is the uid of its request in
 /// logs. The answer is sent a little before the `timeout` in the query expires, so that the failure policy of
-/// a slow stage is applied here, and not that of the whole webhook. The decision names the dialect `kubernetes`, or
-/// the `Arc<FrontEnd>` among the extensions of the call.
+/// a slow stage is applied here, instead of the failure policy of the whole webhook. The decision names the dialect
+/// `kubernetes`, or the `Arc<FrontEnd>` among the extensions of the call.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
@@ -275,7 +275,7 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
 
 /// The time limit of the chains for a caller's timeout.
 fn within(timeout: Duration) -> Duration {
-    /// For the network, and because the caller's timeout started before the review was sent.
+    /// The time for the network, and for sending the review, during which the caller's timeout already runs.
     const MARGIN: Duration = Duration::from_millis(250);
     timeout.saturating_sub(MARGIN.min(timeout / 10))
 }

@@ -31,7 +31,7 @@ use crate::{
     status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
 };
 
-/// How many samples are kept for one candidate.
+/// The number of samples that are kept for one candidate.
 const SAMPLES: usize = 20;
 
 /// The longest patch in a sample, in bytes.
@@ -56,7 +56,7 @@ pub(crate) struct Shadowed {
 /// The statistics of a candidate. Lives as long as a table has the candidate with the same plugin.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    subject: Subject,
+    subject: TrialIdentity,
     plugin: PluginStatus,
     candidate: PluginStatus,
     share: Share,
@@ -77,7 +77,7 @@ pub(crate) struct Trial {
 
 /// The identity of a trial: another plugin, candidate, share or roll-out is another trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Subject {
+pub(crate) struct TrialIdentity {
     /// The stage, in the format of `promote`.
     pub(crate) stage: String,
     /// The plugin's module, settings and grants, as text.
@@ -92,7 +92,7 @@ pub(crate) struct Subject {
 /// The trials of the live tables. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
-    trials: Mutex<HashMap<Subject, Weak<Trial>>>,
+    trials: Mutex<HashMap<TrialIdentity, Weak<Trial>>>,
     /// Values to redact in samples.
     redact: Arc<[Redaction]>,
     /// Told when a roll-out reaches a limit.
@@ -109,7 +109,12 @@ impl Trials {
     }
 
     /// The trial of this subject: the existing one, or a new one.
-    pub(crate) fn of(&self, subject: Subject, plugin: PluginStatus, candidate: PluginStatus) -> Arc<Trial> {
+    pub(crate) fn of(
+        &self,
+        subject: TrialIdentity,
+        plugin: PluginStatus,
+        candidate: PluginStatus,
+    ) -> Arc<Trial> {
         let mut trials = self.trials.lock();
         trials.retain(|_, trial| trial.strong_count() > 0);
         if let Some(trial) = trials.get(&subject).and_then(Weak::upgrade) {
@@ -160,7 +165,7 @@ impl Hook for Shadowed {
 }
 
 impl Shadowed {
-    /// The same with a candidate that answers this share of the requests.
+    /// Returns this hook with a candidate that answers this share of the requests.
     pub(crate) fn deciding(&self, share: Share) -> Self {
         Self {
             decides: Some(share),
@@ -304,7 +309,7 @@ impl Trial {
             && let Ok(effect) = &ours.effect
         {
             let denies = |effect: &Effect| matches!(effect, Effect::Deny(_));
-            rollout.compared(theirs.effect.as_ref().is_ok_and(denies) && !denies(effect));
+            rollout.count_compared(theirs.effect.as_ref().is_ok_and(denies) && !denies(effect));
         }
         let before = request.object.as_ref().map_or(0, |object| object.text().len());
         let bytes = before + ours.size() + theirs.size();
@@ -363,7 +368,6 @@ impl Trial {
         counter!(metrics::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result)
     }
 
-    /// With how far its roll-out is.
     pub(crate) fn status(&self, progress: Option<&RolloutProgress>) -> CandidateStatus {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CandidateStatus {

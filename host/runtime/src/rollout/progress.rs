@@ -1,4 +1,4 @@
-//! How far roll-outs are, in memory and in the directory of the history.
+//! The progress of roll-outs, in memory and in the directory of the history.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Rollout, RolloutAction, RolloutState, RolloutStatus};
 use crate::{Moment, live::disabled::is_stage, status::metrics};
 
-/// How far a roll-out is, for other replicas and for later.
+/// The progress of a roll-out, as it is reported to other replicas and kept over restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -19,10 +19,10 @@ pub struct RolloutProgress {
     pub stage: String,
     /// The digest of what is rolled out: module, settings, and the definition of the roll-out.
     pub subject: Digest,
-    /// How often it has begun anew after an abort.
+    /// The number of restarts after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// How often its step or state has changed, in whichever replica. Replicas order states by these counts, and by no clock.
+    /// The number of changes of its step or state, in any replica. Replicas order states by these counts, and by no clock.
     #[serde(default)]
     pub changes: u64,
     /// The index of its share in the steps.
@@ -31,10 +31,10 @@ pub struct RolloutProgress {
     pub state: RolloutState,
     /// The beginning of this step, or of this state if that is later.
     pub since: Moment,
-    /// Why it was aborted, or who paused it.
+    /// The reason of an abort, or the user who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The replica in which it came to this; absent if it is this one.
+    /// The replica that made the last change; absent if it is this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<String>,
 }
@@ -42,16 +42,16 @@ pub struct RolloutProgress {
 /// The roll-outs of the live table. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
-    /// Those from before a restart, until there is a table.
+    /// The roll-outs from before a restart, until there is a table.
     kept: Vec<RolloutProgress>,
-    live: Vec<Live>,
+    live: Vec<LiveRollout>,
     /// Whether another replica begins the steps.
     is_led: bool,
 }
 
 /// A roll-out of the live table.
 #[derive(Debug)]
-struct Live {
+struct LiveRollout {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
     /// When the step ends, by the clock that only goes forward, and by the other one.
@@ -78,11 +78,11 @@ impl Rollouts {
             let known = before.extract_if(.., |known| is_same(&known.progress)).next();
             let kept = self.kept.extract_if(.., |kept| is_same(kept)).next();
             self.live.push(match (known, kept) {
-                (Some(known), _) => Live { rollout, ..known },
-                (None, Some(kept)) => Live::kept(rollout, kept),
+                (Some(known), _) => LiveRollout { rollout, ..known },
+                (None, Some(kept)) => LiveRollout::kept(rollout, kept),
                 (None, None) => {
                     is_changed = true;
-                    Live::begin(rollout)
+                    LiveRollout::begin(rollout)
                 }
             });
         }
@@ -100,7 +100,6 @@ impl Rollouts {
         is_changed
     }
 
-    /// How far the roll-out of this stage is.
     pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<RolloutProgress>> {
         let mut live = self.live.iter();
         let live = live.find(|live| is_stage(&live.progress.stage, phase, chain, stage))?;
@@ -156,7 +155,7 @@ impl Rollouts {
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
-            let is_same = |live: &&mut Live| {
+            let is_same = |live: &&mut LiveRollout| {
                 live.progress.stage == theirs.stage && live.progress.subject == theirs.subject
             };
             let Some(live) = self.live.iter_mut().find(is_same) else {
@@ -198,7 +197,7 @@ impl Rollouts {
     }
 }
 
-impl Live {
+impl LiveRollout {
     fn begin(rollout: Arc<Rollout>) -> Self {
         let progress = RolloutProgress {
             stage: rollout.stage.clone(),
@@ -221,7 +220,7 @@ impl Live {
         begun
     }
 
-    /// As it was before a restart. A step whose time ended meanwhile is not passed over: the next one begins now.
+    /// Continues after a restart. If the time of a step ended meanwhile, the next step begins now, and none is skipped.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let rest = progress.next(&rollout).map(|next| {
@@ -282,7 +281,7 @@ impl Live {
         self.show();
     }
 
-    /// In the log and the metrics.
+    /// Updates the log and the metrics.
     fn show(&self) {
         let RolloutProgress { stage, state, .. } = &*self.progress;
         let reason = self.progress.reason_and_replica();
@@ -307,9 +306,9 @@ impl Live {
 }
 
 impl RolloutProgress {
-    /// Of two states of one roll-out, the one of the higher rank holds, whatever the order in which a replica learns of them:
-    /// an abort until the roll-out begins anew, and otherwise the later one. Of what happens in two replicas at the same
-    /// time, the smaller step.
+    /// Orders the states of one roll-out: the higher rank holds, whatever the order in which a replica learns of them. An
+    /// abort holds until the roll-out begins anew, and otherwise the later change. Of two simultaneous changes in two
+    /// replicas, the smaller step holds.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (

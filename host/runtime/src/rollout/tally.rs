@@ -1,4 +1,4 @@
-//! What a candidate did with the requests that it decided.
+//! StepCounts the results of the requests that a candidate decided.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::status::metrics;
 /// The roll-out of a candidate. Lives as long as a table has the candidate with the same plugin.
 #[derive(Debug)]
 pub(crate) struct Rollout {
-    /// As in commands.
+    /// Phase, chain and stage: `Mutating:pods/images`.
     pub(crate) stage: String,
     /// The digest of candidate and definition: with another one, it is another roll-out.
     pub(crate) subject: Digest,
     pub(crate) definition: RolloutDefinition,
-    counts: Mutex<Counts>,
+    counts: Mutex<StepCounts>,
     /// Told when a limit is reached.
     reached: Arc<Notify>,
 }
 
 /// The requests that the candidate decided in a step, at most during one pause.
 #[derive(Clone, Debug)]
-pub(super) struct Counts {
+pub(super) struct StepCounts {
     begun: Instant,
     pub(super) decided: u64,
     pub(super) failed: u64,
     pub(super) compared: u64,
     pub(super) refused: u64,
-    /// Why the roll-out ends, once a limit is reached.
+    /// The reason of the abort, once a limit is reached.
     problem: Option<String>,
 }
 
-impl Counts {
+impl StepCounts {
     fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -58,7 +58,7 @@ impl Rollout {
             stage: stage.to_owned(),
             subject,
             definition,
-            counts: Mutex::new(Counts::new()),
+            counts: Mutex::new(StepCounts::new()),
             reached,
         }
     }
@@ -68,8 +68,8 @@ impl Rollout {
         self.definition.includes(&self.stage, request, share)
     }
 
-    /// Counts a request that the candidate decided, or for which it failed.
-    pub(crate) fn decided(&self, is_failure: bool) {
+    /// StepCounts a request that the candidate decided, or for which it failed.
+    pub(crate) fn count_decided(&self, is_failure: bool) {
         metrics::rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
         self.count(|counts| {
             counts.decided += 1;
@@ -77,8 +77,8 @@ impl Rollout {
         });
     }
 
-    /// Counts a comparison of its answer with that of the plugin, which gave a verdict.
-    pub(crate) fn compared(&self, is_refusal: bool) {
+    /// StepCounts a comparison of its answer with the verdict of the plugin.
+    pub(crate) fn count_compared(&self, is_refusal: bool) {
         if is_refusal {
             metrics::rollout_request(&self.stage, "refused");
         }
@@ -90,10 +90,10 @@ impl Rollout {
 
     /// A step begins.
     pub(super) fn restart(&self) {
-        *self.counts.lock() = Counts::new();
+        *self.counts.lock() = StepCounts::new();
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> StepCounts {
         self.counts.lock().clone()
     }
 
@@ -102,11 +102,11 @@ impl Rollout {
         self.counts.lock().problem.clone()
     }
 
-    fn count(&self, change: impl FnOnce(&mut Counts)) {
+    fn count(&self, change: impl FnOnce(&mut StepCounts)) {
         let mut counts = self.counts.lock();
         // A good past does not hide a bad present.
         if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
-            *counts = Counts::new();
+            *counts = StepCounts::new();
         }
         change(&mut counts);
         if counts.problem.is_none() {
@@ -117,8 +117,8 @@ impl Rollout {
         }
     }
 
-    fn problem_in(&self, counts: &Counts) -> Option<String> {
-        let Counts {
+    fn problem_in(&self, counts: &StepCounts) -> Option<String> {
+        let StepCounts {
             decided,
             failed,
             compared,

@@ -135,7 +135,7 @@ async fn it_goes_on_while_its_candidate_is_the_same() {
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
     // What is counted for the second one counts.
     for _ in 0..5 {
-        second.decided(true);
+        second.count_decided(true);
     }
     assert!(rollouts.advance());
     assert_eq!(shown(&rollouts, &second).0, Aborted);
@@ -162,7 +162,7 @@ async fn a_restart_changes_nothing() {
     let (mut again, is_changed) = restarted(&three());
     assert!(!is_changed);
     assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
-    // By the clock, which is not that of the runtime.
+    // The wall clock is not the clock of the runtime.
     let rest = again.next_end().unwrap() - Instant::now();
     assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
     advance(rest).await;
@@ -193,7 +193,7 @@ async fn a_step_that_ended_during_a_stop_is_followed_by_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn limits_abort() {
-    // Failures and refusals, of so many requests, and the reason.
+    // Each row has failures among decided requests, refusals among compared ones, and the reason.
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),
         (
@@ -221,10 +221,10 @@ async fn limits_abort() {
         let rollout = Arc::new(rollout);
         let mut rollouts = live(&rollout);
         for number in 0..decided {
-            rollout.decided(number < failed);
+            rollout.count_decided(number < failed);
         }
         for number in 0..compared {
-            rollout.compared(number < refused);
+            rollout.count_compared(number < refused);
         }
         let is_told = tokio::time::timeout(Duration::ZERO, limits.notified())
             .await
@@ -250,18 +250,18 @@ async fn requests_of_one_pause_are_judged() {
     let rollout = rollout("one", "{ percent: 10 }");
     let mut rollouts = live(&rollout);
     for _ in 0..4 {
-        rollout.decided(true);
+        rollout.count_decided(true);
     }
     advance(minutes(10)).await;
     assert!(rollouts.advance());
     for _ in 0..1000 {
-        rollout.decided(false);
+        rollout.count_decided(false);
     }
-    rollout.decided(true);
+    rollout.count_decided(true);
     assert!(!rollouts.advance());
     advance(minutes(10)).await;
     for _ in 0..5 {
-        rollout.decided(true);
+        rollout.count_decided(true);
     }
     assert!(rollouts.advance());
     assert_eq!(shown(&rollouts, &rollout).0, Aborted);
@@ -314,7 +314,7 @@ async fn replicas_follow_one_another() {
     }
     // A limit that is reached in one ends it in all.
     for _ in 0..5 {
-        rollouts[1].decided(true);
+        rollouts[1].count_decided(true);
     }
     one.steer(STAGE, Next, None).unwrap();
     one.steer(STAGE, Pause, None).unwrap();

@@ -18,15 +18,15 @@ use crate::{
 
 /// Lives as long as a table has the stage with the same hook.
 #[derive(Debug)]
-pub(crate) struct StageStatistics(Mutex<Counts>);
+pub(crate) struct StageStatistics(Mutex<StageCounts>);
 
 #[derive(Debug)]
-struct Counts {
+struct StageCounts {
     since: Moment,
     results: Results,
     state: StageState,
     last_failure: Option<FailureStatus>,
-    /// After the first call: most stages of a large table are never called.
+    /// `None` before the first call: most stages of a large table are never called.
     recent: Option<Recent>,
     /// The policy for which its failure metrics were made.
     metrics: Option<FailurePolicy>,
@@ -64,7 +64,7 @@ impl Statistics {
 
 impl Default for StageStatistics {
     fn default() -> Self {
-        Self(Mutex::new(Counts {
+        Self(Mutex::new(StageCounts {
             since: Moment::now(),
             results: Results::default(),
             state: StageState::Idle,
@@ -84,7 +84,7 @@ impl StageStatistics {
         counts.metrics.replace(policy) != Some(policy)
     }
 
-    /// Counts the result of one call.
+    /// StageCounts the result of one call.
     pub(crate) fn record(&self, row: &TraceRow) {
         // It was not called otherwise.
         let Some(index) = index(&row.result) else { return };
@@ -173,7 +173,7 @@ struct Period {
 /// Long enough to include rare requests, short enough to forget the last hour.
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// In microseconds, a minute, which is beyond every timeout.
+/// One minute in microseconds, which is beyond every timeout.
 const LONGEST: u64 = 60_000_000;
 
 impl Recent {
@@ -252,7 +252,7 @@ impl Period {
     }
 }
 
-/// With a precision of a hundredth. It grows with the longest duration.
+/// Has a precision of a hundredth, and grows with the longest duration.
 fn histogram() -> Histogram<u32> {
     #[expect(clippy::expect_used, reason = "two significant digits are possible")]
     Histogram::new(2).expect("a histogram of two digits")

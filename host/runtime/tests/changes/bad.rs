@@ -8,7 +8,7 @@ use crate::{
     stores::{bcs, builder, id},
 };
 
-/// What a store may hold in place of a definition of `n/y`.
+/// Invalid contents of a store in place of a definition of `n/y`.
 fn junk() -> [String; 6] {
     [
         String::new(),
@@ -165,7 +165,7 @@ async fn everything_can_be_repaired_from_here() {
     }
 }
 
-/// Of two definitions for one operation and kind, the one in force stays valid, whichever was written first;
+/// If two definitions have one operation and kind, the one in force stays valid, whichever was written first;
 /// without one in force, the first is used.
 #[tokio::test]
 async fn of_two_the_one_in_force_stays() {

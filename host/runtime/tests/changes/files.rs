@@ -10,7 +10,7 @@ use crate::{
     stores::{Following, id, until},
 };
 
-/// It ends a test that would hang.
+/// The limit after which a hanging test fails.
 const NEVER: Duration = Duration::from_secs(60);
 
 /// Opening a FIFO for reading blocks until it has a writer.

@@ -11,7 +11,7 @@ use crate::{
     stores::{Following, until},
 };
 
-/// It ends a test that would hang. A tenth of the time that `configure` has.
+/// The limit after which a hanging test fails. A tenth of the time that `configure` has.
 const NEVER: Duration = Duration::from_secs(60);
 
 /// A chain whose plugin never returns from `configure`.

@@ -66,7 +66,7 @@ async fn a_share_is_recorded_with_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_misses_requests_and_holds_up_nobody() {
+async fn a_slow_reader_misses_requests_and_delays_none() {
     let host = host().await;
     let recording = host.record(RecordingConfig::default());
     for _ in 0..300 {

@@ -70,7 +70,7 @@ async fn what_was_rolled_back_to_can_be_changed() {
 }
 
 #[tokio::test]
-async fn going_back_to_what_is_gone_is_refused() {
+async fn a_rollback_to_a_revision_that_is_not_kept_is_refused() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start_without_history().await.unwrap();

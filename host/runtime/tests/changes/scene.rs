@@ -41,7 +41,7 @@ impl Scene {
             .await
     }
 
-    /// The same without a history.
+    /// A host without a history.
     pub(crate) async fn start_without_history(&self) -> Result<Host, Error> {
         Host::builder().definitions(self.chains()).build().await
     }
@@ -67,14 +67,14 @@ spec:
     )
 }
 
-/// The same with a plugin, which has this source.
+/// A definition with a plugin of this source.
 pub(crate) fn plugin(name: &str, source: &str) -> String {
     let webhook = chain(name, "1");
     let (head, _) = webhook.split_once("      webhook:").unwrap();
     format!("{head}      plugin: {{ source: \"{source}\" }}\n")
 }
 
-/// What is live: revision, and each chain with what its first stage calls.
+/// The live revision, and each chain with the hook of its first stage.
 pub(crate) fn live(host: &Host) -> String {
     let status = host.status();
     let chains = status.chains.iter().map(|chain| {

@@ -27,7 +27,7 @@ struct Inner {
     state: Mutex<State>,
     /// Counts what happened to it.
     version: watch::Sender<u64>,
-    /// Of the last reading.
+    /// The content of the last reading.
     read: AtomicU64,
 }
 
@@ -113,7 +113,7 @@ impl Shelf {
         }
     }
 
-    /// What a reading gives.
+    /// The result of a reading.
     fn files(&self, state: &State) -> Result<Vec<DefinitionFile>, StoreError> {
         if state.is_lost {
             return Err(self.unreachable());

@@ -1,4 +1,4 @@
-//! What is served after a start.
+//! The table that is served after a start.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ async fn the_same_definitions_are_the_same_revision() {
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2");
 }
 
-/// What was being written when the program was started is compared with what was live before.
+/// A file that may still be written at the start is compared with the definitions that were live before.
 #[tokio::test]
 async fn half_a_file_is_not_used_at_a_start() {
     // The clocks of file systems are coarse.
@@ -86,7 +86,7 @@ async fn a_history_has_one_host() {
     assert!(error.to_string().contains("in use by process"), "{error}");
 }
 
-/// Definitions that were applied together, and as a kill after so many of the files left them.
+/// Definitions that were applied together, and the files after a crash that came after a number of writes.
 async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
     for name in ["a", "b"] {
         scene.write(&format!("{name}.yaml"), &chain(name, "1"));
@@ -133,7 +133,7 @@ async fn a_change_that_a_kill_interrupted_is_completed() {
         for change in &changes {
             assert_eq!(fs::read_to_string(&change.path).ok(), change.after, "{written}");
         }
-        // It is complete: what somebody takes back stays so.
+        // The change is complete: a later revert by a user stays.
         drop(host);
         scene.write("b.yaml", &chain("b", "1"));
         assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=1 c=2", "{written}");
@@ -149,7 +149,7 @@ async fn what_others_changed_since_the_kill_stays() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_completed_is_told() {
+async fn a_change_that_cannot_be_completed_ends_the_start_with_a_message() {
     let scene = Scene::new();
     interrupted(&scene, 1).await;
     fs::create_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();

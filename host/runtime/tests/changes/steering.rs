@@ -81,7 +81,7 @@ async fn definitions_are_applied_and_deleted() {
 
 /// The requested state is already live, but the files differ.
 #[tokio::test]
-async fn files_are_written_for_what_is_live_already() {
+async fn applying_the_live_definitions_restores_files_that_differ() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -161,7 +161,7 @@ async fn revisions_are_compared() {
 }
 
 #[tokio::test]
-async fn an_apply_warns_of_what_is_probably_not_meant() {
+async fn an_apply_warns_of_settings_that_are_probably_not_intended() {
     let scene = Scene::new();
     // Others that are not changed are not warned of.
     let forgets = chain("a", "1").replace(

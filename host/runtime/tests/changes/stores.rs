@@ -1,4 +1,4 @@
-//! Definitions of a store in addition to those of files: read, watched, and kept when the store is lost.
+//! Definitions of a store next to definitions in files: read, watched, and kept when the store is lost.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn what_a_store_holds_is_live_beside_what_files_hold() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_in_a_store_is_told_with_its_place() {
+async fn mistakes_in_a_store_are_reported_with_their_places() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &shelf).build().await.unwrap();

@@ -69,7 +69,7 @@ async fn definitions_of_a_store_are_changed_there() {
 }
 
 #[tokio::test]
-async fn what_is_expected_of_definitions() {
+async fn an_apply_fails_if_its_expectations_are_not_met() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
@@ -107,7 +107,7 @@ async fn what_is_expected_of_definitions() {
 }
 
 #[tokio::test]
-async fn somebody_else_is_quicker() {
+async fn a_concurrent_write_to_the_store_fails_the_change() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &shelf).build().await.unwrap();
@@ -211,7 +211,7 @@ async fn a_store_is_changed_without_a_history() {
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
-/// What was read while a change was prepared is not forgotten, even if the change writes nothing.
+/// A reading during the preparation of a change is not forgotten, even if the change writes nothing.
 #[tokio::test]
 async fn a_problem_that_is_found_meanwhile_stays() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

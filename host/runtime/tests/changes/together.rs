@@ -17,7 +17,7 @@ async fn start(scene: &Scene) -> Host {
     let host = Host::builder()
         .definitions(scene.chains())
         .history(scene.folder.path().join("history"))
-        .go_live_when_told()
+        .go_live_on_request()
         .build();
     host.await.unwrap()
 }
@@ -123,7 +123,7 @@ async fn what_changes_no_verdict_need_not_wait() {
     assert_ne!(elsewhere.start().await.unwrap().hash(), hash);
 }
 
-/// What a definition refers to counts too: replicas may have other files at the same paths.
+/// The content of referenced files counts too: replicas may have other files at the same paths.
 #[tokio::test]
 async fn other_files_of_the_same_names_make_another_table() {
     let scene = Scene::new();

@@ -1,10 +1,10 @@
-//! What is written through the API.
+//! Writes through the API.
 
 use bytes::Bytes;
 use http::{header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
-use super::{ApiServer, Data, DefinedKind, Place, Reply, Shared, Target, json, status, typed};
+use super::{ApiServer, Data, DefinedKind, ObjectKey, Reply, Shared, Target, json, status, typed};
 
 impl ApiServer {
     /// Serves this kind too, as if its CustomResourceDefinition were applied.
@@ -59,9 +59,9 @@ impl ApiServer {
             .collect()
     }
 
-    /// What is there now, as a client gets it.
+    /// The current object, as a client receives it.
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        let place: Place = (plural.into(), namespace.into(), name.into());
+        let place: ObjectKey = (plural.into(), namespace.into(), name.into());
         self.shared.data().objects.get(&place).cloned()
     }
 }
@@ -73,7 +73,7 @@ impl Data {
         }
     }
 
-    fn version_of(&self, place: &Place) -> Option<String> {
+    fn version_of(&self, place: &ObjectKey) -> Option<String> {
         let object = self.objects.get(place)?;
         object["metadata"]["resourceVersion"].as_str().map(str::to_owned)
     }
@@ -258,7 +258,7 @@ pub(super) fn has_status(plural: &str) -> bool {
     )
 }
 
-/// The generation of an object: it grows with every change but those of metadata and status.
+/// The generation of an object, which every change except of metadata and status increments.
 pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
     let without = |object: &Value| {
         let mut object = object.clone();
@@ -283,7 +283,7 @@ fn set(object: &mut Value, field: &str, value: Option<&Value>) {
 }
 
 impl Target {
-    fn place(&self) -> Place {
+    fn place(&self) -> ObjectKey {
         let name = self.name.clone().unwrap_or_default();
         (self.plural.clone(), self.namespace.clone(), name)
     }
@@ -303,7 +303,7 @@ impl Target {
     }
 }
 
-/// What kube-apiserver requires of new events of `events.k8s.io/v1`.
+/// The rules of kube-apiserver for new events of `events.k8s.io/v1`.
 fn mistake_in_event(event: &Value) -> Option<&'static str> {
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let namespace = match text("/regarding/namespace") {

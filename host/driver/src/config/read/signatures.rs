@@ -77,7 +77,7 @@ fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
 }
 
 fn pem_text(path: &Path) -> Result<String, String> {
-    /// In bytes.
+    /// The limit in bytes.
     const LARGEST: u64 = 1 << 20;
     file::read_to_string(path, LARGEST).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -68,7 +68,7 @@ fn upstream<'a>(
     Some((servers?, config?, lists))
 }
 
-/// How servers are reached, from the fields of their section.
+/// Reads the connection to servers from the fields of their section.
 pub(crate) fn reached(
     fields: &mut Fields<'_>,
     needs_authorities: bool,

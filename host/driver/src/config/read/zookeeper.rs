@@ -9,10 +9,10 @@ use admittance_watch::file::{self, SecretError};
 
 /// The servers of an ensemble have their own bounds within these.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-/// In bytes. Passwords are shorter.
+/// The limit in bytes. Passwords are shorter.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// Which ensembles are configured, valid or not.
+/// The ensembles that are configured, valid or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ensembles {
     cluster: bool,
@@ -118,7 +118,7 @@ fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
     Some(Digest::new(user?, password?))
 }
 
-/// Without a colon, because the password begins after the first one.
+/// Parses a name without a colon, because the password begins after the first one.
 fn user(text: &str) -> Result<String, String> {
     match text.contains(':') {
         true => Err(format!("{text:?} is not a valid user: a name has no colon")),

@@ -179,7 +179,7 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
 
 /// The file, if it contains a token and is not world-readable.
 fn token_file(path: &Path) -> Result<PathBuf, String> {
-    /// It must fit into a header.
+    /// The limit of a header.
     const MOST: u64 = 4096;
     let name = path.display();
     let text =

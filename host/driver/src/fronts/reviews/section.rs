@@ -13,7 +13,7 @@ use crate::config::{Sections, namespace, read::HOUR};
 /// The longest validity of a certificate, in days.
 const MOST_DAYS: u16 = 3650;
 
-/// How often everything is audited.
+/// The allowed intervals of audits.
 const EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn reviews(

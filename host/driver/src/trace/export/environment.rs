@@ -1,7 +1,7 @@
 //! OpenTelemetry's environment variables.
 //!
-//! Those of the endpoint are used without the section `tracing` of the configuration; its timeout if it names none. Those
-//! of headers, of the resource, of the sampler and of batches are read by OpenTelemetry's own crates.
+//! The variables of the endpoint are used without the section `tracing` of the configuration, and the timeout if the section
+//! has none. OpenTelemetry's own crates read the variables of headers, of the resource, of the sampler and of batches.
 
 use std::{env, time::Duration};
 
@@ -22,7 +22,7 @@ const PROTOCOLS: [&str; 2] = [
 ];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
-/// How many spans may wait for the collector; further ones are dropped.
+/// The limit of spans that wait for the collector; further ones are dropped.
 pub(super) fn queue_size() -> usize {
     /// Several thousand requests: some MiB.
     const DEFAULT: usize = 16 * 1024;

@@ -16,7 +16,7 @@ use opentelemetry_sdk::{
 
 use crate::metric_names::SPANS as EXPORTED;
 
-/// How many spans wait for the collector, or are being sent.
+/// The number of spans that wait for the collector, or are being sent.
 #[derive(Debug)]
 pub(super) struct Queue {
     size: usize,

@@ -55,11 +55,11 @@ async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &st
 
 /// A configuration of the admin port.
 enum Port {
-    /// On loopback, nobody is known.
+    /// The port is on loopback, without tokens.
     Open,
-    /// Everywhere, nobody is known.
+    /// The port is reachable from other machines, without tokens.
     Closed,
-    /// On loopback, with tokens.
+    /// The port is on loopback, with tokens.
     Guarded,
 }
 
@@ -153,7 +153,7 @@ async fn who_may_do_what() {
                 (status, &[("host", "admittance.example.com")], 403, "127.0.0.1"),
                 (status, &[("host", "localhost:1")], 200, ""),
                 (status, &[("host", "[::1]")], 200, ""),
-                // A token that nobody has does not shut out who needs none.
+                // An unknown token does not shut out a client that needs none.
                 (status, &[("authorization", "Bearer x")], 200, ""),
                 // What everybody may see is not of the API.
                 (("GET", "/healthz"), &[("origin", "null")], 200, "ok"),

@@ -218,7 +218,7 @@ async fn sessions_begin_and_end() {
     );
 }
 
-/// Who may read a page, and send a form, by the headers with which browsers say where a request comes from.
+/// Browsers say in headers where a request comes from; these decide who may read a page and send a form.
 #[tokio::test]
 async fn other_pages_cannot_use_the_console() {
     let driver = guarded().await;

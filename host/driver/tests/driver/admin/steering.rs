@@ -12,7 +12,7 @@ use crate::{
     tls::until,
 };
 
-/// A chain of one stage, which would call this path. Nobody is there, and nobody is called.
+/// A chain of one stage with a webhook at this path, which is never called.
 fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -36,7 +36,7 @@ pub(super) async fn driver(directory: &Path) -> Running {
     Setup::new(&[echo().await]).steered(directory).start().await
 }
 
-/// What is answered when all is well.
+/// Sends a request, and parses its successful reply.
 pub(super) async fn good<T: serde::de::DeserializeOwned>(
     driver: &Running,
     method: &str,
@@ -128,7 +128,7 @@ async fn from_the_first_definition_to_its_end() {
 }
 
 #[tokio::test]
-async fn what_is_refused() {
+async fn invalid_requests_are_refused() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
@@ -316,7 +316,7 @@ spec:
     assert_eq!(status.revision, 2, "nothing of it had an effect");
 }
 
-/// Files that somebody breaks leave what is live, and everything tells of it.
+/// Broken files leave the live table as it is, and every report has the reason.
 #[tokio::test]
 async fn why_the_newest_is_not_live() {
     let directory = TempDir::new().unwrap();
@@ -333,7 +333,7 @@ async fn why_the_newest_is_not_live() {
             .is_some_and(|mistake| mistake.contains("broken.yaml"))
     })
     .await;
-    // What is in force can be changed beside them, with a warning.
+    // The definitions in force can be changed in spite of broken files, with a warning.
     let (status, reply) = driver.call("POST", "/v1/definitions", chain("more", "a")).await;
     assert_eq!(status, 200, "{reply}");
     assert!(reply["warnings"].to_string().contains("broken.yaml"), "{reply}");
@@ -345,7 +345,7 @@ async fn why_the_newest_is_not_live() {
     until("its end", async || driver.status().await["problem"].is_null()).await;
 }
 
-/// What cannot be kept holds until the program ends, and the reply says so.
+/// A state without a history lasts until the program ends, and the reply says so.
 #[tokio::test]
 async fn stages_are_disabled_without_a_history() {
     let directory = TempDir::new().unwrap();

@@ -16,9 +16,9 @@ use crate::{
     tls::Authority,
 };
 
-/// On the thread of this test, so that log and metrics are its own.
+/// The driver runs on the thread of this test, so that log and metrics are its own.
 #[tokio::test]
-async fn who_changed_what_is_told() {
+async fn requests_for_definitions_are_logged_and_counted() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::{Setup, echo};
 
-/// As people write it.
+/// A definition that a person wrote.
 const BY_HAND: &str = "# Sidecars, as agreed.
 kind: AdmissionWebhook
 metadata: { namespace: defaultGroup, name: sidecars }
@@ -15,7 +15,7 @@ admissionWebhooks:
   - { name: hook, clientConfig: { url: 'https://a.example' } }
 ";
 
-/// With a chain of another form beside it.
+/// A chain of another form in the same file.
 const BESIDE: &str = "# The chain of the pods.
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -30,7 +30,7 @@ resourcesRef: { operation: Update, kind: Application }
 admissionWebhooks: []
 ";
 
-/// As BCS keeps it in Kubernetes.
+/// A definition as BCS keeps it in Kubernetes.
 const RESOURCE: &str = "apiVersion: bkbcs.tencent.com/v2
 kind: AdmissionWebhookConfiguration
 metadata: { namespace: bkbcs, name: images }
@@ -40,7 +40,7 @@ spec:
   admissionWebhooks: []
 ";
 
-/// As `kubectl get -o yaml` prints several.
+/// Several definitions, as `kubectl get -o yaml` prints them.
 const LIST: &str = "apiVersion: v1
 kind: List
 items:
@@ -125,7 +125,7 @@ async fn definitions_that_people_wrote() {
     assert_eq!(resource["spec"]["metadata"]["labels"], json!({"team": "a"}));
     assert_eq!(resource["spec"]["resourcesRef"]["kind"], "Service");
 
-    // What must be edited by hand is said to.
+    // The reply names the definitions that must be edited by hand.
     let other = json!({"resourcesRef": {"operation": "Create", "kind": "Secret"}});
     let (in_list, shares) = (
         "is an item of the list in",

@@ -112,7 +112,7 @@ async fn from_create_to_delete() {
 }
 
 #[tokio::test]
-async fn what_is_answered_is_in_force() {
+async fn a_successful_change_is_in_force_when_it_is_answered() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
@@ -135,7 +135,7 @@ async fn what_is_answered_is_in_force() {
     assert!(!marked().await);
 }
 
-/// A chain that refuses everything that is created and changed is no matter here.
+/// Changes of definitions do not pass the chains, not even a chain that refuses everything.
 #[tokio::test]
 async fn no_chain_is_in_the_way() {
     let directory = TempDir::new().unwrap();
@@ -178,7 +178,7 @@ async fn hooks_that_are_plugins() {
     assert_eq!(driver.define("PUT", ROUTE, found.to_string()).await.1, DONE);
 }
 
-/// What the path says of the namespace counts only where the body says nothing.
+/// The namespace of the path is used only if the body has none.
 #[tokio::test]
 async fn namespaces() {
     let directory = TempDir::new().unwrap();

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{BUNDLE, DONE, ROUTE, definition, refusal};
 use crate::harness::{Running, Setup, echo};
 
-/// With a definition that is there.
+/// A driver with one definition.
 pub(super) async fn driver(directory: &TempDir) -> Running {
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
@@ -28,7 +28,7 @@ fn with(fields: &Value) -> String {
     body.to_string()
 }
 
-/// With this hook.
+/// A definition with this hook.
 fn hook(hook: &Value) -> String {
     with(&json!({"admissionWebhooks": [hook]}))
 }
@@ -38,7 +38,7 @@ fn client(client: &Value) -> String {
 }
 
 #[tokio::test]
-async fn what_is_refused() {
+async fn invalid_definitions_are_refused() {
     let directory = TempDir::new().unwrap();
     let driver = driver(&directory).await;
     let files = || {
@@ -123,7 +123,7 @@ async fn what_is_refused() {
             1_405_202,
             "admission not exist: there is no other/there".to_owned(),
         ),
-        // One that is there, also before anything else is said of it.
+        // A definition that exists already is refused before its content is checked.
         (
             "POST",
             ROUTE,
@@ -363,7 +363,7 @@ async fn what_is_refused() {
     assert_eq!(status["revision"], 2, "nothing of it had an effect");
 }
 
-/// So many mistakes are told, and no more.
+/// A reply lists a limited number of mistakes.
 #[tokio::test]
 async fn very_many_mistakes() {
     let directory = TempDir::new().unwrap();

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal};
 use crate::harness::{Running, Setup, echo};
 
-/// What somebody else writes, just before the next commit: the file, and its text or none.
+/// The write of another program just before the next commit: the file, and its text or none.
 type Rival = (PathBuf, Option<String>);
 
 /// A store of files that others write at the worst moment, and that can be lost.
@@ -109,7 +109,7 @@ impl DefinitionStore for Contested {
 
 /// Another driver writes between what this one reads and what it writes.
 #[tokio::test]
-async fn somebody_else_comes_first() {
+async fn a_concurrent_write_to_the_store_is_refused() {
     let directory = TempDir::new().unwrap();
     let store = Contested::new(directory.path());
     let driver = store.driver().await;
@@ -177,7 +177,8 @@ async fn somebody_else_comes_first() {
     assert_eq!(url().await, "https://ours.example");
 }
 
-/// Whatever is asked for is refused with the reason while the store is away, and done when it is back; what is
+/// While the store is away, changes are refused with the reason; they succeed when it is back. The live table
+/// stays.
 /// live stays.
 #[tokio::test]
 async fn a_store_that_is_lost() {
@@ -230,7 +231,7 @@ async fn a_directory_that_is_gone() {
     assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
 }
 
-/// What there is to read is read; what cannot be written is refused with what to configure.
+/// Definitions that exist are read; a new one is refused, with the setting that it needs.
 #[tokio::test]
 async fn nowhere_to_write() {
     let directory = TempDir::new().unwrap();

@@ -4,9 +4,9 @@ use tempfile::TempDir;
 use super::{PREFIX, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::request;
 
-/// What is refused before it is read, with the status that clients know.
+/// Requests are refused before their body is read, with the status that clients know.
 #[tokio::test]
-async fn what_is_not_read() {
+async fn invalid_requests_are_refused_without_reading_them() {
     let directory = TempDir::new().unwrap();
     let driver = driver(&directory).await;
     let body = || definition("new", "https://h.example").to_string();

@@ -1,4 +1,4 @@
-//! Bodies on their way to the scheduler: streamed when nobody needs them, read within the limits otherwise.
+//! Bodies on their way to the scheduler: streamed when no chain needs them, read within the limits otherwise.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn sent_by(receiver: mpsc::Receiver<Bytes>) -> Body {
 }
 
 #[tokio::test]
-async fn what_nobody_reads_streams_both_ways() {
+async fn bodies_that_no_chain_needs_stream_both_ways() {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         Response::builder()
             .header("x-seen", request.uri().path())
@@ -34,7 +34,7 @@ async fn what_nobody_reads_streams_both_ways() {
     });
     let setup = Setup::new(&[serve(routes).await]).limits(|limits| limits.body = 1024);
     let driver = in_front_of_schedulers(setup).start().await;
-    // Each chunk is sent only after the one before has come back, so nothing can be waiting for the end.
+    // Each chunk is sent only after the previous one has come back, so nothing can be waiting for the end.
     let (sender, receiver) = mpsc::channel(1);
     let path = below("/agentsettings/taint");
     let sending = tokio::spawn({
@@ -60,7 +60,7 @@ async fn what_nobody_reads_streams_both_ways() {
 }
 
 #[tokio::test]
-async fn limits_of_what_is_read() {
+async fn bodies_that_are_read_have_limits() {
     let setup = |setup: Setup| {
         setup.limits(|limits| {
             limits.body = 256;
@@ -103,7 +103,7 @@ async fn limits_of_what_is_read() {
 async fn chunks_and_trailers() {
     let scene = Scene::start().await;
     let body = runnable("application", "a");
-    // (path, whether the scheduler is told the length)
+    // (path, whether the scheduler learns the length)
     for (path, has_length) in [
         (APPLICATIONS.to_owned(), true),
         (below("/agentsettings/taint"), false),

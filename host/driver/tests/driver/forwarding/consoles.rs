@@ -24,7 +24,7 @@ fn with_consoles(
     }
 }
 
-/// A console that says what it was asked, with some headers, and the body after them.
+/// A console that replies with the received request, some of its headers, and the body.
 async fn telling() -> SocketAddr {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let (head, body) = request.into_parts();
@@ -141,7 +141,7 @@ async fn a_websocket_becomes_a_tunnel() {
 
 #[tokio::test]
 #[rustfmt::skip]
-async fn consoles_that_are_not_asked() {
+async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
     let away = refusing().await;
     let scene = Scene::changed(with_consoles(away, |console| {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);

@@ -13,7 +13,7 @@ use crate::harness::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
 
-/// A driver, the scheduler behind it, and the kube-apiserver beside that.
+/// A driver with a scheduler and a kube-apiserver behind it.
 struct Kubernetes {
     scene: Scene,
     url: String,
@@ -140,7 +140,7 @@ async fn custom_resources_go_on_as_they_are() {
     let kubernetes = Kubernetes::start(|| json_reply(409, &status(409, "AlreadyExists"))).await;
     let in_namespace = |name: &str| json!({"kind": "K", "metadata": {"name": "a", "namespace": name}}).to_string();
     let kinds = "/apis/g/v1/namespaces/there/ks";
-    // (method, path below /customresources, body, what the kube-apiserver is asked)
+    // (method, path below /customresources, body, the requests that the kube-apiserver receives)
     for (method, path, body, lines) in [
         ("GET", "/g/v1/namespaces/there/ks?limit=5", String::new(), vec![format!("GET {kinds}?limit=5")]),
         ("PUT", "/g/v1/namespaces/there/ks/a", in_namespace("absent"), vec![format!("PUT {kinds}/a")]),

@@ -36,7 +36,7 @@ async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
 const NEVER: usize = usize::MAX;
 
 #[tokio::test]
-async fn the_next_of_a_list_is_asked() {
+async fn the_next_listed_scheduler_is_called_if_the_first_is_not_the_master() {
     let (first, asked_first) = master_from(NEVER).await;
     let (second, asked_second) = master_from(1).await;
     let driver = in_front_of_schedulers(Setup::new(&[first, second])).start().await;
@@ -61,7 +61,7 @@ async fn one_that_becomes_the_master_is_waited_for() {
 }
 
 #[tokio::test]
-async fn nobody_is_the_master() {
+async fn without_a_master_the_request_fails_after_the_connect_timeout() {
     let (address, received) = master_from(NEVER).await;
     let setup =
         Setup::new(&[address]).upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50));

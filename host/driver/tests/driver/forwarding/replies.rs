@@ -1,4 +1,4 @@
-//! What clients hear of the scheduler's replies.
+//! The scheduler's replies as clients receive them.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn envelopes() {
                 .body(Body::from(sent.clone()))
                 .unwrap()
         };
-        // Nobody becomes the master, so there is no need to wait for long.
+        // No scheduler becomes the master, so a short wait is enough.
         let scene = Scene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
         let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();
@@ -123,7 +123,7 @@ async fn a_large_reply_streams() {
             back.extend(frame.into_data().unwrap());
         }
         assert_eq!(back, chunk);
-        // Sent only now, when the one before has arrived.
+        // The chunk is sent only when the previous one has arrived.
         soon(sender.send(chunk.clone())).await.unwrap();
     }
 }

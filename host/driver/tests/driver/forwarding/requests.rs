@@ -1,4 +1,4 @@
-//! What the scheduler gets of a request, and which requests it never hears of.
+//! Requests as the scheduler receives them, and requests that it never receives.
 
 use axum::body::Body;
 use http::Request;
@@ -76,7 +76,7 @@ async fn chains_come_first() {
     assert!(received.is_none());
     assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
 
-    // Warnings are told whether the scheduler answered or not.
+    // The reply has the warnings whether the scheduler answered or not.
     let response = scene.driver.send(post(runnable("application", "odd"))).await;
     assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
     let response = scene.driver.send(post(application("odd"))).await;
@@ -125,7 +125,7 @@ async fn what_ends_here() {
     assert!(scene.received().is_empty());
 }
 
-/// Go's decoder replaces what is no UTF-8, and go-restful answers in XML, or 406, when it is asked to.
+/// Go's decoder replaces invalid UTF-8, and go-restful answers in XML, or 406, if the client accepts only that.
 #[tokio::test]
 async fn no_utf8_and_other_types_of_replies() {
     let scene = Scene::start().await;
@@ -196,7 +196,7 @@ async fn a_client_that_hangs_up() {
     let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
     until(&mut scheduler, "\r\n\r\n").await;
     drop(client);
-    // The driver does not wait for a reply that nobody wants.
+    // The driver does not wait for a reply whose client is gone.
     let mut rest = Vec::new();
     soon(scheduler.read_to_end(&mut rest)).await.unwrap();
     assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());

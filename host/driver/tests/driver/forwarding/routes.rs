@@ -9,12 +9,12 @@ use serde_json::json;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// What a row sends, and what the scheduler is to get of it.
+/// The body that a row sends, and the body that the scheduler receives.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
     /// Nothing, and nothing.
     Nothing,
-    /// A body that nobody looks at, as it is.
+    /// A body that is passed on without being read.
     Raw,
     /// An object of this kind, as it is.
     Checked(&'static str),

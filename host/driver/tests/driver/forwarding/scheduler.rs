@@ -1,4 +1,4 @@
-//! A scheduler that keeps what it is asked and answers what it is told to, and a driver in front of it.
+//! A scheduler that records its requests and sends given replies, and a driver in front of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// What handlers of the scheduler say that did what they were asked.
+/// The reply of the scheduler's handlers to a successful request.
 pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
 /// A request as the scheduler sees it.
@@ -65,7 +65,7 @@ impl Scene {
         Self::with(|| Response::new(Body::from(SUCCESS)), change).await
     }
 
-    /// Both.
+    /// Starts a scheduler with this reply, and a driver with this setup.
     pub(super) async fn with(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
@@ -91,12 +91,12 @@ impl Scene {
         }
     }
 
-    /// What the scheduler was asked since the last time.
+    /// The requests that the scheduler received since the last call.
     pub(super) fn received(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 
-    /// Send a request, and have what the scheduler was asked for it, if anything, and the reply.
+    /// Sends a request, and returns the request that the scheduler received, if any, with the reply.
     pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<Received>, u16, String) {
         let request = request(method, &below(path), Body::from(body.to_owned()));
         let (status, text) = text(self.driver.send(request).await).await;
@@ -109,7 +109,7 @@ impl Scene {
     }
 }
 
-/// With schedulers for servers.
+/// Treats the servers of the setup as schedulers.
 pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
     setup.bcs(|bcs| bcs.behind = UpstreamKind::Scheduler)
 }

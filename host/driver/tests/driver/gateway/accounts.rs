@@ -483,7 +483,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
 }
 
 #[tokio::test]
-async fn without_accounts_there_is_no_management_api() {
+async fn the_management_api_needs_accounts() {
     let gateway = gateway(&[], |_| {}).start().await;
     let (status, _) = text(gateway.send(request("GET", "/rest/users/root", "")).await).await;
     assert_eq!(status, 404);

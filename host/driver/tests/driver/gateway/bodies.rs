@@ -127,7 +127,7 @@ async fn other_bodies_are_streamed_both_ways_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused() {
+async fn bodies_beyond_the_limit_are_refused() {
     let driver = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {})
         .limits(|limits| limits.body = 100)

@@ -77,7 +77,7 @@ async fn drivers_are_found_where_they_register() {
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(of(server.address()));
-    // As a driver registers for the schedulers' sake, beside the clusters.
+    // The node that a driver makes for schedulers, next to the nodes of clusters.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
     until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;
@@ -145,7 +145,7 @@ async fn drivers_are_found_where_they_register() {
 }
 
 #[tokio::test]
-async fn without_zookeeper_only_what_is_listed_is_known() {
+async fn without_zookeeper_only_listed_drivers_are_known() {
     let listed = Driver::start().await;
     let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());

@@ -176,7 +176,7 @@ async fn drivers_are_reached_with_mutual_tls() {
 }
 
 #[tokio::test]
-async fn the_driver_with_the_least_to_do_is_asked() {
+async fn the_driver_with_the_fewest_requests_gets_the_next() {
     let (busy, release, mut arrivals) = holding().await;
     let idle = Driver::start().await;
     let gateway = Arc::new(gateway(&[(CLUSTER, &[busy, idle.address])], |_| {}).start().await);
@@ -188,7 +188,7 @@ async fn the_driver_with_the_least_to_do_is_asked() {
         )
         .await
     };
-    // While both are idle, either is asked.
+    // While both are idle, either may get the request.
     let held = loop {
         let mut received = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
@@ -296,7 +296,7 @@ async fn the_operator_sees_the_clusters() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_is_finished_at_shutdown() {
+async fn requests_in_flight_are_finished_at_shutdown() {
     let (driver, release, mut arrivals) = holding().await;
     let gateway = gateway(&[(CLUSTER, &[driver])], |_| {}).start().await;
     let address = gateway.address;

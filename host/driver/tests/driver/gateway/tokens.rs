@@ -197,7 +197,7 @@ async fn a_file_says_who_may_do_what() {
             1_405_059,
             "unknown token",
         ),
-        // Whether a cluster exists is nobody's business who may do nothing with it.
+        // A user without rights to a cluster does not learn whether it exists.
         (
             "GET",
             APPLICATIONS,
@@ -298,7 +298,7 @@ async fn a_changed_file_counts_and_a_broken_one_does_not() {
 #[derive(Clone, Default)]
 struct UserManager {
     received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
-    /// What it says in place of an answer.
+    /// A reply that replaces the usual answer.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
 
@@ -368,7 +368,7 @@ async fn an_endpoint_says_who_may_do_what() {
         ..endpoint(&format!("http://{address}/usermanager/v1/permissions/verify"))
     };
     let gateway = with_endpoint(&driver, config).await;
-    // (method, path, token, action that is asked for, whether it is allowed)
+    // (method, path, token, requested action, whether it is allowed)
     for (method, path, token, action, allowed) in [
         ("GET", APPLICATIONS, "reads", "GET", true),
         ("PUT", APPLICATIONS, "reads", "PUT", false),
@@ -429,7 +429,7 @@ async fn an_endpoint_says_who_may_do_what() {
         400
     );
     assert_eq!(manager.received().len(), 1);
-    // Without a token nobody is asked.
+    // Without a token no request is sent to the endpoint.
     let headers = [("bcs-clusterid", CLUSTER)];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
@@ -439,7 +439,7 @@ async fn an_endpoint_says_who_may_do_what() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
+async fn no_token_is_accepted_while_the_endpoint_does_not_answer() {
     let (driver, manager) = (Driver::start().await, UserManager::default());
     let address = serve(manager.routes()).await;
     let url = format!("http://{address}/");
@@ -500,7 +500,7 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_asked_with_tls() {
+async fn requests_to_an_endpoint_use_tls() {
     let (driver, manager) = (Driver::start().await, UserManager::default());
     let authority = Authority::new();
     let identity = authority.sign("localhost");

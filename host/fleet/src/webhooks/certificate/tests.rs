@@ -8,7 +8,7 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// What follows this, after so many days.
+/// The content that follows this one after this number of days.
 fn after(days: i64, found: Option<&Contents>, is_trusted: bool, is_early: bool) -> Contents {
     let renewal = Renewal {
         service: &service(),
@@ -52,7 +52,7 @@ fn what_cannot_be_served_is_replaced() {
     let first = after(0, None, false, false);
     let other = after(0, None, false, false);
     let now = OffsetDateTime::now_utc();
-    // Its CA is not trusted; it has another's key; nobody renewed it.
+    // The CA is not trusted; the key is another one's; the certificate was not renewed.
     let foreign = Contents {
         authorities: other.authorities.clone(),
         ..first.clone()

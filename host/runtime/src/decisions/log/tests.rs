@@ -272,7 +272,7 @@ fn secrets_are_not_kept() {
         outcome.patch = patch;
         log.add(&observed(request("s", kind, &object), &outcome));
         let [found] = log.get("s", None).0.try_into().unwrap();
-        let kept = format!("{:?}", found.taken);
+        let kept = format!("{:?}", found.decided);
         assert!(!kept.contains("c2VjcmV0") && !kept.contains("b3RoZXI"), "{kept}");
         let detail = found.detail();
         assert_eq!(detail.decision.verdict, DecisionVerdict::Changed);

@@ -250,7 +250,7 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
     count + inner
 }
 
-/// What is always redacted.
+/// The fields of Secrets that are always redacted.
 fn own(is_secret: bool) -> Vec<Redaction> {
     if !is_secret {
         return Vec::new();

@@ -20,7 +20,6 @@ use crate::{
 pub(crate) struct DisabledStages {
     /// Locked while they are changed and while a table goes live, so that each table has the newest ones.
     stages: Mutex<Stages>,
-    /// Where they are kept over restarts.
     directory: Option<Arc<HistoryDirectory>>,
     /// Locked while they are written.
     writing: Mutex<()>,
@@ -34,13 +33,13 @@ pub(crate) struct Stages {
     /// When the next exception of the live table expires.
     exceptions_end: Option<Instant>,
     /// Exceptions that have expired until then are logged.
-    told_until: Moment,
+    logged_until: Moment,
     /// The first of these ends.
     next_end: watch::Sender<Option<Instant>>,
 }
 
 impl DisabledStages {
-    /// Those that the directory has, without those whose time has ended since.
+    /// Opens the list in the directory, without stages whose time has ended.
     pub(crate) fn open(directory: Option<Arc<HistoryDirectory>>) -> Self {
         let (mut disabled, mut rollouts) = (Vec::new(), Vec::new());
         if let Some(directory) = &directory {
@@ -66,10 +65,10 @@ impl DisabledStages {
             stages: stages.collect(),
             rollouts: Rollouts::new(rollouts),
             exceptions_end: None,
-            told_until: now,
+            logged_until: now,
             next_end: watch::Sender::default(),
         };
-        stages.tell();
+        stages.update_next_end();
         if let Some(directory) = directory.as_ref().filter(|_| !ended.is_empty()) {
             ended.iter().for_each(log_end);
             if let Err(error) = directory.write_disabled(&stages.list()) {
@@ -141,7 +140,7 @@ impl Stages {
         stages.map(|(disabled, _)| (**disabled).clone()).collect()
     }
 
-    /// Those that this table does not have.
+    /// The disabled stages that are not in this table.
     pub(crate) fn missing(&self, table: &Table) -> Vec<DisabledStage> {
         let mut missing = self.list();
         let stages = table.chains.iter().flat_map(|chain| &chain.stages);
@@ -151,7 +150,6 @@ impl Stages {
         missing
     }
 
-    /// How this stage is disabled, if it is.
     pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<DisabledStage>> {
         let mut stages = self.stages.iter().map(|(disabled, _)| disabled);
         stages
@@ -165,7 +163,7 @@ impl Stages {
 
     pub(crate) fn change_rollouts<T>(&mut self, change: impl FnOnce(&mut Rollouts) -> T) -> T {
         let result = change(&mut self.rollouts);
-        self.tell();
+        self.update_next_end();
         result
     }
 
@@ -174,18 +172,18 @@ impl Stages {
         self.next_end.subscribe()
     }
 
-    /// From now on waits for these exceptions; those that have expired are logged. Returns until when they were before.
+    /// Waits for these exceptions, and logs them when they expire. Returns the moment until which they were logged before.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);
-        self.tell();
-        std::mem::replace(&mut self.told_until, now)
+        self.update_next_end();
+        std::mem::replace(&mut self.logged_until, now)
     }
 
     /// Adds a stage, or replaces how it is disabled; returns how it was before.
     pub(super) fn insert(&mut self, disabled: DisabledStage, end: Instant) -> Option<DisabledStage> {
         let before = self.remove(|before, _| before.stage == disabled.stage);
         self.stages.push((Arc::new(disabled), end));
-        self.tell();
+        self.update_next_end();
         before.into_iter().next()
     }
 
@@ -200,11 +198,11 @@ impl Stages {
         let removed = removed
             .map(|(disabled, _)| Arc::unwrap_or_clone(disabled))
             .collect();
-        self.tell();
+        self.update_next_end();
         removed
     }
 
-    fn tell(&self) {
+    fn update_next_end(&self) {
         let ends = self.stages.iter().map(|(_, end)| *end);
         let ends = ends.chain(self.exceptions_end).chain(self.rollouts.next_end());
         self.next_end.send_replace(ends.min());

@@ -89,7 +89,7 @@ fn only_expressions_are_allowed_at_first() {
 }
 
 #[test]
-fn what_is_allowed_is_no_mistake() {
+fn allowed_uses_are_not_mistakes() {
     let chain = chain();
     let Some(plugin) = chain.stages[2].hook.get::<PluginDefinition>() else {
         panic!("stage 2 is a plugin");

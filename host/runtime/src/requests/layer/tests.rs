@@ -91,11 +91,11 @@ impl Dialect for Objects {
     }
 }
 
-type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
+type RequestLog = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
 /// Records the requests that reach it.
 #[derive(Clone, Default)]
-struct Inner(Seen);
+struct Inner(RequestLog);
 
 impl Service<Request<Full<Bytes>>> for Inner {
     type Response = Response<Full<Bytes>>;
@@ -143,7 +143,7 @@ fn application(name: &str) -> String {
     json!({"kind": "application", "metadata": {"name": name}}).to_string()
 }
 
-async fn send(layer: &AdmissionLayer, request: Request<Full<Bytes>>) -> (Response<Full<Bytes>>, Seen) {
+async fn send(layer: &AdmissionLayer, request: Request<Full<Bytes>>) -> (Response<Full<Bytes>>, RequestLog) {
     let inner = Inner::default();
     let response = layer.layer(inner.clone()).call(request).await.unwrap();
     (response, inner.0)

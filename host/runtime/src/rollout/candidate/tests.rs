@@ -48,8 +48,8 @@ fn status(name: &str) -> PluginStatus {
     }
 }
 
-fn subject(candidate: &str, share: &str) -> Subject {
-    Subject {
+fn subject(candidate: &str, share: &str) -> TrialIdentity {
+    TrialIdentity {
         stage: "Mutating:a/b".to_owned(),
         plugin: "plugin".to_owned(),
         candidate: candidate.to_owned(),
@@ -175,7 +175,7 @@ async fn a_share_is_compared_and_the_newest_samples_are_kept() {
 }
 
 #[tokio::test]
-async fn a_slow_candidate_is_passed_over_and_holds_up_nobody() {
+async fn a_slow_candidate_is_passed_over_and_delays_no_request() {
     let gate = Arc::new(Semaphore::new(0));
     let shadowed = shadowed(Says(|| Ok(Response::allow())), Waits(gate.clone()), "100%");
     for _ in 0..AT_ONCE + 3 {
@@ -246,7 +246,7 @@ fn rolled_out(plugin: Say, candidate: Say, share: &str) -> (Shadowed, Arc<Trials
                 candidate: { source: file:b.wasm, rollout: { percent: 50, by: user, abortOn: { refusals: 1 } } }\n";
     let mut chains = admittance_definitions::load_text("f", text).unwrap();
     let definition = chains.remove(0).stages.remove(0).candidate.unwrap().rollout;
-    let subject = Subject {
+    let subject = TrialIdentity {
         rollout: definition.map(|definition| (definition, Digest::of("candidate"))),
         ..subject("candidate", "100%")
     };

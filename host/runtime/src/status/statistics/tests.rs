@@ -51,7 +51,7 @@ fn metrics_are_made_once_for_each_policy() {
 }
 
 #[test]
-fn they_go_on_while_somebody_has_the_stage_with_the_same_hook() {
+fn statistics_continue_while_a_table_has_the_stage_with_the_same_hook() {
     let statistics = Statistics::default();
     let first = statistics.of("a/b", "1");
     assert!(Arc::ptr_eq(&first, &statistics.of("a/b", "1")));

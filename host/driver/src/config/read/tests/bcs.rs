@@ -1,4 +1,4 @@
-//! What only a driver of BCS is told: ensembles, discovery, registration.
+//! Sections of a driver of BCS: ensembles, discovery, registration.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
@@ -17,7 +17,7 @@ pub(super) fn bcs(config: &Config) -> &BcsConfig {
 }
 
 #[test]
-fn what_is_behind_a_driver() {
+fn the_kind_of_upstream_depends_on_its_servers() {
     let listed = "servers: [\"http://127.0.0.1:1\"]";
     // (what the dialect says, the upstream, what is behind and where it is looked for)
     for (dialect, upstream, behind, path) in [

@@ -37,7 +37,7 @@ fn consoles() {
 }
 
 #[test]
-fn hosts_that_may_be_asked() {
+fn hosts_of_consoles_can_be_limited_to_networks() {
     let console = ConsoleConfig {
         hosts: Some(vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]),
         ..ConsoleConfig::default()

@@ -1,7 +1,7 @@
 use super::{LEAST, read};
 
 #[test]
-fn what_is_wrong_with_modules() {
+fn mistakes_in_modules_are_reported() {
     // (what is written, the mistake)
     for (text, expected) in [
         (

@@ -29,7 +29,7 @@ fn tracing() {
 }
 
 #[test]
-fn what_is_wrong_with_tracing() {
+fn mistakes_in_tracing_are_reported() {
     // (what is written, the mistake)
     for (text, expected) in [
         ("tracing: {}", "tracing.endpoint: missing"),

@@ -8,7 +8,7 @@ use crate::Config;
 
 const ZOOKEEPER: &str = "zookeeper: { service: { servers: [\"127.0.0.1:2181\"] } }";
 
-/// The gateway that this text is of, or the mistakes in it. `own` holds a token, `tokens.yaml` lets nobody in.
+/// Reads a gateway from this text, or returns the mistakes in it. `own` holds a token, and `tokens.yaml` has no tokens.
 fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("tokens.yaml"), "tokens: []\n").unwrap();

@@ -73,7 +73,7 @@ fn patches_do_not_tell_it_either() {
 }
 
 #[test]
-fn what_secrets_hold_is_never_told() {
+fn the_content_of_secrets_is_never_recorded() {
     let secret = json!({"data": {"a": "x"}, "stringData": {"b": "x"}, "type": "Opaque"});
     let mut review_request = json!({"object": secret, "oldObject": null});
     assert_eq!(
@@ -90,7 +90,7 @@ fn what_secrets_hold_is_never_told() {
 }
 
 #[test]
-fn secrets_in_answers_of_servers_are_never_told() {
+fn secrets_in_answers_of_servers_are_never_recorded() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "s3cret"}});
     let item = json!({"metadata": {"name": "a"}, "stringData": {"a": "s3cret"}});
     for (body, count) in [

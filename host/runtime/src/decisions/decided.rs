@@ -9,19 +9,19 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. Objects are kept as texts, without what was parsed of them; the object of the outcome is
-/// what the patch makes of that of the request.
+/// A request with its outcome. Objects are kept as texts, without parsed content; applying the patch to the object of the
+/// request yields the object of the outcome.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    /// Without its objects.
+pub(crate) struct DecidedRequest {
+    /// The request without its objects.
     pub(crate) request: Request,
-    /// `None` if they are not kept.
-    pub(crate) texts: Option<Texts>,
+    /// The objects of the request; `None` if they are not kept.
+    pub(crate) texts: Option<ObjectTexts>,
     pub(crate) selection: Selection,
-    /// Without its object.
+    /// The outcome without its object.
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
-    /// What its plugins learned from outside, if it is recorded.
+    /// The outside data that its plugins used, if it is recorded.
     pub(crate) taped: Taped,
     pub(crate) at: Moment,
     pub(crate) revision: u64,
@@ -30,13 +30,13 @@ pub(crate) struct Taken {
 
 /// The objects of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct ObjectTexts {
     pub(super) object: Option<ByteString>,
     pub(super) old_object: Option<ByteString>,
     pub(super) options: Option<ByteString>,
 }
 
-impl Texts {
+impl ObjectTexts {
     /// Takes the objects out of a request.
     pub(crate) fn take(request: &mut Request) -> Self {
         let text = |object: &mut Option<Object>| Some(object.take()?.shared_text().clone());
@@ -48,10 +48,10 @@ impl Texts {
     }
 }
 
-impl Taken {
+impl DecidedRequest {
     /// The request with its objects; `None` if they are not kept.
     pub(crate) fn request(&self) -> Option<Request> {
-        let Texts {
+        let ObjectTexts {
             object,
             old_object,
             options,

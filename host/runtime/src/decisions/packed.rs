@@ -10,12 +10,12 @@ use admittance_admission::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DecisionVerdict, Taken, Texts, record::operation};
+use super::{DecidedRequest, DecisionVerdict, ObjectTexts, record::operation};
 use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secret};
 
 /// A decision that was read from the log.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct LogEntry {
     pub(super) id: u64,
     /// The memory that it takes in the log.
     pub(super) size: usize,
@@ -24,20 +24,20 @@ pub(super) struct Entry {
     pub(super) unpacked: Unpacked,
 }
 
-/// What is not serialized of a decision.
+/// The part of a decision that is not serialized.
 #[derive(Clone, Debug)]
 pub(super) struct Unpacked {
     pub(super) at: Moment,
-    /// Without its object; `None` if all of it is packed.
+    /// The outcome without its object; `None` if all of it is packed.
     outcome: Option<Arc<Outcome>>,
-    origin: Origin,
+    origin: RequestOrigin,
 }
 
-/// What the requests of a front end have in common. Cheap to clone.
+/// Properties that all requests of a front end share. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, Spelling)>>);
+pub(super) struct RequestOrigin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, Spelling)>>);
 
-/// What a filter and the log read of a decision, and of what the rest is made.
+/// The serialized part of a decision, which filters and the log read in place.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Packed<'a> {
     pub(super) uid: &'a str,
@@ -82,7 +82,7 @@ struct Row<'a> {
     stage: &'a str,
     round: u8,
     mode: Mode,
-    result: Untouched,
+    result: PassiveResult,
     exception: Option<&'a str>,
     start: Duration,
     duration: Duration,
@@ -90,7 +90,7 @@ struct Row<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Untouched {
+enum PassiveResult {
     Skipped(SkipReason),
     NotReached,
     Allowed,
@@ -100,9 +100,9 @@ impl<'a> Row<'a> {
     /// `None` if there is more to say of the stage.
     fn of(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
-            StageResult::Skipped(reason) => Untouched::Skipped(*reason),
-            StageResult::NotReached => Untouched::NotReached,
-            StageResult::Allowed => Untouched::Allowed,
+            StageResult::Skipped(reason) => PassiveResult::Skipped(*reason),
+            StageResult::NotReached => PassiveResult::NotReached,
+            StageResult::Allowed => PassiveResult::Allowed,
             _ => return None,
         };
         Some(Self {
@@ -122,9 +122,9 @@ impl<'a> Row<'a> {
 
     fn unpack(&self) -> TraceRow {
         let result = match self.result {
-            Untouched::Skipped(reason) => StageResult::Skipped(reason),
-            Untouched::NotReached => StageResult::NotReached,
-            Untouched::Allowed => StageResult::Allowed,
+            PassiveResult::Skipped(reason) => StageResult::Skipped(reason),
+            PassiveResult::NotReached => StageResult::NotReached,
+            PassiveResult::Allowed => StageResult::Allowed,
         };
         let mut row = TraceRow::new(self.chain, self.phase, self.stage, result);
         row.round = self.round;
@@ -246,9 +246,9 @@ impl<'a> Packed<'a> {
     }
 }
 
-impl Origin {
-    /// The same one as before, if it is that of this request: the requests of all threads share what is in it, and so
-    /// much counting of references would slow them down.
+impl RequestOrigin {
+    /// Keeps the shared value if the request has equal properties: the requests of all threads share it, and counting
+    /// its references in every request would slow them down.
     fn keep(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
@@ -270,9 +270,14 @@ impl Origin {
 }
 
 impl Unpacked {
-    /// Appends the rest to the bytes. Nothing of the content of a Secret is kept, and no objects that are larger than
-    /// `most`. `origin` is that of the decision before.
-    pub(super) fn of(observed: &Observed<'_>, most: usize, origin: &mut Origin, bytes: &mut Vec<u8>) -> Self {
+    /// Appends the packed part to the bytes. Nothing of the content of a Secret is kept, and no objects that are larger
+    /// than `most`. `origin` is the origin of the previous decision.
+    pub(super) fn of(
+        observed: &Observed<'_>,
+        most: usize,
+        origin: &mut RequestOrigin,
+        bytes: &mut Vec<u8>,
+    ) -> Self {
         let Observed { request, outcome, .. } = observed;
         let is_secret = is_secret(request);
         let objects = Objects::of(request);
@@ -298,7 +303,7 @@ impl Unpacked {
     }
 }
 
-impl Entry {
+impl LogEntry {
     /// `None` never happens: it was written by [`Unpacked::of`].
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
@@ -311,7 +316,6 @@ impl Entry {
         self.unpacked.size() + self.packed.len().saturating_sub(objects)
     }
 
-    /// What the stages did.
     pub(super) fn rows(&self, packed: &Packed<'_>) -> Vec<TraceRow> {
         match &self.unpacked.outcome {
             Some(outcome) => outcome.trace.clone(),
@@ -326,7 +330,7 @@ impl Entry {
             .map_or(&Decision::Allowed, |outcome| &outcome.decision)
     }
 
-    pub(super) fn unpack(&self) -> Option<Taken> {
+    pub(super) fn unpack(&self) -> Option<DecidedRequest> {
         let packed = self.read()?;
         let mut request = packed.request();
         if let Some((front, identity, spelling)) = self.unpacked.origin.0.as_deref() {
@@ -343,9 +347,9 @@ impl Entry {
             }
         };
         let text = |text: Option<&str>| text.map(Into::into);
-        Some(Taken {
+        Some(DecidedRequest {
             request,
-            texts: packed.objects.as_ref().map(|objects| Texts {
+            texts: packed.objects.as_ref().map(|objects| ObjectTexts {
                 object: text(objects.object),
                 old_object: text(objects.old_object),
                 options: text(objects.options),
@@ -510,16 +514,16 @@ mod tests {
                     at: Moment::now(),
                     revision: 7,
                 };
-                let (mut origin, mut bytes) = (Origin::default(), Vec::new());
-                let kept = Entry {
+                let (mut origin, mut bytes) = (RequestOrigin::default(), Vec::new());
+                let kept = LogEntry {
                     id: 1,
                     size: 0,
                     unpacked: Unpacked::of(&observed, 1 << 20, &mut origin, &mut bytes),
                     packed: bytes.into(),
                 };
                 let kept = kept.unpack().unwrap();
-                let taken = observed.taken();
-                assert_eq!(format!("{kept:?}"), format!("{taken:?}"));
+                let decided = observed.decided();
+                assert_eq!(format!("{kept:?}"), format!("{decided:?}"));
             }
         }
     }
