@@ -30,13 +30,14 @@ use tokio::sync::watch;
 use tracing::Instrument;
 
 use self::database::{Change, Database};
+pub(crate) use self::import::PLAIN_TOKEN;
 pub use self::{
     agents::Report,
     changes::{ClusterName, CreatedRegisterToken, CreatedToken, Reencrypted},
     config::{AccountsConfig, DatabaseConfig, MySqlConfig},
     directory::{Denied, Directory, Place, Session},
     error::AccountsError,
-    import::Imported,
+    import::ImportedAccounts,
     keys::KeyFile,
     types::{
         BcsInfo, Cluster, ClusterKind, Credentials, InvalidUserName, Provider, RegisterToken, Secret,

@@ -20,7 +20,7 @@ pub use self::types::{
     RegisterTokenEntry, Removed, TokenEntry, UserEntry, UserList,
 };
 use crate::accounts::{Accounts, AccountsError, ClusterKind, ClusterName, TokenId, User, UserName};
-pub use crate::accounts::{Imported, Reencrypted};
+pub use crate::accounts::{ImportedAccounts, Reencrypted};
 
 const LONGEST_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub fn routes() -> Vec<Route> {
         Route::new(Post, admin, reencrypt_path, "reencrypt", "Encrypt the tokens of clusters with the first key of the key file", reencrypt)
             .description("The file is read again first."),
         Route::new(Post, admin, import_path, "importAccounts", "Copy users and clusters of bcs-api from the same database", import)
-            .description("In one transaction. What was copied before is not copied again, and bcs-api's tables stay as they are."),
+            .description("In one transaction, with their IDs. If rows conflict with what is here, all of them are listed and nothing is copied. What was copied before is not copied again, and bcs-api's tables stay as they are."),
     ];
     routes.into_iter().map(|route| route.refusals(REFUSALS)).collect()
 }
@@ -105,7 +105,10 @@ impl From<AccountsError> for ApiError {
         match error {
             AccountsError::Invalid(_) | AccountsError::Denied(_) => Self::Malformed(text),
             AccountsError::Unknown(..) => Self::NotFound(text),
-            AccountsError::Exists(..) | AccountsError::Quota(_) => Self::Conflict(text),
+            AccountsError::Exists(..)
+            | AccountsError::ForeignClusterId(_)
+            | AccountsError::ImportConflicts(_)
+            | AccountsError::Quota(_) => Self::Conflict(text),
             AccountsError::TooSoon(_) | AccountsError::Unavailable(_) | AccountsError::MissingKey { .. } => {
                 Self::Unavailable(text)
             }
@@ -285,6 +288,18 @@ async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
     Ok(Json(accounts(&call)?.reencrypt(&call.by()).await?))
 }
 
-async fn import(call: Call) -> Result<Json<Imported>, ApiError> {
-    Ok(Json(accounts(&call)?.import(&call.by()).await?))
+/// The parameters of an import.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ImportQuery {
+    /// Users of the gateway that are deleted, with their tokens, if they conflict with a user of bcs-api: names, separated by
+    /// commas.
+    #[serde(default)]
+    replace: Option<String>,
+}
+
+async fn import(call: Call<Nothing, ImportQuery>) -> Result<Json<ImportedAccounts>, ApiError> {
+    let replace = call.query.replace.iter().flat_map(|names| names.split(','));
+    let replace: Vec<UserName> = replace.map(user_name).collect::<Result<_, _>>()?;
+    Ok(Json(accounts(&call)?.import(&call.by(), &replace).await?))
 }

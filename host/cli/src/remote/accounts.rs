@@ -52,9 +52,20 @@ enum UsersCommand {
         query: Query,
     },
     /// Copy users, tokens and clusters of bcs-api, whose tables are in the gateway's MySQL database.
+    ///
+    /// Users, tokens and clusters keep their IDs. If a row conflicts with one of the gateway, nothing is copied, and all
+    /// conflicts are listed.
     #[command(after_help = "Examples:
-  admittance users import")]
-    Import(Query),
+  admittance users import
+  admittance users import --replace root")]
+    Import {
+        /// Delete this user of the gateway, with all tokens, if a user of bcs-api has the same name or number. May be given
+        /// more than once.
+        #[arg(long, value_name = "USER")]
+        replace: Vec<String>,
+        #[command(flatten)]
+        query: Query,
+    },
 }
 
 /// Manage the tokens of users.
@@ -231,7 +242,16 @@ impl UsersArguments {
                 })
             }
             UsersCommand::Delete { name, query } => query.remove(&["users", name]),
-            UsersCommand::Import(query) => query.post(&["accounts", "import"], &(), imported),
+            UsersCommand::Import { replace, query } => {
+                let parameters = [("replace", replace.join(","))];
+                let message = Message {
+                    parameters: if replace.is_empty() { &[] } else { &parameters },
+                    body: None,
+                };
+                query
+                    .send(Method::POST, &["accounts", "import"], message, imported)
+                    .map(drop)
+            }
         }
     }
 }

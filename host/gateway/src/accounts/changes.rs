@@ -12,12 +12,12 @@ use sqlx::{query, query_scalar};
 use super::{
     Accounts, AccountsError, BcsInfo, Cluster, ClusterKind, Provider, RegisterToken, Secret, TokenId, User,
     UserId, UserName,
-    database::now,
+    database::{Change, moment, now, seconds},
     error::violation,
     keys::{random_suffix, random_token},
     rows::{
-        delete_register_token, digest_text, insert_cluster, insert_permission, insert_register_token,
-        insert_token, insert_user,
+        UserTokenRow, delete_register_token, digest_text, insert_cluster, insert_permission,
+        insert_register_token, insert_token, insert_user, token_place,
     },
 };
 
@@ -50,11 +50,14 @@ pub struct CreatedRegisterToken {
     pub expires_at: Moment,
 }
 
-/// The result of encrypting all tokens of clusters again.
+/// The result of encrypting all tokens again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reencrypted {
-    /// The number of tokens that are encrypted with the first key now.
+    /// The number of clusters whose tokens are encrypted with the first key now.
     pub tokens: usize,
+    /// The number of tokens of users that are encrypted with the first key now.
+    #[serde(default, rename = "userTokens")]
+    pub user_tokens: usize,
     /// Tokens that could not be decrypted and stay as they are, each with the reason and what to do.
     pub skipped: Vec<String>,
 }
@@ -121,7 +124,14 @@ impl Accounts {
     ) -> Result<Arc<User>, AccountsError> {
         check_groups(groups)?;
         let mut change = self.0.database.change().await?;
-        let user = insert_user(&mut change, name, is_super_user, groups).await?;
+        let user = User {
+            id: UserId::NOBODY,
+            name: name.clone(),
+            is_super_user,
+            groups: groups.to_vec(),
+            created_at: now(),
+        };
+        let user = insert_user(&mut change, user).await?;
         self.commit(change, by, "create user", name.as_str()).await?;
         Ok(Arc::new(user))
     }
@@ -154,17 +164,60 @@ impl Accounts {
         self.commit(change, by, "delete user", name).await
     }
 
-    /// A new token in addition to those that the user has.
+    /// Creates another token of a user. Its value is not stored.
     pub async fn create_token(
         &self,
         by: &str,
         user: &User,
         lifetime: Duration,
     ) -> Result<CreatedToken, AccountsError> {
-        let value = random_token(USER_TOKEN_LENGTH).map_err(unavailable)?;
-        let created_at = now();
-        let expires_at = after(created_at, lifetime);
+        let change = self.0.database.change().await?;
+        self.insert_new_token(change, by, user, lifetime, false).await
+    }
+
+    /// Returns the token that this function created for the user earlier, or that was imported as the user's plain token.
+    /// Creates one if there is none, or if it has expired, was revoked, or cannot be decrypted.
+    pub async fn get_or_create_token(
+        &self,
+        by: &str,
+        user: &User,
+        lifetime: Duration,
+    ) -> Result<CreatedToken, AccountsError> {
         let mut change = self.0.database.change().await?;
+        let rows: Vec<(i64, String, String, i64, i64)> = sqlx::query_as(
+            "SELECT id, digest, sealed_value, created_at, expires_at FROM admittance_user_tokens \
+             WHERE user_id = ? AND sealed_value IS NOT NULL AND expires_at > ? ORDER BY id DESC",
+        )
+        .bind(user.id.0)
+        .bind(seconds(now()))
+        .fetch_all(&mut *change)
+        .await?;
+        for (id, digest, sealed, created_at, expires_at) in rows {
+            match self.0.keys.reload_and_open(&sealed, &token_place(&digest)) {
+                Ok(value) => {
+                    return Ok(CreatedToken {
+                        id: TokenId(id),
+                        value,
+                        created_at: moment(created_at),
+                        expires_at: moment(expires_at),
+                    });
+                }
+                Err(why) => {
+                    tracing::warn!("the token {id} of {} cannot be shown again: {why}", user.name);
+                }
+            }
+        }
+        self.insert_new_token(change, by, user, lifetime, true).await
+    }
+
+    async fn insert_new_token(
+        &self,
+        mut change: Change,
+        by: &str,
+        user: &User,
+        lifetime: Duration,
+        can_be_shown_again: bool,
+    ) -> Result<CreatedToken, AccountsError> {
         let count =
             query_scalar("SELECT COUNT(*) FROM admittance_user_tokens WHERE user_id = ?").bind(user.id.0);
         let count: i64 = count.fetch_one(&mut *change).await?;
@@ -175,8 +228,20 @@ impl Accounts {
                 user.name, user.name
             )));
         }
+        let value = random_token(USER_TOKEN_LENGTH).map_err(unavailable)?;
         let digest = digest_text(TokenDigest::of(&value.0));
-        insert_token(&mut change, user.id, &digest, created_at, expires_at)
+        let created_at = now();
+        let expires_at = after(created_at, lifetime);
+        let sealed_value = can_be_shown_again.then(|| self.0.keys.seal(&value, &token_place(&digest)));
+        let token = UserTokenRow {
+            id: None,
+            user: user.id,
+            digest: digest.clone(),
+            created_at,
+            expires_at,
+            sealed_value: sealed_value.transpose().map_err(unavailable)?,
+        };
+        insert_token(&mut change, token)
             .await
             .map_err(violation("token", "user", &user.name))?;
         let id = query_scalar("SELECT id FROM admittance_user_tokens WHERE digest = ?").bind(digest);
@@ -233,6 +298,17 @@ impl Accounts {
             grants: [].into(),
         };
         let mut change = self.0.database.change().await?;
+        if let ClusterName::Bcs(info) = name {
+            let count = query_scalar(
+                "SELECT COUNT(*) FROM admittance_clusters \
+                 WHERE LOWER(bcs_cluster_id) = LOWER(?) AND project_id <> ?",
+            );
+            let count = count.bind(info.cluster_id.clone()).bind(info.project_id.clone());
+            let count: i64 = count.fetch_one(&mut *change).await?;
+            if count > 0 {
+                return Err(AccountsError::ForeignClusterId(info.cluster_id.clone()));
+            }
+        }
         if let Some(creator) = creator.filter(|creator| !creator.is_super_user) {
             let count = query_scalar("SELECT COUNT(*) FROM admittance_clusters WHERE creator_id = ?");
             let count: i64 = count.bind(creator.id.0).fetch_one(&mut *change).await?;
@@ -337,7 +413,7 @@ impl Accounts {
         self.commit(change, by, "grant permission", &subject).await
     }
 
-    /// Encrypt all tokens of clusters with the first key of the file. Those that cannot be decrypted stay as they are.
+    /// Encrypts all encrypted tokens with the first key of the file. Those that cannot be decrypted stay as they are.
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;
@@ -347,21 +423,40 @@ impl Accounts {
                 .await?;
         let mut done = Reencrypted::default();
         for (cluster, sealed) in rows {
-            let token = match self.0.keys.open(&sealed, &cluster) {
-                Ok(token) => token,
-                Err(why) => {
-                    done.skipped.push(format!(
-                        "the token of the cluster {cluster}: {why}, or have its agent report again"
-                    ));
-                    continue;
+            match self.0.keys.reseal(&sealed, &cluster) {
+                Ok(sealed) => {
+                    query("UPDATE admittance_credentials SET sealed_token = ? WHERE cluster_id = ?")
+                        .bind(sealed)
+                        .bind(cluster)
+                        .execute(&mut *change)
+                        .await?;
+                    done.tokens += 1;
                 }
-            };
-            query("UPDATE admittance_credentials SET sealed_token = ? WHERE cluster_id = ?")
-                .bind(self.0.keys.seal(&token, &cluster).map_err(unavailable)?)
-                .bind(cluster)
-                .execute(&mut *change)
-                .await?;
-            done.tokens += 1;
+                Err(why) => done.skipped.push(format!(
+                    "the token of the cluster {cluster}: {why}, or have its agent report again"
+                )),
+            }
+        }
+        let rows: Vec<(i64, String, String)> = sqlx::query_as(
+            "SELECT id, digest, sealed_value FROM admittance_user_tokens \
+             WHERE sealed_value IS NOT NULL ORDER BY id",
+        )
+        .fetch_all(&mut *change)
+        .await?;
+        for (id, digest, sealed) in rows {
+            match self.0.keys.reseal(&sealed, &token_place(&digest)) {
+                Ok(sealed) => {
+                    query("UPDATE admittance_user_tokens SET sealed_value = ? WHERE id = ?")
+                        .bind(sealed)
+                        .bind(id)
+                        .execute(&mut *change)
+                        .await?;
+                    done.user_tokens += 1;
+                }
+                Err(why) => done.skipped.push(format!(
+                    "the token {id} of a user: {why}, or revoke it so that another is created"
+                )),
+            }
         }
         let subject = format!("{} tokens of clusters", done.tokens);
         self.commit(change, by, "encrypt again", &subject).await?;

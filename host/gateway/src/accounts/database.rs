@@ -26,6 +26,21 @@ use super::{
 
 /// The table of migrations. Another program may have its own in the same database.
 const MIGRATIONS: &str = "admittance_migrations";
+/// The steps of the tables, oldest first.
+const SQLITE_STEPS: [(&str, &str); 2] = [
+    (
+        "accounts",
+        include_str!("../../migrations/sqlite/0001_accounts.sql"),
+    ),
+    ("import", include_str!("../../migrations/sqlite/0002_import.sql")),
+];
+const MYSQL_STEPS: [(&str, &str); 2] = [
+    (
+        "accounts",
+        include_str!("../../migrations/mysql/0001_accounts.sql"),
+    ),
+    ("import", include_str!("../../migrations/mysql/0002_import.sql")),
+];
 /// A few are enough: changes are rare and made one after another, and a read uses one connection.
 const CONNECTIONS: u32 = 4;
 /// The timeout for getting a connection from the pool, including the time to connect.
@@ -58,21 +73,18 @@ impl Database {
 
     /// Bring the tables up to date.
     pub(super) async fn migrate(&self) -> Result<(), AccountsError> {
-        let sql = if self.is_sqlite {
+        let steps = if self.is_sqlite {
             // Readers see a consistent state while something is written.
             query("PRAGMA journal_mode = WAL").execute(&self.pool).await?;
-            include_str!("../../migrations/sqlite/0001_accounts.sql")
+            SQLITE_STEPS
         } else {
-            include_str!("../../migrations/mysql/0001_accounts.sql")
+            MYSQL_STEPS
         };
-        let first = Migration::new(
-            1,
-            "accounts".into(),
-            MigrationType::Simple,
-            sql.into_sql_str(),
-            false,
-        );
-        let mut migrator = Migrator::with_migrations(vec![first]);
+        let migrations = (1..).zip(steps).map(|(version, (name, sql))| {
+            let sql = sql.into_sql_str();
+            Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+        });
+        let mut migrator = Migrator::with_migrations(migrations.collect());
         migrator.dangerous_set_table_name(MIGRATIONS);
         migrator
             .run(&self.pool)
@@ -106,35 +118,43 @@ impl Database {
         Ok(change)
     }
 
-    /// The whole content, read in one transaction. Credentials that did not change since `previous` keep their `Arc`.
+    /// Reads the whole content in one transaction.
     pub(super) async fn load(
         &self,
         keys: &KeyFile,
         previous: Option<&Directory>,
     ) -> Result<Directory, AccountsError> {
-        let mut read = self.pool.begin().await?;
-        let mut directory = Directory {
-            revision: query_scalar(REVISION).fetch_one(&mut *read).await?,
-            users: users(&mut read).await?,
-            tokens: tokens(&mut read).await?,
-            ..Directory::default()
-        };
-        for mut cluster in clusters(&mut read, keys).await? {
-            let known = previous
-                .and_then(|previous| previous.cluster(&cluster.id))
-                .and_then(|known| known.credentials.as_ref());
-            if let (Some(read), Some(known)) = (&mut cluster.credentials, known)
-                && *read == *known
-            {
-                *read = known.clone();
-            }
-            directory
-                .identifiers
-                .insert(cluster.identifier.clone(), cluster.id.clone());
-            directory.clusters.insert(cluster.id.clone(), Arc::new(cluster));
-        }
-        Ok(directory)
+        read_directory(&mut self.pool.begin().await?, keys, previous).await
     }
+}
+
+/// Reads the whole content. Credentials that did not change since `previous` keep their `Arc`.
+pub(super) async fn read_directory(
+    read: &mut Change,
+    keys: &KeyFile,
+    previous: Option<&Directory>,
+) -> Result<Directory, AccountsError> {
+    let mut directory = Directory {
+        revision: query_scalar(REVISION).fetch_one(&mut **read).await?,
+        users: users(read).await?,
+        tokens: tokens(read).await?,
+        ..Directory::default()
+    };
+    for mut cluster in clusters(read, keys).await? {
+        let known = previous
+            .and_then(|previous| previous.cluster(&cluster.id))
+            .and_then(|known| known.credentials.as_ref());
+        if let (Some(read), Some(known)) = (&mut cluster.credentials, known)
+            && *read == *known
+        {
+            *read = known.clone();
+        }
+        directory
+            .identifiers
+            .insert(cluster.identifier.clone(), cluster.id.clone());
+        directory.clusters.insert(cluster.id.clone(), Arc::new(cluster));
+    }
+    Ok(directory)
 }
 
 /// The URL of the database: `sqlx` has no other options for databases of any kind.
@@ -303,12 +323,7 @@ async fn credentials(
     .await?;
     let mut credentials = HashMap::new();
     for (cluster, addresses, ca, sealed, cluster_domain, reported_at) in rows {
-        // Another gateway may have used a key that was added to the file since it was read.
-        let opened = keys.open(&sealed, &cluster).or_else(|_| {
-            keys.reload()?;
-            keys.open(&sealed, &cluster)
-        });
-        let user_token = match opened {
+        let user_token = match keys.reload_and_open(&sealed, &cluster) {
             Ok(token) => token,
             Err(error) => {
                 tracing::error!(%cluster, "the cluster cannot be reached, because its token cannot be read: {error}");

@@ -98,6 +98,16 @@ impl Directory {
         self.clusters.get(id)
     }
 
+    /// Returns the cluster of the platform with this ID. If several projects registered the ID, it belongs to the first of
+    /// them: anybody may register a cluster under the ID of another.
+    pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
+        let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
+        let registered = self.clusters();
+        registered
+            .filter(|cluster| cluster.bcs.as_ref().is_some_and(has_id))
+            .min_by_key(|cluster| cluster.created_at)
+    }
+
     pub fn by_identifier(&self, identifier: &str) -> Option<&Arc<Cluster>> {
         self.clusters.get(self.identifiers.get(identifier)?)
     }
@@ -252,5 +262,36 @@ mod tests {
             assert_eq!(may, expected.is_some(), "{id}");
         }
         assert_eq!(directory.for_drivers(&user(2, false), "BCS-MESOS-2"), None);
+    }
+
+    /// Databases of earlier versions and of bcs-api may have several projects with the same cluster ID.
+    #[test]
+    fn a_platform_id_belongs_to_the_cluster_that_was_created_first() {
+        let cluster = |id: &str, created_at| Cluster {
+            id: id.to_owned(),
+            identifier: id.to_owned(),
+            provider: Provider::Bcs,
+            creator: UserId(1),
+            created_at,
+            bcs: Some(BcsInfo {
+                project_id: id.to_owned(),
+                cluster_id: "BCS-K8S-1".to_owned(),
+                kind: ClusterKind::Kubernetes,
+            }),
+            credentials: None,
+            register_token: None,
+            grants: [].into(),
+        };
+        let first = Moment::now();
+        let later = Moment(first.0 + std::time::Duration::from_secs(1));
+        let directory = Directory {
+            clusters: [cluster("a", later), cluster("b", first)]
+                .map(|cluster| (cluster.id.clone(), Arc::new(cluster)))
+                .into(),
+            ..Directory::default()
+        };
+        let owner = directory.first_with_platform_id("bcs-k8s-1").unwrap();
+        assert_eq!(owner.id, "b");
+        assert!(directory.first_with_platform_id("BCS-K8S-2").is_none());
     }
 }

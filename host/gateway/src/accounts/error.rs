@@ -14,6 +14,19 @@ pub enum AccountsError {
     Unknown(&'static str, String),
     #[error("the {0} `{1}` already exists")]
     Exists(&'static str, String),
+    /// The ID of a cluster belongs to another project.
+    #[error(
+        "the cluster ID `{0}` belongs to the project that registered it first: use the cluster of that project, or have \
+         an administrator delete it with `admittance clusters delete`"
+    )]
+    ForeignClusterId(String),
+    /// The rows of bcs-api that cannot be imported with their IDs, each with the reason.
+    #[error(
+        "nothing was imported, because these rows conflict: {}; delete or replace what is in the way here: \
+         `admittance users import --replace USER` deletes a user of this gateway with its tokens, in favour of bcs-api's",
+        .0.join("; ")
+    )]
+    ImportConflicts(Vec<String>),
     /// A limit for each user. The message names it, and says what to do.
     #[error("{0}")]
     Quota(String),

@@ -1,25 +1,40 @@
-//! Copies what bcs-api has in the same MySQL database. Its tables stay as they are.
+//! Moves the users and clusters of bcs-api over. Its tables are in the same MySQL database, and stay as they are.
+//!
+//! Users, tokens and clusters keep their IDs, because platforms store them and send them to `/rest`. A row whose ID or name
+//! has another meaning here is a conflict; if there are any, nothing is written. The rows that were dealt with are recorded:
+//! importing again copies only what is new at bcs-api, and restores nothing that was deleted or revoked here.
 
-use std::collections::{BTreeSet, HashMap};
+mod plan;
+mod source;
+
+use std::collections::{HashMap, HashSet};
 
 use admittance_bcs::routes::Permission;
 use admittance_net::bearer::TokenDigest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sqlx::query_as;
+use sqlx::{query, query_as};
 
+use self::{
+    plan::Plan,
+    source::{Source, SourceCredentials, SourcePermission, SourceToken},
+};
 use super::{
-    Accounts, AccountsError, BcsInfo, Cluster, ClusterKind, Provider, RegisterToken, Report, Secret, UserId,
-    UserName,
-    database::{Change, moment, now},
+    Accounts, AccountsError, Directory, RegisterToken, Report, Secret, TokenId, UserId, UserName,
+    database::{Change, moment, now, read_directory},
     rows::{
-        digest_text, insert_cluster, insert_permission, insert_register_token, insert_token, insert_user,
+        UserTokenRow, digest_text, insert_cluster, insert_permission, insert_register_token, insert_token,
+        insert_user, token_place,
     },
 };
 
-/// What was copied. What is there already is not copied again.
+/// bcs-api's number for the type of plain tokens. `POST users/{id}/tokens` returns them.
+pub(crate) const PLAIN_TOKEN: i64 = 3;
+
+/// The result of an import. What was imported before does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Imported {
+#[serde(rename_all = "camelCase")]
+pub struct ImportedAccounts {
     /// How many users.
     pub users: usize,
     /// How many tokens of users.
@@ -29,20 +44,25 @@ pub struct Imported {
     /// How many credentials of clusters.
     pub credentials: usize,
     /// How many register tokens.
-    #[serde(rename = "registerTokens")]
     pub register_tokens: usize,
     /// How many permissions.
     pub permissions: usize,
+    /// The users of the gateway that were deleted in favour of bcs-api's.
+    #[serde(default)]
+    pub replaced: Vec<String>,
     /// What was not copied, with the reason.
     pub skipped: Vec<String>,
 }
 
-/// The users in this database, by their numbers in bcs-api's.
-type Users = HashMap<i64, UserId>;
-
 impl Accounts {
-    /// Copy users, tokens, clusters, credentials, register tokens and permissions of bcs-api, in one transaction.
-    pub async fn import(&self, by: &str) -> Result<Imported, AccountsError> {
+    /// Copies users, tokens, clusters, credentials, register tokens and permissions of bcs-api, in one transaction.
+    ///
+    /// A user who is named in `replace` is deleted with all tokens if that resolves a conflict with a user of bcs-api. If
+    /// the user of bcs-api has the same name, the clusters and permissions of the deleted one become the new one's.
+    ///
+    /// # Errors
+    /// [`ImportConflicts`](AccountsError::ImportConflicts) with every row that would need another ID.
+    pub async fn import(&self, by: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
         if self.0.database.is_sqlite() {
             return Err(AccountsError::Invalid(
                 "the tables of bcs-api are in MySQL: set `dialect.gateway.accounts.mysql` to its database first"
@@ -50,244 +70,187 @@ impl Accounts {
             ));
         }
         let mut change = self.0.database.change().await?;
-        let mut done = Imported::default();
-        let users = users(&mut change, &mut done).await?;
-        tokens(&mut change, &users, &mut done).await?;
-        let clusters = clusters(&mut change, &users, &mut done).await?;
-        self.credentials(&mut change, &clusters, &mut done).await?;
-        register_tokens(&mut change, &clusters, &mut done).await?;
-        permissions(&mut change, &users, &clusters, &mut done).await?;
+        let mut source = Source::read(&mut change).await?;
+        let here = read_directory(&mut change, &self.0.keys, None).await?;
+        let settled: Vec<(String, String)> = query_as("SELECT kind, source FROM admittance_imported")
+            .fetch_all(&mut *change)
+            .await?;
+        let settled: HashSet<_> = settled.into_iter().collect();
+        let plan = Plan::new(&mut source, &here, &settled, replace)?;
+        let mut done = ImportedAccounts {
+            users: plan.users.len(),
+            tokens: plan.tokens.len(),
+            clusters: plan.clusters.len(),
+            replaced: plan.replaced.values().map(|user| user.name.to_string()).collect(),
+            skipped: plan.skipped.clone(),
+            ..ImportedAccounts::default()
+        };
+        if plan.settled.is_empty() {
+            return Ok(done);
+        }
+        insert_users(&mut change, &plan, &here).await?;
+        for token in &plan.tokens {
+            self.insert_source_token(&mut change, token).await?;
+        }
+        for cluster in plan.clusters.values() {
+            insert_cluster(&mut change, cluster, &cluster.id).await?;
+        }
+        for reported in source.credentials {
+            if plan.clusters.contains_key(&reported.cluster_id) {
+                self.insert_source_credentials(&mut change, reported, &mut done)
+                    .await?;
+            }
+        }
+        for (cluster, token) in &source.register_tokens {
+            if plan.clusters.contains_key(cluster) {
+                insert_used_register_token(&mut change, cluster, token).await?;
+                done.register_tokens += 1;
+            }
+        }
+        let granted = permissions(&source.permissions, &plan, &here, &mut done);
+        for ((user, cluster), permission) in granted {
+            insert_permission(&mut change, user, &cluster, permission).await?;
+            done.permissions += 1;
+        }
+        for (kind, source) in plan.settled {
+            query("INSERT INTO admittance_imported (kind, source) VALUES (?, ?)")
+                .bind(kind)
+                .bind(source)
+                .execute(&mut *change)
+                .await?;
+        }
         let subject = format!("{} users and {} clusters of bcs-api", done.users, done.clusters);
         self.commit(change, by, "import", &subject).await?;
         Ok(done)
     }
 
-    async fn credentials(
+    async fn insert_source_token(
         &self,
         change: &mut Change,
-        clusters: &BTreeSet<String>,
-        done: &mut Imported,
+        token: &SourceToken,
     ) -> Result<(), AccountsError> {
-        let rows: Vec<(String, String, String, String, String)> = query_as(
-            "SELECT cluster_id, server_addresses, ca_cert_data, user_token, COALESCE(cluster_domain, '') \
-             FROM cluster_credentials",
-        )
-        .fetch_all(&mut **change)
-        .await?;
-        for (cluster, addresses, ca, token, cluster_domain) in rows {
-            if !clusters.contains(&cluster) {
-                continue;
-            }
+        let digest = digest_text(TokenDigest::of(&token.value));
+        let value = (token.kind == PLAIN_TOKEN).then(|| Secret(token.value.clone()));
+        let sealed_value = value.map(|value| self.0.keys.seal(&value, &token_place(&digest)));
+        let row = UserTokenRow {
+            id: Some(TokenId(token.id)),
+            user: UserId(token.user_id),
+            digest,
+            created_at: token.created_at.map_or_else(now, moment),
+            expires_at: moment(token.expires_at),
+            sealed_value: sealed_value.transpose().map_err(AccountsError::Unavailable)?,
+        };
+        Ok(insert_token(change, row).await?)
+    }
+
+    /// Inserts credentials if the gateway may connect to their addresses: agents could report anything to bcs-api.
+    async fn insert_source_credentials(
+        &self,
+        change: &mut Change,
+        reported: SourceCredentials,
+        done: &mut ImportedAccounts,
+    ) -> Result<(), AccountsError> {
+        let report = Report {
             // The last agent of BCS separates them by commas.
-            let server_addresses = addresses.replace(',', ";");
-            let report = Report {
-                server_addresses,
-                ca,
-                user_token: Secret(token),
-                cluster_domain,
-            };
-            // Agents could report anything to bcs-api.
-            match self.reachable(report) {
-                Ok(credentials) => self.insert_credentials(change, &cluster, &credentials).await?,
-                Err(error) => {
-                    done.skipped.push(format!("credentials of {cluster}: {error}"));
-                    continue;
-                }
+            server_addresses: reported.server_addresses.replace(',', ";"),
+            ca: reported.ca_cert_data,
+            user_token: Secret(reported.user_token),
+            cluster_domain: reported.cluster_domain,
+        };
+        let cluster = reported.cluster_id;
+        match self.reachable(report) {
+            Ok(credentials) => {
+                self.insert_credentials(change, &cluster, &credentials).await?;
+                done.credentials += 1;
             }
-            done.credentials += 1;
+            Err(error) => done.skipped.push(format!("credentials of {cluster}: {error}")),
         }
         Ok(())
     }
 }
 
-async fn users(change: &mut Change, done: &mut Imported) -> Result<Users, AccountsError> {
-    let rows: Vec<(i64, String, i64)> = query_as(
-        "SELECT CAST(id AS SIGNED), name, CAST(COALESCE(is_super_user, 0) AS SIGNED) FROM users ORDER BY id",
-    )
-    .fetch_all(&mut **change)
-    .await?;
-    let known: Vec<(String, i64)> = query_as("SELECT name, id FROM admittance_users")
-        .fetch_all(&mut **change)
-        .await?;
-    let known: HashMap<String, i64> = known.into_iter().collect();
-    let mut users = Users::new();
-    for (id, name, is_super_user) in rows {
-        let here = match known.get(&name) {
-            Some(here) => *here,
-            None => {
-                let parsed = match name.parse::<UserName>() {
-                    Ok(parsed) => parsed,
-                    Err(error) => {
-                        done.skipped.push(format!("user {id}: {error}"));
-                        continue;
-                    }
-                };
-                done.users += 1;
-                insert_user(change, &parsed, is_super_user != 0, &[]).await?.id.0
-            }
-        };
-        users.insert(id, UserId(here));
+/// Deletes the users that are replaced, inserts the others, and gives them the clusters that their namesakes created.
+async fn insert_users(change: &mut Change, plan: &Plan, here: &Directory) -> Result<(), AccountsError> {
+    for id in plan.replaced.keys() {
+        query("DELETE FROM admittance_users WHERE id = ?")
+            .bind(id.0)
+            .execute(&mut **change)
+            .await?;
     }
-    Ok(users)
-}
-
-async fn tokens(change: &mut Change, users: &Users, done: &mut Imported) -> Result<(), AccountsError> {
-    let rows: Vec<(i64, String, i64)> = query_as(
-        "SELECT CAST(user_id AS SIGNED), value, CAST(UNIX_TIMESTAMP(expires_at) AS SIGNED) FROM user_tokens \
-         WHERE expires_at > NOW()",
-    )
-    .fetch_all(&mut **change)
-    .await?;
-    let known: Vec<(String,)> = query_as("SELECT digest FROM admittance_user_tokens")
-        .fetch_all(&mut **change)
-        .await?;
-    let known: BTreeSet<String> = known.into_iter().map(|(digest,)| digest).collect();
-    for (user, value, expires_at) in rows {
-        let digest = digest_text(TokenDigest::of(&value));
-        let Some(user) = users.get(&user).filter(|_| !known.contains(&digest)) else {
-            continue;
-        };
-        insert_token(change, *user, &digest, now(), moment(expires_at)).await?;
-        done.tokens += 1;
+    for user in plan.users.values() {
+        insert_user(change, user.clone()).await?;
+    }
+    for cluster in here.clusters() {
+        if plan.replaced.contains_key(&cluster.creator) {
+            let creator = successor(plan, cluster.creator).unwrap_or(UserId::NOBODY);
+            query("UPDATE admittance_clusters SET creator_id = ? WHERE id = ?")
+                .bind(creator.0)
+                .bind(cluster.id.clone())
+                .execute(&mut **change)
+                .await?;
+        }
     }
     Ok(())
 }
 
-type ClusterRow = (
-    String,
-    i64,
-    i64,
-    String,
-    Option<String>,
-    Option<String>,
-    Option<i64>,
-);
-
-/// Returns the clusters that were copied now.
-async fn clusters(
-    change: &mut Change,
-    users: &Users,
-    done: &mut Imported,
-) -> Result<BTreeSet<String>, AccountsError> {
-    let rows: Vec<ClusterRow> = query_as(
-        "SELECT c.id, CAST(c.provider AS SIGNED), CAST(c.creator_id AS SIGNED), c.identifier, \
-         i.source_project_id, i.source_cluster_id, CAST(i.cluster_type AS SIGNED) \
-         FROM clusters c LEFT JOIN bcs_cluster_infos i ON i.cluster_id = c.id ORDER BY c.id",
-    )
-    .fetch_all(&mut **change)
-    .await?;
-    let known: Vec<(String,)> = query_as("SELECT id FROM admittance_clusters")
-        .fetch_all(&mut **change)
-        .await?;
-    let known: BTreeSet<String> = known.into_iter().map(|(id,)| id).collect();
-    let mut copied = BTreeSet::new();
-    for (id, provider, creator, identifier, project_id, cluster_id, kind) in rows {
-        if known.contains(&id) || copied.contains(&id) {
-            continue;
-        }
-        let provider = match provider {
-            1 => Provider::Plain,
-            2 => Provider::Bcs,
-            _ => {
-                done.skipped.push(format!(
-                    "cluster {id}: fixtures are in bcs-api's configuration; create it here"
-                ));
-                continue;
-            }
-        };
-        if !identifier
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-        {
-            done.skipped
-                .push(format!("cluster {id}: `{identifier}` cannot be a part of a path"));
-            continue;
-        }
-        let cluster = Cluster {
-            id: id.clone(),
-            identifier,
-            provider,
-            creator: users.get(&creator).copied().unwrap_or(UserId::NOBODY),
-            created_at: now(),
-            bcs: project_id
-                .zip(cluster_id)
-                .map(|(project_id, cluster_id)| BcsInfo {
-                    project_id,
-                    cluster_id,
-                    kind: match kind {
-                        Some(2) => ClusterKind::Mesos,
-                        Some(3) => ClusterKind::Tke,
-                        _ => ClusterKind::Kubernetes,
-                    },
-                }),
-            credentials: None,
-            register_token: None,
-            grants: [].into(),
-        };
-        insert_cluster(change, &cluster, &id).await?;
-        done.clusters += 1;
-        copied.insert(id);
-    }
-    Ok(copied)
+/// Returns the imported user with the name of a user that is replaced.
+fn successor(plan: &Plan, replaced: UserId) -> Option<UserId> {
+    let name = &plan.replaced.get(&replaced)?.name;
+    let mut users = plan.users.values();
+    users.find(|user| user.name == *name).map(|user| user.id)
 }
 
-/// Agents use them already, so they do not expire.
-async fn register_tokens(
+/// Inserts the register token of an agent. The agent uses it already, so it does not expire.
+async fn insert_used_register_token(
     change: &mut Change,
-    clusters: &BTreeSet<String>,
-    done: &mut Imported,
+    cluster: &str,
+    token: &str,
 ) -> Result<(), AccountsError> {
-    let rows: Vec<(String, String)> = query_as("SELECT cluster_id, token FROM register_tokens")
-        .fetch_all(&mut **change)
-        .await?;
-    for (cluster, token) in rows {
-        if !clusters.contains(&cluster) {
-            continue;
-        }
-        let at = now();
-        let token = RegisterToken {
-            digest: TokenDigest::of(&token),
-            created_at: at,
-            expires_at: at,
-            used_at: Some(at),
-        };
-        insert_register_token(change, &cluster, &token).await?;
-        done.register_tokens += 1;
-    }
-    Ok(())
+    let at = now();
+    let token = RegisterToken {
+        digest: TokenDigest::of(token),
+        created_at: at,
+        expires_at: at,
+        used_at: Some(at),
+    };
+    insert_register_token(change, cluster, &token).await
 }
 
-async fn permissions(
-    change: &mut Change,
-    users: &Users,
-    clusters: &BTreeSet<String>,
-    done: &mut Imported,
-) -> Result<(), AccountsError> {
-    let rows: Vec<(i64, String, String)> = query_as(
-        "SELECT CAST(user_id AS SIGNED), cluster_id, name FROM user_cluster_permissions WHERE is_active <> 0",
-    )
-    .fetch_all(&mut **change)
-    .await?;
+/// Returns the permissions that users and clusters of the plan have at bcs-api, and those that replaced users have here.
+fn permissions(
+    source: &[SourcePermission],
+    plan: &Plan,
+    here: &Directory,
+    done: &mut ImportedAccounts,
+) -> HashMap<(UserId, String), Permission> {
     let mut granted: HashMap<(UserId, String), Permission> = HashMap::new();
-    for (user, cluster, name) in rows {
-        let permission = match name.to_ascii_lowercase().as_str() {
-            name if name.ends_with("view") => Permission::Read,
-            name if name.ends_with("edit") => Permission::Write,
-            _ => {
-                let reason = format!("permission `{name}` for {cluster}: only view and edit are known");
-                done.skipped.push(reason);
-                continue;
-            }
-        };
-        let Some(user) = users.get(&user).filter(|_| clusters.contains(&cluster)) else {
+    let mut grant = |user, cluster: &str, permission: Permission| {
+        let entry = granted.entry((user, cluster.to_owned())).or_insert(permission);
+        *entry = permission.max(*entry);
+    };
+    for row in source {
+        let (Some(user), cluster) = (plan.user(here, row.user_id), &row.cluster_id) else {
             continue;
         };
-        let entry = granted.entry((*user, cluster)).or_insert(permission);
-        *entry = permission.max(*entry);
+        let is_new = plan.users.contains_key(&user) || plan.clusters.contains_key(cluster);
+        let is_here = plan.clusters.contains_key(cluster) || here.cluster(cluster).is_some();
+        if !is_new || !is_here {
+            continue;
+        }
+        match row.name.to_ascii_lowercase().as_str() {
+            name if name.ends_with("view") => grant(user, cluster, Permission::Read),
+            name if name.ends_with("edit") => grant(user, cluster, Permission::Write),
+            name => done.skipped.push(format!(
+                "permission `{name}` for {cluster}: only view and edit are known"
+            )),
+        }
     }
-    for ((user, cluster), permission) in granted {
-        insert_permission(change, user, &cluster, permission).await?;
-        done.permissions += 1;
+    for cluster in here.clusters() {
+        for (user, permission) in &cluster.grants {
+            if let Some(user) = successor(plan, *user) {
+                grant(user, &cluster.id, *permission);
+            }
+        }
     }
-    Ok(())
+    granted
 }

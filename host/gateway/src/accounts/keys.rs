@@ -69,7 +69,7 @@ impl KeyFile {
         Ok(())
     }
 
-    /// The secret, encrypted for this place: it can be opened for no other one.
+    /// Encrypts a secret for this place: it can be opened for no other one.
     pub(super) fn seal(&self, secret: &Secret, place: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
@@ -86,7 +86,22 @@ impl KeyFile {
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
     }
 
-    /// The opposite of [`seal`](Self::seal).
+    /// Opens a sealed secret. Reads the file again if it has no suitable key, because another gateway may have sealed the
+    /// secret with a key that was added since.
+    pub(super) fn reload_and_open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
+        self.open(sealed, place).or_else(|_| {
+            self.reload()?;
+            self.open(sealed, place)
+        })
+    }
+
+    /// Opens a sealed secret, and seals it with the first key.
+    pub(super) fn reseal(&self, sealed: &str, place: &str) -> Result<String, String> {
+        self.open(sealed, place)
+            .and_then(|secret| self.seal(&secret, place))
+    }
+
+    /// Opens a secret that was [sealed](Self::seal) for this place.
     pub(super) fn open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
         let (name, text) = sealed.split_once(':').ok_or("it is not an encrypted value")?;
         let keys = self.keys.load();

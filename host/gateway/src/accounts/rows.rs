@@ -6,8 +6,8 @@ use admittance_net::bearer::TokenDigest;
 use sqlx::{query, query_scalar};
 
 use super::{
-    AccountsError, Cluster, RegisterToken, User, UserId, UserName,
-    database::{Change, now, seconds},
+    AccountsError, Cluster, RegisterToken, TokenId, User, UserId,
+    database::{Change, seconds},
     error::violation,
 };
 
@@ -16,46 +16,60 @@ pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
 
-pub(super) async fn insert_user(
-    change: &mut Change,
-    name: &UserName,
-    is_super_user: bool,
-    groups: &[String],
-) -> Result<User, AccountsError> {
-    let created_at = now();
-    query("INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?)")
-        .bind(name.as_str().to_owned())
-        .bind(i64::from(is_super_user))
-        .bind(groups.join(" "))
-        .bind(seconds(created_at))
-        .execute(&mut **change)
-        .await
-        .map_err(violation("user", "user", name))?;
-    let id = query_scalar("SELECT id FROM admittance_users WHERE name = ?").bind(name.as_str().to_owned());
+/// Returns the place for which the value of a user's token is [sealed](super::KeyFile::seal). No cluster's ID contains a
+/// space.
+pub(super) fn token_place(digest: &str) -> String {
+    format!("user token {digest}")
+}
+
+/// Inserts a user. A number of its own is chosen for [`UserId::NOBODY`].
+pub(super) async fn insert_user(change: &mut Change, user: User) -> Result<User, AccountsError> {
+    query(
+        "INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)",
+    )
+    .bind((user.id != UserId::NOBODY).then_some(user.id.0))
+    .bind(user.name.as_str().to_owned())
+    .bind(i64::from(user.is_super_user))
+    .bind(user.groups.join(" "))
+    .bind(seconds(user.created_at))
+    .execute(&mut **change)
+    .await
+    .map_err(violation("user", "user", &user.name))?;
+    let id =
+        query_scalar("SELECT id FROM admittance_users WHERE name = ?").bind(user.name.as_str().to_owned());
     Ok(User {
         id: UserId(id.fetch_one(&mut **change).await?),
-        name: name.clone(),
-        is_super_user,
-        groups: groups.to_vec(),
-        created_at,
+        ..user
     })
 }
 
-pub(super) async fn insert_token(
-    change: &mut Change,
-    user: UserId,
-    digest: &str,
-    created_at: Moment,
-    expires_at: Moment,
-) -> Result<(), sqlx::Error> {
-    query("INSERT INTO admittance_user_tokens (user_id, digest, created_at, expires_at) VALUES (?, ?, ?, ?)")
-        .bind(user.0)
-        .bind(digest.to_owned())
-        .bind(seconds(created_at))
-        .bind(seconds(expires_at))
-        .execute(&mut **change)
-        .await
-        .map(drop)
+/// A token of a user as it is stored.
+#[derive(Clone, Debug)]
+pub(super) struct UserTokenRow {
+    /// None: a number of its own is chosen.
+    pub(super) id: Option<TokenId>,
+    pub(super) user: UserId,
+    pub(super) digest: String,
+    pub(super) created_at: Moment,
+    pub(super) expires_at: Moment,
+    /// The encrypted value of a token that can be shown again.
+    pub(super) sealed_value: Option<String>,
+}
+
+pub(super) async fn insert_token(change: &mut Change, token: UserTokenRow) -> Result<(), sqlx::Error> {
+    query(
+        "INSERT INTO admittance_user_tokens (id, user_id, digest, created_at, expires_at, sealed_value) \
+         VALUES (?, ?, ?, ?, ?, ?)",
+    )
+    .bind(token.id.map(|id| id.0))
+    .bind(token.user.0)
+    .bind(token.digest)
+    .bind(seconds(token.created_at))
+    .bind(seconds(token.expires_at))
+    .bind(token.sealed_value)
+    .execute(&mut **change)
+    .await
+    .map(drop)
 }
 
 pub(super) async fn insert_cluster(

@@ -95,7 +95,10 @@ impl RestError {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }
             Self::Accounts(Why::Unknown(..)) => (StatusCode::NOT_FOUND, Code::RequestData, "NOT_FOUND"),
-            Self::Accounts(Why::Exists(..)) => (StatusCode::BAD_REQUEST, Code::RequestData, "ALREADY_EXISTS"),
+            Self::Accounts(Why::ForeignClusterId(_)) => {
+                (StatusCode::BAD_REQUEST, Code::RequestData, "CLUSTER_ALREADY_EXISTS")
+            }
+            Self::Accounts(Why::Exists(..) | Why::ImportConflicts(_)) => (StatusCode::BAD_REQUEST, Code::RequestData, "ALREADY_EXISTS"),
             Self::Accounts(Why::TooSoon(_)) => (StatusCode::TOO_MANY_REQUESTS, Code::Internal, "TOO_MANY_REQUESTS"),
             Self::Accounts(Why::Unavailable(_) | Why::MissingKey { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
         }

@@ -10,14 +10,12 @@ use serde_json::{Value, json};
 
 use super::{Caller, RestError, routes::Action};
 use crate::accounts::{
-    Accounts, AccountsError, BcsInfo, Cluster, ClusterKind, ClusterName, Credentials, Denied, Directory,
+    Accounts, AccountsError, Cluster, ClusterKind, ClusterName, Credentials, Denied, Directory, PLAIN_TOKEN,
     Provider, Report, Secret, User, UserId, UserName,
 };
 
 /// The lifetime of tokens that are created here. bcs-api's live for ten years.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// bcs-api's number for the type of plain tokens.
-const PLAIN_TOKEN: u8 = 3;
 
 /// An authorized request.
 #[derive(Debug)]
@@ -66,8 +64,8 @@ impl Call<'_> {
             Action::CreateToken => self.create_token().await,
             Action::CreateCluster => self.create_cluster(None).await,
             Action::CreateBcsCluster => self.create_bcs_cluster().await,
-            Action::QueryById => self.query(|info, project| info.project_id == project),
-            Action::QueryByClusterId => self.query(|_, _| true),
+            Action::QueryById => self.query_by_id(),
+            Action::QueryByClusterId => self.query_by_cluster_id(),
             Action::CreateRegisterToken => self.create_register_token().await,
             Action::GetRegisterToken => self.get_register_token(),
             Action::PutCredentials => self.put_credentials().await,
@@ -119,7 +117,7 @@ impl Call<'_> {
         let user = self.directory.user(id).ok_or_else(invalid)?;
         let token = self
             .accounts
-            .create_token(&self.by()?, user, TOKEN_LIFETIME)
+            .get_or_create_token(&self.by()?, user, TOKEN_LIFETIME)
             .await?;
         Ok(json!({
             "ID": token.id,
@@ -163,27 +161,39 @@ impl Call<'_> {
         }
     }
 
-    /// The cluster of the platform with the ID in the query. `is_of` compares its project with the one in the query.
-    fn query(&self, is_of: impl Fn(&BcsInfo, &str) -> bool) -> Result<Value, RestError> {
-        let parameters: Vec<(String, String)> = form_urlencoded::parse(self.query.as_bytes())
-            .into_owned()
-            .collect();
-        let parameter = |name: &str| {
-            let found = parameters.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.as_str()).unwrap_or_default()
-        };
-        let id = required("cluster_id", parameter("cluster_id").to_owned())?;
-        let project = parameter("project_id");
+    /// Returns the cluster that the project in the query registered with the ID in the query.
+    fn query_by_id(&self) -> Result<Value, RestError> {
+        let id = self.cluster_id()?;
+        let project = self.query_parameter("project_id");
+        let found = self.directory.clusters().find(|cluster| {
+            let info = cluster.bcs.as_ref();
+            info.is_some_and(|info| info.cluster_id == id && info.project_id == project)
+        });
+        self.visible(found, id)
+    }
+
+    /// Returns the cluster of the project to which the ID in the query belongs.
+    fn query_by_cluster_id(&self) -> Result<Value, RestError> {
+        let id = self.cluster_id()?;
+        self.visible(self.directory.first_with_platform_id(&id), id)
+    }
+
+    fn cluster_id(&self) -> Result<String, RestError> {
+        required("cluster_id", self.query_parameter("cluster_id"))
+    }
+
+    /// Returns the first parameter of this name in the query, or an empty text.
+    fn query_parameter(&self, name: &str) -> String {
+        let mut parameters = form_urlencoded::parse(self.query.as_bytes());
+        let found = parameters.find(|(known, _)| known == name);
+        found.map(|(_, value)| value.into_owned()).unwrap_or_default()
+    }
+
+    /// Describes a cluster if the caller may see it. Otherwise, it does not seem to exist.
+    fn visible(&self, found: Option<&Arc<Cluster>>, id: String) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
-        let is = |info: &BcsInfo| info.cluster_id == id && is_of(info, project);
-        let found = self
-            .directory
-            .clusters()
-            .filter(|cluster| cluster.bcs.as_ref().is_some_and(is))
-            .filter(|cluster| self.directory.permission(user, cluster) >= Some(Permission::Read))
-            // Every user can register the same ID for another project, which must not hide the cluster.
-            .min_by_key(|cluster| cluster.created_at);
         found
+            .filter(|cluster| self.directory.permission(user, cluster) >= Some(Permission::Read))
             .map(|found| cluster(found))
             .ok_or(RestError::ClusterNotFound(id))
     }

@@ -4,7 +4,7 @@ use admittance_bcs::routes::Permission;
 use admittance_gateway::accounts::{AccountsError, ClusterKind, ClusterName, Denied, User, UserId, UserName};
 use futures_util::future::join_all;
 
-use crate::scene::{DAY, Scene};
+use crate::scene::{DAY, Scene, prepend_key};
 
 #[tokio::test]
 async fn a_token_is_its_users_until_it_is_revoked() {
@@ -40,6 +40,62 @@ async fn a_token_is_its_users_until_it_is_revoked() {
         assert_eq!(directory.authenticate(&second).unwrap_err(), Denied::Unknown);
         // A user of the same name is another one.
         assert_ne!(scene.user("alice").await.id, alice.id);
+    }
+}
+
+#[tokio::test]
+async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
+    for scene in Scene::all().await {
+        let accounts = &scene.accounts;
+        let (alice, bob) = (scene.user("alice").await, scene.user("bob").await);
+        // Other tokens are shown once.
+        scene.token(&alice).await;
+        let plain = async |user| {
+            let token = accounts.get_or_create_token("test", user, DAY).await.unwrap();
+            (token.id, token.value.0)
+        };
+        let first = plain(&alice).await;
+        for _ in 0..40 {
+            assert_eq!(plain(&alice).await, first);
+        }
+        assert_ne!(plain(&bob).await, first);
+        let session = accounts.now().unwrap().authenticate(first.1.as_bytes()).unwrap();
+        assert_eq!((session.user.id, session.token), (alice.id, first.0));
+
+        prepend_key(&scene.key_file());
+        let done = accounts.reencrypt("test").await.unwrap();
+        assert_eq!((done.user_tokens, done.skipped.len()), (2, 0), "{done:?}");
+        let key = std::fs::read_to_string(scene.key_file()).unwrap();
+        std::fs::write(scene.key_file(), key.lines().next().unwrap()).unwrap();
+        let other = scene.another().await;
+        let again = other.accounts.get_or_create_token("test", &alice, DAY).await;
+        assert_eq!(again.unwrap().value.0, first.1);
+
+        accounts.revoke_token("test", &alice, first.0).await.unwrap();
+        let second = plain(&alice).await;
+        assert_ne!(second.1, first.1);
+        assert_eq!(plain(&alice).await, second);
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_id_belongs_to_the_first_project_that_registers_it() {
+    for scene in Scene::all().await {
+        let accounts = &scene.accounts;
+        let create = async |id: &str, project: &str| {
+            let name = ClusterName::new(id, Some((project, ClusterKind::Kubernetes))).unwrap();
+            accounts.create_cluster("test", None, &name).await
+        };
+        let first = create("BCS-K8S-1", "p1").await.unwrap();
+        for id in ["BCS-K8S-1", "bcs-k8s-1"] {
+            let refused = create(id, "p2").await.unwrap_err();
+            assert_eq!(refused, AccountsError::ForeignClusterId(id.to_owned()));
+            assert!(refused.to_string().contains("clusters delete"), "{refused}");
+        }
+        let directory = accounts.now().unwrap();
+        assert_eq!(directory.first_with_platform_id("bcs-k8s-1"), Some(&first));
+        accounts.delete_cluster("test", &first.id).await.unwrap();
+        create("BCS-K8S-1", "p2").await.unwrap();
     }
 }
 

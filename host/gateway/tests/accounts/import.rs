@@ -1,7 +1,12 @@
 use admittance_bcs::routes::Permission;
-use admittance_gateway::accounts::{AccountsError, ClusterKind, DatabaseConfig, Denied};
+use admittance_gateway::accounts::{
+    AccountsError, Cluster, ClusterKind, DatabaseConfig, Denied, ImportedAccounts, TokenId, UserId, UserName,
+};
 
-use crate::{mariadb, scene::Scene};
+use crate::{
+    mariadb,
+    scene::{DAY, Scene},
+};
 
 /// The tables as gorm makes them, and what bcs-api writes.
 const ORIGINAL: [&str; 16] = [
@@ -21,15 +26,16 @@ const ORIGINAL: [&str; 16] = [
     "CREATE TABLE user_cluster_permissions (id int unsigned AUTO_INCREMENT PRIMARY KEY, backend int unsigned, \
      user_id int unsigned, cluster_id varchar(255), name varchar(255), is_active tinyint(1))",
     "INSERT INTO users (id, name, is_super_user) VALUES (1, 'plain:root', 1), (5, 'plain:alice', 0), \
-     (6, 'plain:b/b', 0)",
-    "INSERT INTO user_tokens (user_id, type, value, expires_at) VALUES \
-     (1, 3, 'rootstokenrootstokenrootstoken12', NOW() + INTERVAL 10 YEAR), \
-     (5, 3, 'alicestokenalicestokenalicestok1', NOW() + INTERVAL 1 DAY), \
-     (5, 1, 'oldtokenoldtokenoldtokenoldtoken', NOW() - INTERVAL 1 DAY)",
-    "INSERT INTO clusters (id, provider, creator_id, identifier) VALUES \
-     ('plain-dev', 1, 5, 'plain-dev-AbCdEfGh12345678'), \
-     ('bcs-bcs-k8s-1-k3f9x2ab', 2, 1, 'bcs-bcs-k8s-1-k3f9x2ab-0123456789abcdef'), \
-     ('fixture', 3, 1, 'fixture')",
+     (6, 'plain:b/b', 0), (7, 'admin', 1)",
+    "INSERT INTO user_tokens (id, user_id, type, value, expires_at) VALUES \
+     (11, 1, 3, 'rootstokenrootstokenrootstoken12', NOW() + INTERVAL 10 YEAR), \
+     (12, 5, 3, 'alicestokenalicestokenalicestok1', NOW() + INTERVAL 1 DAY), \
+     (13, 5, 1, 'oldtokenoldtokenoldtokenoldtoken', NOW() - INTERVAL 1 DAY), \
+     (14, 7, 1, 'bootstrapbootstrapbootstrapboot1', NOW() + INTERVAL 1 DAY)",
+    "INSERT INTO clusters (id, provider, creator_id, identifier, created_at) VALUES \
+     ('plain-dev', 1, 5, 'plain-dev-AbCdEfGh12345678', NULL), \
+     ('bcs-bcs-k8s-1-k3f9x2ab', 2, 1, 'bcs-bcs-k8s-1-k3f9x2ab-0123456789abcdef', FROM_UNIXTIME(1577934245)), \
+     ('fixture', 3, 1, 'fixture', NULL)",
     "INSERT INTO bcs_cluster_infos (cluster_id, source_project_id, source_cluster_id, cluster_type) VALUES \
      ('bcs-bcs-k8s-1-k3f9x2ab', 'b37778ec757544868a01e1f01f07037f', 'BCS-K8S-1', 1)",
     "INSERT INTO cluster_credentials (cluster_id, server_addresses, ca_cert_data, user_token, cluster_domain) VALUES \
@@ -44,17 +50,26 @@ const ORIGINAL: [&str; 16] = [
      (1, 1, 'plain-dev', 'cluster-view', 0)",
 ];
 
-#[tokio::test]
-async fn what_bcs_api_has_is_copied_once() {
+/// A gateway whose database has the tables of bcs-api, with these changes.
+async fn with_tables(changes: &[&'static str]) -> Scene {
     let scene = Scene::mysql().await;
-    let DatabaseConfig::MySql(database) = &scene.database else {
-        unreachable!("it is MySQL")
-    };
+    let statements = [&ORIGINAL[..], changes].concat();
+    mariadb::shared().run(database(&scene), &statements).await;
+    scene
+}
+
+fn database(scene: &Scene) -> &str {
+    match &scene.database {
+        DatabaseConfig::MySql(config) => &config.database,
+        DatabaseConfig::Sqlite(_) => unreachable!("it is MySQL"),
+    }
+}
+
+#[tokio::test]
+async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
+    let scene = with_tables(&[]).await;
     let accounts = &scene.accounts;
-    // Numbers of users are others here.
-    scene.user("somebody").await;
-    mariadb::shared().run(&database.database, &ORIGINAL).await;
-    let done = accounts.import("test").await.unwrap();
+    let done = accounts.import("test", &[]).await.unwrap();
     assert_eq!(
         (
             done.users,
@@ -64,23 +79,27 @@ async fn what_bcs_api_has_is_copied_once() {
             done.register_tokens,
             done.permissions
         ),
-        (2, 2, 2, 1, 1, 1),
+        (3, 3, 2, 1, 1, 1),
         "{done:?}"
     );
     assert_eq!(done.skipped.len(), 4, "{done:?}");
 
     let directory = accounts.now().unwrap();
-    let root = directory
-        .authenticate(b"rootstokenrootstokenrootstoken12")
-        .unwrap()
-        .user;
-    assert!(root.is_super_user && root.name.as_str() == "plain:root");
-    let alice = directory
-        .authenticate(b"alicestokenalicestokenalicestok1")
-        .unwrap()
-        .user;
-    let old = directory.authenticate(b"oldtokenoldtokenoldtokenoldtoken");
-    assert_eq!(old.unwrap_err(), Denied::Unknown);
+    let authenticated = |token: &str| directory.authenticate(token.as_bytes());
+    let root = authenticated("rootstokenrootstokenrootstoken12").unwrap();
+    assert!(root.user.is_super_user && root.user.name.as_str() == "plain:root");
+    assert_eq!((root.user.id, root.token), (UserId(1), TokenId(11)));
+    let session = authenticated("alicestokenalicestokenalicestok1").unwrap();
+    let alice = session.user;
+    assert_eq!((alice.id, session.token), (UserId(5), TokenId(12)));
+    // The name in `bootstrap_users` has no kind.
+    let bootstrap = authenticated("bootstrapbootstrapbootstrapboot1").unwrap();
+    assert_eq!(
+        (bootstrap.user.id, bootstrap.user.name.as_str()),
+        (UserId(7), "plain:admin")
+    );
+    let expired = authenticated("oldtokenoldtokenoldtokenoldtoken");
+    assert_eq!(expired.unwrap_err(), Denied::Unknown);
     let plain = directory.by_identifier("plain-dev-AbCdEfGh12345678").unwrap();
     assert_eq!(plain.creator, alice.id);
     let credentials = plain.credentials.as_ref().unwrap();
@@ -93,24 +112,160 @@ async fn what_bcs_api_has_is_copied_once() {
         (info.cluster_id.as_str(), info.kind),
         ("BCS-K8S-1", ClusterKind::Kubernetes)
     );
+    assert_eq!(bcs.created_at.to_string(), "2020-01-02T03:04:05.000Z");
     // The address would be the gateway's own machine.
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 
-    let again = accounts.import("test").await.unwrap();
+    // A platform that asks for the plain token of a user gets the one that it has, and no token of another type.
+    let token = accounts.get_or_create_token("test", &alice, DAY).await.unwrap();
     assert_eq!(
-        (again.users, again.tokens, again.clusters, again.credentials),
-        (0, 0, 0, 0)
+        (token.id, token.value.0.as_str()),
+        (TokenId(12), "alicestokenalicestokenalicestok1")
     );
+    let token = accounts
+        .get_or_create_token("test", &bootstrap.user, DAY)
+        .await
+        .unwrap();
+    assert_ne!(token.value.0, "bootstrapbootstrapbootstrapboot1");
 }
 
 #[tokio::test]
-async fn there_is_nothing_to_import_without_the_tables() {
+async fn importing_again_copies_what_is_new_and_restores_nothing() {
+    let scene = with_tables(&[]).await;
+    let accounts = &scene.accounts;
+    accounts.import("test", &[]).await.unwrap();
+    let before = revision(&scene).await;
+    let again = accounts.import("test", &[]).await.unwrap();
+    let nothing = ImportedAccounts {
+        skipped: again.skipped.clone(),
+        ..ImportedAccounts::default()
+    };
+    assert_eq!(again, nothing);
+    assert_eq!(revision(&scene).await, before, "it changed the database");
+
+    let directory = accounts.now().unwrap();
+    let alice = directory.user(UserId(5)).unwrap();
+    accounts.revoke_token("test", alice, TokenId(12)).await.unwrap();
+    accounts.delete_user("test", "plain:root").await.unwrap();
+    accounts.delete_cluster("test", "plain-dev").await.unwrap();
+    mariadb::shared()
+        .run(
+            database(&scene),
+            &[
+                "INSERT INTO users (id, name) VALUES (9, 'plain:carol')",
+                "INSERT INTO user_tokens (id, user_id, type, value, expires_at) VALUES \
+                 (31, 5, 1, 'newtokennewtokennewtokennewtoken', NOW() + INTERVAL 1 DAY)",
+            ],
+        )
+        .await;
+    let again = accounts.import("test", &[]).await.unwrap();
+    assert_eq!((again.users, again.tokens, again.clusters), (1, 1, 0));
+    let directory = accounts.now().unwrap();
+    for gone in [
+        "alicestokenalicestokenalicestok1",
+        "rootstokenrootstokenrootstoken12",
+    ] {
+        assert_eq!(
+            directory.authenticate(gone.as_bytes()).unwrap_err(),
+            Denied::Unknown
+        );
+    }
+    assert!(directory.cluster("plain-dev").is_none());
+    let session = directory
+        .authenticate(b"newtokennewtokennewtokennewtoken")
+        .unwrap();
+    assert_eq!(session.user.id, UserId(5));
+}
+
+#[tokio::test]
+async fn conflicts_are_named_and_nothing_is_imported() {
+    let scene = with_tables(&[
+        "INSERT INTO users (id, name) VALUES (8, 'plain:admin')",
+        "INSERT INTO clusters (id, provider, creator_id, identifier) VALUES ('plain-stage', 1, 5, 'plain-stage-x')",
+    ])
+    .await;
+    let accounts = &scene.accounts;
+    // They have the numbers 1 and 2 here.
+    let dan = scene.user("dan").await;
+    let alice = scene.user("alice").await;
+    let stage = scene.cluster("stage", None).await;
+    let before = revision(&scene).await;
+    let refused = accounts.import("test", &[]).await.unwrap_err();
+    let AccountsError::ImportConflicts(rows) = &refused else {
+        panic!("{refused:?}")
+    };
+    let expected = [
+        format!(
+            "cluster plain-stage of bcs-api, with the identifier plain-stage-x, has the ID of the cluster plain-stage \
+             here, with the identifier {}",
+            stage.identifier
+        ),
+        "user 1 of bcs-api is plain:root, and user 1 here is plain:dan".to_owned(),
+        "user 5 of bcs-api is plain:alice, and user 2 here is plain:alice".to_owned(),
+        "users 7 and 8 of bcs-api are both plain:admin here: rename one of them in its table `users`"
+            .to_owned(),
+    ];
+    assert_eq!(rows, &expected);
+    let text = refused.to_string();
+    assert!(text.contains("--replace"), "{text}");
+    assert_eq!(revision(&scene).await, before, "it changed the database");
+    let directory = accounts.now().unwrap();
+    assert_eq!(directory.users().collect::<Vec<_>>(), [&dan, &alice]);
+}
+
+#[tokio::test]
+async fn users_in_the_way_are_replaced_only_on_purpose() {
+    let scene = with_tables(&[]).await;
+    let accounts = &scene.accounts;
+    let dan = scene.user("dan").await;
+    let alice = scene.user("alice").await;
+    let bystander = scene.user("carol").await;
+    let (dans, alices) = (scene.token(&dan).await, scene.token(&alice).await);
+    let (first, second) = (
+        scene.cluster("first", Some(&dan)).await,
+        scene.cluster("second", Some(&alice)).await,
+    );
+    accounts
+        .grant("test", &alice, &first, Some(Permission::Hooks))
+        .await
+        .unwrap();
+    let replace = ["dan", "alice", "carol", "nobody"].map(|name| UserName::plain(name).unwrap());
+    let done = accounts.import("test", &replace).await.unwrap();
+    assert_eq!(done.replaced, ["plain:dan", "plain:alice"]);
+    let directory = accounts.now().unwrap();
+    for gone in [&dans, &alices] {
+        assert_eq!(directory.authenticate(gone).unwrap_err(), Denied::Unknown);
+    }
+    assert_eq!(directory.user(UserId(1)).unwrap().name.as_str(), "plain:root");
+    assert_eq!(directory.user(bystander.id), Some(&bystander));
+    // The clusters and permissions of a user stay with the name.
+    let alice = directory.user(UserId(5)).unwrap();
+    assert_eq!(alice.name.as_str(), "plain:alice");
+    let current = |cluster: &Cluster| directory.cluster(&cluster.id).unwrap().clone();
+    assert_eq!(current(&first).creator, UserId::NOBODY);
+    assert_eq!(current(&second).creator, alice.id);
+    assert_eq!(
+        directory.permission(alice, &current(&first)),
+        Some(Permission::Hooks)
+    );
+    let again = accounts.import("test", &replace).await.unwrap();
+    assert!(again.replaced.is_empty() && again.users == 0, "{again:?}");
+}
+
+async fn revision(scene: &Scene) -> i64 {
+    let mut connection = mariadb::shared().connect(database(scene)).await;
+    let revision = sqlx::query_scalar("SELECT revision FROM admittance_state");
+    revision.fetch_one(&mut connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_import_without_the_tables_of_bcs_api_is_refused() {
     let scene = Scene::sqlite().await;
-    let refused = scene.accounts.import("test").await.unwrap_err();
+    let refused = scene.accounts.import("test", &[]).await.unwrap_err();
     assert!(refused.to_string().contains("accounts.mysql"), "{refused}");
     let scene = Scene::mysql().await;
-    let refused = scene.accounts.import("test").await;
+    let refused = scene.accounts.import("test", &[]).await;
     assert!(
         matches!(refused, Err(AccountsError::Unavailable(_))),
         "{refused:?}"

@@ -1,6 +1,8 @@
 //! Writes users, clusters and their credentials as text.
 
-use admittance_gateway::admin::{ClusterEntry, Imported, IssuedToken, Reencrypted, TokenEntry, UserEntry};
+use admittance_gateway::admin::{
+    ClusterEntry, ImportedAccounts, IssuedToken, Reencrypted, TokenEntry, UserEntry,
+};
 
 use crate::{
     human,
@@ -88,8 +90,9 @@ pub(super) fn permissions(clusters: &[ClusterEntry]) -> String {
 
 pub(super) fn reencrypted(done: &Reencrypted) -> String {
     let mut text = format!(
-        "encrypted the credentials of {}\n",
-        human::count(done.tokens, "cluster")
+        "encrypted the credentials of {} and {} of users\n",
+        human::count(done.tokens, "cluster"),
+        human::count(done.user_tokens, "token")
     );
     for reason in &done.skipped {
         text += &format!("not encrypted again: {}\n", harmless(reason));
@@ -97,7 +100,7 @@ pub(super) fn reencrypted(done: &Reencrypted) -> String {
     text
 }
 
-pub(super) fn imported(done: &Imported) -> String {
+pub(super) fn imported(done: &ImportedAccounts) -> String {
     let counts = [
         (done.users, "user"),
         (done.tokens, "token"),
@@ -108,6 +111,9 @@ pub(super) fn imported(done: &Imported) -> String {
     ];
     let counts = counts.map(|(number, noun)| human::count(number, noun));
     let mut text = format!("copied {}\n", counts.join(", "));
+    for name in &done.replaced {
+        text += &format!("replaced: {}\n", harmless(name));
+    }
     for reason in &done.skipped {
         text += &format!("not copied: {}\n", harmless(reason));
     }

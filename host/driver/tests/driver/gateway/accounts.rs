@@ -250,20 +250,43 @@ async fn who_may_do_what() {
 }
 
 #[tokio::test]
-async fn the_same_id_in_another_project_hides_no_cluster() {
+async fn the_id_of_a_cluster_cannot_be_registered_for_another_project() {
     let scene = Scene::start(Statuses::Driver).await;
-    let mut created = Vec::new();
-    for (name, project) in [("alice", "p1"), ("bob", "p2")] {
-        let user = format!("Bearer {}", scene.with_token(name, false).await);
-        let bcs = json!({"id": "BCS-K8S-1", "project_id": project});
-        let (status, cluster) = scene.rest(&user, "POST", "clusters/bcs", bcs).await;
-        assert_eq!(status, 200, "{cluster}");
-        created.push((user, cluster));
-    }
-    for (user, cluster) in created {
-        let query = "clusters/bcs/query_by_cluster_id/?cluster_id=BCS-K8S-1";
-        let found = scene.rest(&user, "GET", query, Value::Null).await;
-        assert_eq!(found, (200, cluster));
+    let alice = format!("Bearer {}", scene.with_token("alice", false).await);
+    let bob = format!("Bearer {}", scene.with_token("bob", false).await);
+    let bcs = |project: &str| json!({"id": "BCS-K8S-1", "project_id": project});
+    let (status, cluster) = scene.rest(&alice, "POST", "clusters/bcs", bcs("p1")).await;
+    assert_eq!(status, 200, "{cluster}");
+    let (status, refused) = scene.rest(&bob, "POST", "clusters/bcs", bcs("p2")).await;
+    assert_eq!(
+        (status, &refused["code_name"]),
+        (400, &json!("CLUSTER_ALREADY_EXISTS"))
+    );
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("belongs to the project that registered it first"),
+        "{message}"
+    );
+    let query = "clusters/bcs/query_by_cluster_id/?cluster_id=BCS-K8S-1";
+    let (status, _) = scene.rest(&bob, "GET", query, Value::Null).await;
+    assert_eq!(status, 404);
+    assert_eq!(
+        scene.rest(&alice, "GET", query, Value::Null).await,
+        (200, cluster)
+    );
+}
+
+#[tokio::test]
+async fn the_token_of_a_user_is_the_same_for_each_request() {
+    let scene = Scene::start(Statuses::Driver).await;
+    let (_, user) = scene
+        .as_root("POST", "users/", json!({"user_name": "alice"}))
+        .await;
+    let path = format!("users/{}/tokens", user["ID"]);
+    let first = scene.as_root("POST", &path, Value::Null).await;
+    assert_eq!(first.0, 200);
+    for _ in 0..33 {
+        assert_eq!(scene.as_root("POST", &path, Value::Null).await, first);
     }
 }
 

@@ -1,0 +1,235 @@
+//! Compares bcs-api's rows with what is here, before anything is written.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use admittance_net::bearer::TokenDigest;
+
+use super::source::{Source, SourceCluster, SourceToken, SourceUser};
+use crate::accounts::{
+    AccountsError, BcsInfo, Cluster, ClusterKind, Directory, Provider, User, UserId, UserName,
+    database::{moment, now},
+    directory::UserToken,
+};
+
+/// A row that an import deals with only once: its table, and its ID there.
+pub(super) type RowKey = (&'static str, String);
+
+/// The rows that an import inserts, with the IDs that they have at bcs-api.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Users here that are deleted first.
+    pub(super) replaced: BTreeMap<UserId, Arc<User>>,
+    pub(super) users: BTreeMap<UserId, User>,
+    pub(super) tokens: Vec<SourceToken>,
+    pub(super) clusters: BTreeMap<String, Cluster>,
+    /// The rows that are dealt with now, including those that were here already.
+    pub(super) settled: Vec<RowKey>,
+    /// What is not copied, with the reason.
+    pub(super) skipped: Vec<String>,
+}
+
+/// The state of both sides while a plan is made.
+struct Planning<'a> {
+    here: &'a Directory,
+    /// The tokens here, by their numbers.
+    tokens_here: HashMap<i64, &'a UserToken>,
+    settled_before: &'a HashSet<(String, String)>,
+    /// The users who may be deleted.
+    replace: &'a [UserName],
+    plan: Plan,
+    conflicts: BTreeSet<String>,
+}
+
+impl Plan {
+    pub(super) fn new(
+        source: &mut Source,
+        here: &Directory,
+        settled_before: &HashSet<(String, String)>,
+        replace: &[UserName],
+    ) -> Result<Self, AccountsError> {
+        let mut planning = Planning {
+            here,
+            tokens_here: here.tokens.values().map(|token| (token.id.0, token)).collect(),
+            settled_before,
+            replace,
+            plan: Self::default(),
+            conflicts: BTreeSet::new(),
+        };
+        for user in &source.users {
+            planning.user(user);
+        }
+        for token in std::mem::take(&mut source.tokens) {
+            planning.token(token);
+        }
+        for cluster in std::mem::take(&mut source.clusters) {
+            planning.cluster(cluster);
+        }
+        if planning.conflicts.is_empty() {
+            return Ok(planning.plan);
+        }
+        Err(AccountsError::ImportConflicts(
+            planning.conflicts.into_iter().collect(),
+        ))
+    }
+
+    /// Returns the user who has the number of a user of bcs-api once the plan is carried out.
+    pub(super) fn user(&self, here: &Directory, id: i64) -> Option<UserId> {
+        let id = UserId(id);
+        let stays = here.user(id).is_some() && !self.replaced.contains_key(&id);
+        (stays || self.users.contains_key(&id)).then_some(id)
+    }
+}
+
+impl Planning<'_> {
+    /// Whether this row still has to be dealt with. Records it as settled.
+    fn settle(&mut self, table: &'static str, id: String) -> bool {
+        if self.settled_before.contains(&(table.to_owned(), id.clone())) {
+            return false;
+        }
+        self.plan.settled.push((table, id));
+        true
+    }
+
+    fn user(&mut self, user: &SourceUser) {
+        // A name without a kind is one of `bootstrap_users`.
+        let name = match UserName::plain(&user.name) {
+            Ok(name) => name,
+            Err(error) => {
+                self.plan.skipped.push(format!("user {}: {error}", user.id));
+                return;
+            }
+        };
+        let id = UserId(user.id);
+        if !self.settle("users", user.id.to_string()) {
+            return;
+        }
+        if let Some(other) = self.plan.users.values().find(|other| other.name == name) {
+            self.conflicts.insert(format!(
+                "users {} and {} of bcs-api are both {name} here: rename one of them in its table `users`",
+                other.id.0, user.id
+            ));
+            return;
+        }
+        let holder = self.here.user(id);
+        if holder.is_some_and(|holder| holder.name == name) {
+            return;
+        }
+        let namesake = self.here.users().find(|other| other.name == name);
+        for other in holder.into_iter().chain(namesake) {
+            if self.replace.contains(&other.name) {
+                self.plan.replaced.insert(other.id, other.clone());
+            } else {
+                self.conflicts.insert(format!(
+                    "user {} of bcs-api is {name}, and user {} here is {}",
+                    user.id, other.id.0, other.name
+                ));
+            }
+        }
+        let user = User {
+            id,
+            name,
+            is_super_user: user.is_super_user != 0,
+            groups: Vec::new(),
+            created_at: user.created_at.map_or_else(now, moment),
+        };
+        self.plan.users.insert(id, user);
+    }
+
+    fn token(&mut self, token: SourceToken) {
+        let Some(user) = self.plan.user(self.here, token.user_id) else {
+            return;
+        };
+        if !self.settle("user_tokens", token.id.to_string()) {
+            return;
+        }
+        let digest = TokenDigest::of(&token.value);
+        let is_kept = |known: &&UserToken| !self.plan.replaced.contains_key(&known.user);
+        let same_value = self.here.tokens.get(digest.as_bytes()).filter(is_kept);
+        let same_id = self.tokens_here.get(&token.id).copied().filter(is_kept);
+        if same_value.is_some_and(|known| known.id.0 == token.id && known.user == user) {
+            return;
+        }
+        for (known, relation) in [(same_value, "is"), (same_id, "has the number of")] {
+            let Some(known) = known else { continue };
+            let owner = self.here.user(known.user);
+            let owner = owner.map_or_else(String::new, |owner| format!(" of {}", owner.name));
+            self.conflicts.insert(format!(
+                "token {} of bcs-api, of its user {}, {relation} token {}{owner} here",
+                token.id, token.user_id, known.id.0
+            ));
+        }
+        self.plan.tokens.push(token);
+    }
+
+    fn cluster(&mut self, cluster: SourceCluster) {
+        let SourceCluster { id, identifier, .. } = &cluster;
+        let provider = match cluster.provider {
+            1 => Provider::Plain,
+            2 => Provider::Bcs,
+            _ => {
+                self.plan.skipped.push(format!(
+                    "cluster {id}: fixtures are in bcs-api's configuration; create it here"
+                ));
+                return;
+            }
+        };
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if !identifier.bytes().all(is_letter) {
+            self.plan
+                .skipped
+                .push(format!("cluster {id}: `{identifier}` cannot be a part of a path"));
+            return;
+        }
+        if !self.settle("clusters", id.clone()) {
+            return;
+        }
+        let project = cluster.project_id.clone().zip(cluster.platform_id.clone());
+        for other in self.here.clusters() {
+            let known = other.bcs.as_ref();
+            let known = known.map(|info| (&info.project_id, &info.cluster_id));
+            if other.id == *id && other.identifier == *identifier {
+                return;
+            }
+            let what = if other.id == *id {
+                "ID"
+            } else if other.identifier == *identifier {
+                "identifier"
+            } else if known.is_some() && known == project.as_ref().map(|(project, id)| (project, id)) {
+                "project and cluster ID"
+            } else {
+                continue;
+            };
+            self.conflicts.insert(format!(
+                "cluster {id} of bcs-api, with the identifier {identifier}, has the {what} of the cluster {} here, \
+                 with the identifier {}",
+                other.id, other.identifier
+            ));
+        }
+        let creator = self.plan.user(self.here, cluster.creator_id);
+        self.plan.clusters.insert(
+            id.clone(),
+            Cluster {
+                id: cluster.id,
+                identifier: cluster.identifier,
+                provider,
+                creator: creator.unwrap_or(UserId::NOBODY),
+                created_at: cluster.created_at.map_or_else(now, moment),
+                bcs: project.map(|(project_id, cluster_id)| BcsInfo {
+                    project_id,
+                    cluster_id,
+                    kind: match cluster.kind {
+                        Some(2) => ClusterKind::Mesos,
+                        Some(3) => ClusterKind::Tke,
+                        _ => ClusterKind::Kubernetes,
+                    },
+                }),
+                credentials: None,
+                register_token: None,
+                grants: [].into(),
+            },
+        );
+    }
+}
