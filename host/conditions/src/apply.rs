@@ -169,9 +169,8 @@ impl Writer {
             Value::Uint(value) if self.converts && *value > LARGEST_EXACT => self.string(&value.to_string()),
             Value::Int(value) => self.push(&value.to_string()),
             Value::Uint(value) => self.push(&value.to_string()),
-            Value::Double(value)
-                if self.converts && value.fract() == 0.0 && value.abs() <= LARGEST_EXACT as f64 =>
-            {
+            // Go writes a whole double without a fraction, and reads it into integers.
+            Value::Double(value) if value.fract() == 0.0 && value.abs() <= LARGEST_EXACT as f64 => {
                 self.push(&(*value as i64).to_string())
             }
             Value::Double(value) => {

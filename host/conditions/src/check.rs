@@ -18,7 +18,7 @@ mod attributes;
 mod macros;
 mod objects;
 
-use self::objects::AppliedField;
+use self::objects::SetValue;
 
 /// How deep operators, calls and selects may nest.
 const MAX_DEPTH: usize = 200;
@@ -37,8 +37,8 @@ pub(crate) struct Checked {
     pub(crate) uses: Uses,
     /// How deep its evaluation nests, with that of the variables that it uses.
     pub(crate) height: usize,
-    /// The fields of objects to apply that it sets.
-    pub(crate) fields: Vec<AppliedField>,
+    /// The values that it sets, if it is a mutation.
+    pub(crate) set_values: Vec<SetValue>,
 }
 
 /// What an expression may use beside the variables of every expression.
@@ -71,7 +71,7 @@ pub(crate) struct Checker<'s> {
     /// The types of the items of lists, for the arguments of formats.
     items: HashMap<u64, Type>,
     uses: Uses,
-    fields: Vec<AppliedField>,
+    set_values: Vec<SetValue>,
     depth: usize,
     height: usize,
     /// Whether lists and maps may have items of several types: in the arguments of `format`, as in kube-apiserver.
@@ -87,7 +87,7 @@ impl<'s> Checker<'s> {
             locals: Vec::new(),
             items: HashMap::new(),
             uses: Uses::default(),
-            fields: Vec::new(),
+            set_values: Vec::new(),
             depth: 0,
             height: 0,
             mixed: false,
@@ -102,7 +102,7 @@ impl<'s> Checker<'s> {
             kind,
             uses: self.uses,
             height: self.height,
-            fields: self.fields,
+            set_values: self.set_values,
         })
     }
 

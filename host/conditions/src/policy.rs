@@ -104,10 +104,10 @@ impl PolicyExpression {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// What a mutation sets in objects to apply and does not fit this structure, or any: a sentence without its end for each.
+    /// Describes each value that the mutation sets and that does not fit this structure, or, without one, any structure.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
-        let fields = self.checked.fields.iter();
-        fields.filter_map(|field| field.misfit(structure)).collect()
+        let values = self.checked.set_values.iter();
+        values.filter_map(|value| value.misfit(structure)).collect()
     }
 
     pub(crate) fn expression(&self) -> &Expression {

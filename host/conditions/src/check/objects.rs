@@ -39,30 +39,83 @@ struct Field<'a> {
     optional: bool,
 }
 
-/// A field of an object to apply that an expression sets.
+/// A value that a mutation sets.
 #[derive(Debug)]
-pub(crate) struct AppliedField {
-    /// The path of the object: `Object.spec`.
-    path: Box<str>,
-    name: Box<str>,
-    /// The type of the value, as far as it is known.
-    kind: Type,
+pub(crate) enum SetValue {
+    /// A field of an object to apply.
+    Field {
+        /// The path of the object: `Object.spec`.
+        path: Box<str>,
+        name: Box<str>,
+        /// The type of the value, as far as it is known.
+        kind: Type,
+    },
+    /// The value at a path of a JSON Patch that is a literal: `/spec/replicas`.
+    Path { path: Box<str>, value: Json },
 }
 
-impl AppliedField {
-    /// Why every object with this field is refused, with this structure.
+impl SetValue {
+    /// Why every object with this value is refused, with this structure.
     pub(crate) fn misfit(&self, structure: Option<&Structure>) -> Option<String> {
-        let (path, name) = (&self.path, &self.name);
-        if let Type::Part(made) = item(&self.kind)
-            && **made != format!("{path}.{name}")
-        {
-            return Some(format!("{path}.{name} has the type of its path, and not {made}"));
+        match self {
+            Self::Field { path, name, kind } => field_misfit(path, name, kind, structure),
+            Self::Path { path, value } => structure?.patched_misfit(path, value),
         }
-        let structure = structure?;
-        if !structure.has_field(path, name) {
-            return Some(format!("{path} has no field {name:?}"));
-        }
-        structure.refused(path, name, &sample(&self.kind)?)
+    }
+}
+
+fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structure>) -> Option<String> {
+    if let Type::Part(made) = item(kind)
+        && **made != format!("{path}.{name}")
+    {
+        return Some(format!("{path}.{name} has the type of its path, and not {made}"));
+    }
+    let structure = structure?;
+    if !structure.has_field(path, name) {
+        return Some(format!("{path} has no field {name:?}"));
+    }
+    structure.refused(path, name, &sample(kind)?)
+}
+
+/// The path that an operation of a JSON Patch sets, with the parts of the value that the expression states. The other
+/// parts are null, which fits every type. None if the path or the operation is not a literal, or nothing is set.
+fn set_path(fields: &[Field<'_>]) -> Option<SetValue> {
+    let field = |name: &str| fields.iter().find(|field| field.name == name);
+    let literal = |name: &str| match &field(name)?.value {
+        Expression::Constant(Value::String(text)) => Some(&**text),
+        _ => None,
+    };
+    let value = match literal("op")? {
+        "add" | "replace" => field("value").map_or(Json::Null, |field| stated(&field.value, &field.kind)),
+        "copy" | "move" => Json::Null,
+        _ => return None,
+    };
+    Some(SetValue::Path {
+        path: literal("path")?.into(),
+        value,
+    })
+}
+
+/// The parts of a value that its expression states.
+fn stated(value: &Expression, kind: &Type) -> Json {
+    match value {
+        Expression::Constant(Value::String(text)) => (**text).into(),
+        Expression::Constant(Value::Int(number)) => (*number).into(),
+        Expression::Map(entries) => entries
+            .iter()
+            .filter_map(|entry| match &entry.key {
+                Expression::Constant(Value::String(key)) => {
+                    Some((key.to_string(), stated(&entry.value, &Type::Dyn)))
+                }
+                _ => None,
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        Expression::List(items) => items.iter().map(|item| stated(&item.value, &Type::Dyn)).collect(),
+        // Its fields are checked where they are written.
+        Expression::Part(..) => serde_json::Map::new().into(),
+        Expression::Constant(Value::Bool(value)) => (*value).into(),
+        _ => sample(kind).unwrap_or_default(),
     }
 }
 
@@ -78,8 +131,8 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        Type::Int | Type::Uint => 1.into(),
-        Type::Double => 0.5.into(),
+        // A double without a fraction fits an integer.
+        Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),
         Type::List(items) => sample(items)
@@ -113,7 +166,7 @@ impl Checker<'_> {
                 .is_some_and(|rest| rest.starts_with('.'));
         if self.scope.mutates && is_part {
             let fields = self.object_fields(object, |_, _| Ok(None))?;
-            self.fields.extend(fields.iter().map(|field| AppliedField {
+            self.set_values.extend(fields.iter().map(|field| SetValue::Field {
                 path: name.into(),
                 name: field.name.into(),
                 kind: field.kind.clone(),
@@ -128,6 +181,7 @@ impl Checker<'_> {
                     format!("undefined field '{field}': JSONPatch has op, path, from and value"),
                 ),
             })?;
+            self.set_values.extend(set_path(&fields));
             return Ok((part(name, fields), JSON_PATCH));
         }
         match name.strip_prefix("google.protobuf.") {

@@ -46,6 +46,41 @@ impl Structure {
         })
     }
 
+    /// Describes why every object with this value at a path of a JSON Patch is refused. Null fits everywhere.
+    pub(crate) fn patched_misfit(&self, path: &str, value: &Json) -> Option<String> {
+        let mut at = self.root();
+        let mut owner = String::new();
+        for part in path.split('/').skip(1) {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            at = match at.node {
+                Node::List { .. } => at.items(),
+                Node::Map { name, .. } => {
+                    let Some(member) = at.member(&part) else {
+                        return Some(format!("there is no field {part:?} on the path {path:?}"));
+                    };
+                    if !name.is_empty() {
+                        owner = go_field(name, &owner, &part);
+                    }
+                    member
+                }
+                _ => return None,
+            };
+        }
+        let mut walk = Walk::default();
+        walk.decoded(at, value, &owner);
+        let unknown = || {
+            Some(format!(
+                "the value for {path:?} has no field {:?}",
+                walk.unknown.first()?
+            ))
+        };
+        let misfit = walk
+            .found
+            .first()
+            .map(|why| format!("the value for {path:?} does not fit: {why}"));
+        misfit.or_else(unknown)
+    }
+
     /// Checks the result of a JSON Patch. The error is worded as by kube-apiserver. Mistakes that the object had before are
     /// left out: the control plane may be newer than this program, and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
@@ -255,16 +290,12 @@ impl Walk {
                 }
             }
             (Node::Map { name, .. }, Json::Object(members)) => {
-                let place = owner.split_once('.').map_or("", |(_, place)| place);
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
                         // Go names no keys of maps.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
-                        Some(at) => {
-                            let dot = if place.is_empty() { "" } else { "." };
-                            walk.decoded(at, value, &format!("{name}.{place}{dot}{key}"));
-                        }
+                        Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
                         None => {}
                     });
@@ -275,6 +306,15 @@ impl Walk {
             (Node::Map { name, .. }, _) => self.push(refused(kind, name)),
             (Node::Any | Node::Unknown | Node::Builtin(_), _) => {}
         }
+    }
+}
+
+/// The name that Go's decoder gives to a field of this type, from the name of the field around it:
+/// `PodSpec.spec.hostname`.
+fn go_field(type_name: &str, outer: &str, field: &str) -> String {
+    match outer.split_once('.') {
+        Some((_, path)) => format!("{type_name}.{path}.{field}"),
+        None => format!("{type_name}.{field}"),
     }
 }
 

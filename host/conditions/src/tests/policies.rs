@@ -525,6 +525,23 @@ async fn expressions_of_a_policy_have_a_limit_together() {
 }
 
 #[tokio::test]
+async fn parameters_without_a_cluster_are_refused_with_what_to_configure() {
+    let hook = PolicyHook::new(
+        Arc::new(policy(&["validate params == null"])),
+        with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny),
+        Arc::new(NoAuthorizer),
+        None,
+    );
+    let answer = hook.admit(&pod(), Deadline::after(Duration::from_secs(60))).await;
+    assert!(
+        shown(answer).ends_with(
+            "failed to configure binding: its parameters (v1/ConfigMap) are looked up in a cluster, and none is configured; \
+             write `cluster: {}`, or with `run` name a file that has them with `--cluster`"
+        )
+    );
+}
+
+#[tokio::test]
 async fn a_deadline_ends_a_policy() {
     let hook = PolicyHook::new(
         Arc::new(policy(&[

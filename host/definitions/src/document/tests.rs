@@ -299,7 +299,7 @@ fn leaves() {
     let object: Look = |node, mistakes| format!("{}", node.object(mistakes).is_some());
 
     // (reader, value, what is read or the mistake)
-    let table: [(Look, &str, &str); 50] = [
+    let table: [(Look, &str, &str); 51] = [
         (string, "a", "Some(\"a\")"),
         (
             string,
@@ -311,6 +311,11 @@ fn leaves() {
             string,
             "1.10",
             "a number where a string is expected; put it in quotes: \"1.10\"",
+        ),
+        (
+            string,
+            "1_0",
+            "a number where a string is expected; put it in quotes: \"1_0\"",
         ),
         (
             string,

@@ -116,7 +116,7 @@ pub(super) fn misfits(
     let mut compare = |structure: Option<&Structure>, of: &str| {
         for (mutation, written) in policy.mutations.iter().zip(&places) {
             for misfit in mutation.misfits(structure) {
-                let message = format!("{of}{misfit}, so every request that it is applied to is refused");
+                let message = format!("{of}{misfit}, so the mutation fails wherever it is applied");
                 warnings.push(written.warning(message, "correct the name or the type"));
             }
         }

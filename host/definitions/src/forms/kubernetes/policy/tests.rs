@@ -533,6 +533,12 @@ fn fields_that_a_kind_does_not_have_are_found_before_a_request() {
                 Object.spec.containers.securityContxt{runAsNonRoot: true}}]}}";
     let patch = "{ patchType: JSONPatch, jsonPatch: { expression: '[JSONPatch{op: \"add\", path: \"/spec/containers/-\", \
                  value: Object.spec.containers{name: \"a\", imge: \"b\"}}]' } }";
+    let patch_of = |operation: &str, path: &str, value: &str| {
+        format!(
+            "{{ patchType: JSONPatch, jsonPatch: {{ expression: '[JSONPatch{{op: \"{operation}\", path: \"{path}\", \
+             value: {value}}}]' }} }}"
+        )
+    };
     let widgets = "apiGroups: [example.com], apiVersions: [v1], resources: [widgets]";
     for (resource, patch, expected) in [
         (
@@ -588,6 +594,51 @@ fn fields_that_a_kind_does_not_have_are_found_before_a_request() {
             pods,
             apply("Object{spec: Object.spec{activeDeadlineSeconds: object.spec.x, hostNetwork: true}}"),
             None,
+        ),
+        (
+            pods,
+            apply("Object{spec: Object.spec{activeDeadlineSeconds: 2.0}}"),
+            None,
+        ),
+        (pods, patch_of("add", "/spec/hostNetwork", "true"), None),
+        (
+            pods,
+            patch_of("add", "/metadata/labels/example.com~1a", "\"b\""),
+            None,
+        ),
+        (
+            pods,
+            patch_of("add", "/spec/activeDeadlineSeconds", "object.x"),
+            None,
+        ),
+        (pods, patch_of("add", "/spec/activeDeadlineSeconds", "2.0"), None),
+        (pods, patch_of("remove", "/spec/hostNetwrk", "null"), None),
+        (
+            pods,
+            patch_of("add", "/spec/hostNetwrk", "true"),
+            Some(
+                "for v1/Pod: there is no field \"hostNetwrk\" on the path \"/spec/hostNetwrk\", so the mutation fails",
+            ),
+        ),
+        (
+            pods,
+            patch_of("replace", "/spec/hostNetwork", "\"no\""),
+            Some("cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool"),
+        ),
+        (
+            pods,
+            patch_of("add", "/metadata/labels", "{\"a\": 1}"),
+            Some("cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"),
+        ),
+        (
+            pods,
+            patch_of("add", "/spec/containers/-", "{\"name\": \"b\", \"imge\": \"a\"}"),
+            Some("the value for \"/spec/containers/-\" has no field \"imge\""),
+        ),
+        (
+            pods,
+            patch_of("copy", "/spec/containers/0/imge", "null"),
+            Some("there is no field \"imge\" on the path \"/spec/containers/0/imge\""),
         ),
     ] {
         let warnings = mutation_warnings("v1", resource, &patch);
