@@ -12,26 +12,26 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Outline, Request, Rule, Scope, Stage, UnknownWord, words};
 
-/// An ordered list of stages, and the rules that say which requests it is for. A host keeps its stages with what it knows
-/// about each of them, as its own type `S`.
+/// An ordered list of stages, and the rules that select its requests. A host may use a type `S` of its own for stages,
+/// to keep further data with each of them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chain<S = Stage> {
     /// Names the chain in traces, metrics and refusals; unique among the chains of its phase.
     pub name: Arc<str>,
-    /// When its stages are called, and whether they may change the object.
+    /// The phase in which its stages are called, which decides whether they may change the object.
     pub phase: Phase,
-    /// The only namespace whose requests it applies to: those for resources in it, not for the namespace itself. `None`
-    /// for requests of all namespaces and of none.
+    /// The only namespace to whose resources it applies, but not to the namespace itself. `None`: all namespaces, and
+    /// cluster-scoped resources.
     pub namespace: Option<Arc<str>>,
-    /// The chain applies to requests that match any of these; without rules, to none.
+    /// The chain applies to requests that match any of these rules; without rules, it applies to none.
     pub rules: Vec<Rule>,
-    /// Called in this order; concurrently in the phase [`Validating`](Phase::Validating).
+    /// The stages, called in this order, or concurrently in the phase [`Validating`](Phase::Validating).
     pub stages: Vec<S>,
 }
 
 impl Chain {
-    /// A chain of the phase [`Mutating`](Phase::Mutating).
+    /// Creates a chain of the phase [`Mutating`](Phase::Mutating).
     pub fn new(name: impl Into<Arc<str>>, rules: Vec<Rule>, stages: Vec<Stage>) -> Self {
         Self {
             name: name.into(),
@@ -44,7 +44,7 @@ impl Chain {
 }
 
 impl<S> Chain<S> {
-    /// This chain with other stages.
+    /// Replaces the stages.
     pub fn with_stages<T>(self, stages: Vec<T>) -> Chain<T> {
         Chain {
             name: self.name,
@@ -67,7 +67,7 @@ impl<S> Chain<S> {
         })
     }
 
-    /// Whether it may apply to a request of which only this is known.
+    /// Whether the chain may apply to a request of which only this outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.rules.iter().any(|rule| rule.may_match(outline))
     }
@@ -89,16 +89,16 @@ words!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 /// A selection of the chains that a request may pass through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All of them.
+    /// All chains.
     All,
-    /// The chains of a phase: those of namespaces, the others, or all of them.
+    /// The chains of a phase: only chains with a namespace, only chains without one, or both.
     Phase(Phase, Scope),
     /// One chain of a phase.
     Chain(Phase, String),
 }
 
 impl fmt::Display for Selection {
-    /// `all`, `Mutating`, `Mutating/Namespaced` or `Mutating:pods`.
+    /// Writes `all`, `Mutating`, `Mutating/Namespaced` or `Mutating:pods`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),
@@ -148,7 +148,7 @@ mod tests {
     use crate::{GroupVersionKind, GroupVersionResource, Operation};
 
     #[test]
-    fn a_chain_of_a_namespace_applies_only_to_what_is_in_it() {
+    fn a_chain_of_a_namespace_applies_only_to_resources_in_it() {
         let chain = Chain {
             namespace: Some("shop".into()),
             ..Chain::new("shop/all", vec![Rule::for_operations(Operation::ALL)], Vec::new())
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn selections_by_phase_and_scope() {
+    fn a_selection_selects_by_phase_and_scope() {
         let cluster = Chain::new("pods", Vec::new(), Vec::new());
         let namespaced = Chain {
             namespace: Some("shop".into()),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn selections_as_text_and_back() {
+    fn a_selection_round_trips_through_text() {
         for (selection, text) in [
             (Selection::All, "all"),
             (Selection::Phase(Phase::Validating, Scope::Any), "Validating"),

@@ -34,7 +34,7 @@ pub use capabilities::http::{
 pub use capabilities::images::{
     ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImageGrant, Signer, Signers,
 };
-pub use capabilities::log::{LogLevel, LogLine, decided_by_candidate, is_audit, noted_here};
+pub use capabilities::log::{LogLevel, LogLine, decided_by_candidate, is_audit};
 pub use capabilities::tape::{Tape, Taped};
 pub use chain::effect::Effect;
 pub use chain::evaluation::{Evaluation, Surroundings};

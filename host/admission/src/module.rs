@@ -6,8 +6,8 @@ use url::Url;
 
 use crate::Digest;
 
-/// The location of a module. As text: `file:` and a path, `stock:` and the name of a plugin that comes with the program,
-/// an `https://` URL, or `oci://` and the name of an artifact in a registry.
+/// The location of a module. As text: `file:` and a path, `stock:` and the name of a plugin that comes with the
+/// program, an `https://` URL, or `oci://` and the name of an artifact in a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleReference {
     /// A file on this machine.
@@ -32,7 +32,7 @@ pub struct OciReference {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidReference {
-    /// The text.
+    /// The invalid text.
     pub text: String,
     /// The problem, as the rest of a sentence.
     pub problem: &'static str,
@@ -77,7 +77,7 @@ impl OciReference {
 impl FromStr for OciReference {
     type Err = InvalidReference;
 
-    /// Without `oci://`.
+    /// Parses a reference without `oci://`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |problem, fix: &str| InvalidReference {
             text: format!("oci://{text}"),
@@ -166,8 +166,8 @@ impl ModuleReference {
     /// The environment variable with the directory of the stock plugins.
     pub const STOCK_DIRECTORY: &str = "ADMITTANCE_PLUGINS";
 
-    /// The file of a stock plugin: in the directory that the environment variable `ADMITTANCE_PLUGINS` names, or in the
-    /// directory `plugins` beside the program.
+    /// Returns the file of a stock plugin, in the directory that the environment variable `ADMITTANCE_PLUGINS` names,
+    /// or in `plugins` in the program's directory.
     pub fn stock(name: &str) -> Self {
         let directory = env::var_os(Self::STOCK_DIRECTORY)
             .map(PathBuf::from)
@@ -178,7 +178,7 @@ impl ModuleReference {
         Self::File(directory.join(format!("{}.wasm", name.replace('-', "_"))))
     }
 
-    /// The name of the stock plugin that this is the file of.
+    /// Returns the name of the stock plugin whose file this is.
     pub fn stock_name(&self) -> Option<String> {
         let Self::File(path) = self else { return None };
         let name = path.file_stem()?.to_str()?.replace('_', "-");
@@ -275,7 +275,7 @@ mod tests {
     const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     #[test]
-    fn text_and_back() {
+    fn a_reference_round_trips_through_text() {
         for text in [
             "file:a.wasm",
             "file:/opt/plugins/a.wasm",
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_name_in_a_registry() {
+    fn an_oci_reference_has_registry_repository_tag_and_digest() {
         let digest = Some(DIGEST.parse().unwrap());
         for (text, tag, expected) in [
             ("r.example.com/a/b:1", Some("1"), None),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_module_is_told_with_the_fix() {
+    fn an_invalid_reference_is_reported_with_the_fix() {
         for (text, expected) in [
             (
                 "a.wasm",

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_back() {
+    fn a_moment_round_trips_through_text() {
         let moment = Moment(SystemTime::UNIX_EPOCH + Duration::from_millis(1_790_000_000_123));
         let text = serde_json::to_string(&moment).unwrap();
         assert_eq!(text, "\"2026-09-21T14:13:20.123Z\"");

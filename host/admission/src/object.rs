@@ -21,19 +21,19 @@ use crate::{
 
 /// A JSON object: the resource of a request. Cheap to clone.
 ///
-/// It stays in the received text form until a tree is needed, and stays a tree after a patch until text is
-/// needed.
+/// An object keeps the received text until a tree is needed, and a tree until text is needed.
 #[derive(Clone)]
-pub struct Object(Arc<Inner>);
+pub struct Object(Arc<ObjectForms>);
 
-struct Inner {
+/// The forms of an object that exist so far: text, tree and head.
+struct ObjectForms {
     text: OnceLock<ByteString>,
     value: OnceLock<Value>,
     head: OnceLock<Head>,
 }
 
-impl Drop for Inner {
-    /// A tree has an allocation for each of its parts.
+impl Drop for ObjectForms {
+    /// Drops a large tree on another thread, because each of its parts is an allocation.
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             drop_apart(value, self.text.get().map_or(0, |text| text.len()));
@@ -41,7 +41,7 @@ impl Drop for Inner {
     }
 }
 
-/// Why bytes are not an object.
+/// An error in bytes that should be a JSON object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -72,26 +72,26 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse).
+    /// The errors of [`parse`](Self::parse).
     pub fn within(document: &ByteString, part: &RawValue) -> Result<Self, ObjectError> {
         let head = Head::read_valid(part)?;
         Ok(Self::with_head(document.slice_ref(part.get()), head))
     }
 
     fn with_head(text: ByteString, head: Head) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ObjectForms {
             text: OnceLock::from(text),
             value: OnceLock::new(),
             head: OnceLock::from(head),
         }))
     }
 
-    /// Parses a JSON text as [`parse`](Self::parse), and refuses duplicate keys anywhere in it: some parsers merge what
-    /// they have.
+    /// Parses a JSON text like [`parse`](Self::parse), and refuses duplicate keys anywhere in it: parsers disagree
+    /// about which of them counts.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse), and for duplicate keys.
+    /// The errors of [`parse`](Self::parse), and duplicate keys.
     pub fn parse_unique(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let object = Self::parse(text)?;
         unique_keys(object.text())?;
@@ -101,7 +101,7 @@ impl Object {
     /// Creates an object from a tree; `None` if it is not an object.
     pub fn from_value(value: Value) -> Option<Self> {
         value.is_object().then(|| {
-            Self(Arc::new(Inner {
+            Self(Arc::new(ObjectForms {
                 text: OnceLock::new(),
                 value: OnceLock::from(value),
                 head: OnceLock::new(),
@@ -109,18 +109,18 @@ impl Object {
         })
     }
 
-    /// Serialize a value; it must become a JSON object.
+    /// Serializes a value, which must become a JSON object.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse), and when the value cannot be serialized.
+    /// When the value cannot be serialized, or does not become an object.
     pub fn from_serialize(value: &(impl Serialize + ?Sized)) -> Result<Self, ObjectError> {
         Self::parse(serde_json::to_vec(value)?)
     }
 
     /// Takes a text that is known to be a valid object.
     pub(crate) fn from_checked(text: String) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ObjectForms {
             text: OnceLock::from(ByteString::from(text)),
             value: OnceLock::new(),
             head: OnceLock::new(),
@@ -132,17 +132,17 @@ impl Object {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The object as JSON text: as received, or as serialized after a patch.
+    /// Returns the object as JSON text: as received, or as serialized after a patch.
     pub fn text(&self) -> &str {
         self.shared_text()
     }
 
-    /// The same text, to be kept without what was parsed of it.
+    /// Returns the text in a form that can be kept without the parsed forms.
     pub fn shared_text(&self) -> &ByteString {
         self.0.text.get_or_init(|| self.value().to_string().into())
     }
 
-    /// The object as a tree, parsed on first use.
+    /// Returns the object as a tree, which is parsed on first use.
     pub fn value(&self) -> &Value {
         // Without a tree there is a valid text, so null is never returned.
         self.0.value.get_or_init(|| {
@@ -240,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_kept_to_the_letter() {
+    fn an_object_keeps_its_text_verbatim() {
         let text = r#" { "b" : 1.0, "a": 12345678901234567890123 } "#;
         assert_eq!(Object::parse(text).unwrap().text(), text);
     }
 
     #[test]
-    fn what_is_not_an_object() {
+    fn texts_that_are_not_objects_are_refused() {
         for (case, text) in [
             ("nothing", ""),
             ("null", "null"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_tree_of_a_large_object_is_built_apart() {
+    async fn the_tree_of_a_large_object_is_built_on_another_thread() {
         for (length, is_built) in [(10, false), (SMALL, true)] {
             let object = Object::parse(json!({"a": "x".repeat(length)}).to_string()).unwrap();
             let deadline = Deadline::after(std::time::Duration::from_secs(60));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn types_become_objects_and_objects_become_types() {
+    fn an_object_round_trips_through_serde() {
         #[derive(Debug, PartialEq, serde::Deserialize, serde::Serialize)]
         struct Widget<'a> {
             name: &'a str,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_tree() {
+    fn texts_of_which_no_tree_can_be_built_are_refused() {
         let deep = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
         for (case, text) in [
             ("a number beyond all", r#"{"a":1e999}"#.to_owned()),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_keys_are_what_their_spelling_refuses() {
+    fn an_object_is_ambiguous_if_the_kubernetes_spelling_refuses_it() {
         for text in [
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"b","labels":{"Name":"x"}},"spec":{"Kind":1}}"#,
             r#"{"Kind":"Pod"}"#,

@@ -21,22 +21,23 @@ use self::text::Drafts;
 
 pub use self::builder::PatchBuilder;
 
-/// After so many operations, other threads may run.
+/// The number of operations between two pauses in which other threads may run.
 const UNINTERRUPTED: usize = 2048;
 
 /// A JSON Patch (RFC 6902). Cheap to clone, however many operations it has.
 #[derive(Clone, Default)]
 pub struct Patch(Vec<Arc<Part>>);
 
-/// The operations of one verdict: the patch of an outcome has those of several.
+/// The operations of one verdict. The patch of an outcome has the parts of several verdicts.
 struct Part {
     operations: Vec<Operation>,
-    /// The bytes of their paths and values.
+    /// The bytes of the operations' paths and values.
     size: usize,
 }
 
 impl Drop for Part {
-    /// Each operation has memory of its own, and ten thousand of them may be the last of a patch long after its request.
+    /// Drops many operations on another thread, because each has memory of its own. Ten thousand of them may be dropped
+    /// long after their request.
     fn drop(&mut self) {
         drop_apart(std::mem::take(&mut self.operations), self.size);
     }
@@ -85,7 +86,7 @@ impl Action {
     }
 }
 
-/// Why something is not a patch, or why a patch does not apply.
+/// An error in a patch, or of applying one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
@@ -95,13 +96,13 @@ pub enum PatchError {
     /// An operation does not apply.
     #[error("operation {index} does not apply ({operation} {path}): {reason}")]
     DoesNotApply {
-        /// Its index, from 0.
+        /// The operation's index, from 0.
         index: usize,
         /// `add`, `remove` and so on.
         operation: &'static str,
-        /// Its path.
+        /// The operation's path.
         path: String,
-        /// Why it does not apply.
+        /// The reason, as a sentence.
         reason: String,
     },
     /// The result is not an object, or cannot be parsed again.
@@ -113,11 +114,11 @@ pub enum PatchError {
     /// An operation exceeds the limits on copied, read or moved data.
     #[error("operation {index} exceeds the limits of a patch ({operation} {path}): {reason}")]
     TooMuchWork {
-        /// Its index, from 0.
+        /// The operation's index, from 0.
         index: usize,
         /// `add`, `copy` and so on.
         operation: &'static str,
-        /// Its path.
+        /// The operation's path.
         path: String,
         /// The exceeded limit.
         reason: String,
@@ -131,7 +132,7 @@ pub enum PatchError {
 }
 
 impl PatchError {
-    /// The kind of failure of a stage with this error.
+    /// Returns the kind of failure of a stage with this error.
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Malformed(_) => FailureKind::InvalidResponse,
@@ -177,7 +178,7 @@ impl Patch {
     /// [`Patch::MAX_GROWTH`].
     pub const MAX_RESULT_BYTES: usize = 16 << 20;
 
-    /// By how much a patch may grow any object, in bytes.
+    /// The growth that a patch may cause in any object, in bytes.
     pub const MAX_GROWTH: usize = 1 << 20;
 
     /// Work that every patch may do, in bytes read and elements moved.
@@ -229,12 +230,12 @@ impl Patch {
         Self(vec![Arc::new(Part { operations, size })])
     }
 
-    /// Whether it has no operations.
+    /// Whether the patch has no operations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number of operations.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.0.iter().map(|part| part.operations.len()).sum()
     }
@@ -243,17 +244,17 @@ impl Patch {
         self.0.iter().flat_map(|part| &part.operations)
     }
 
-    /// The size limit of the result for an object of this size.
+    /// Returns the size limit of the result for an object of this size.
     pub fn result_limit(size: usize) -> usize {
         Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
     }
 
-    /// The bytes of its paths and values.
+    /// Returns the bytes of all paths and values.
     pub(crate) fn size(&self) -> usize {
         self.0.iter().map(|part| part.size).sum()
     }
 
-    /// The most bytes, about, that are read and written to apply it to an object of this size, besides the object.
+    /// Estimates the bytes that are read and written to apply the patch to an object of this size, without the object.
     pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
         // A copy can double the object, and so can the next one.
@@ -266,9 +267,9 @@ impl Patch {
         self.size() + self.len() * Budget::OPERATION + copied
     }
 
-    /// An estimate of the memory that it takes, in bytes.
+    /// Estimates the memory of the patch, in bytes.
     pub fn memory(&self) -> usize {
-        // What two allocations are rounded up by.
+        // Two allocations are rounded up by about 32 bytes.
         let each = size_of::<Operation>() + 32;
         size_of::<Part>() * self.0.len() + self.len() * each + self.size()
     }
@@ -287,7 +288,7 @@ impl Patch {
     ///
     /// # Errors
     ///
-    /// As [`apply`](Self::apply), and [`PatchError::DeadlinePassed`].
+    /// The errors of [`apply`](Self::apply), and [`PatchError::DeadlinePassed`].
     pub fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
         let mut budget = Self::budget(size + self.size(), deadline);
@@ -317,7 +318,7 @@ impl Patch {
         Ok(Object::from_checked(text))
     }
 
-    /// The work that may be done for this many bytes of objects and patches.
+    /// Returns the budget for this many bytes of objects and patches.
     pub(crate) fn budget(bytes: usize, deadline: Option<Deadline>) -> Budget {
         let work = bytes.saturating_mul(Self::WORK_PER_BYTE);
         Budget::new(
@@ -327,7 +328,7 @@ impl Patch {
         )
     }
 
-    /// These operations, and then the operations of `other`, which are for the value at `place`.
+    /// Returns a patch of these operations, followed by the operations of `other`, which apply to the value at `place`.
     #[must_use]
     pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
         let place = place.segments();
@@ -349,7 +350,7 @@ impl Patch {
         all
     }
 
-    /// Whether applying it may change the value at this place.
+    /// Whether the patch may change the value at this place.
     pub(crate) fn may_reach(&self, place: &str) -> bool {
         self.operations().any(|operation| {
             let source = match &operation.action {
@@ -392,7 +393,7 @@ fn is_on_the_way(ancestor: &str, place: &str) -> bool {
 }
 
 impl Operation {
-    /// The bytes of its paths and its value.
+    /// Returns the bytes of its paths and its value.
     fn size(&self) -> usize {
         let from = self.action.from().map_or(0, Pointer::len);
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
@@ -464,7 +465,8 @@ impl Operation {
         }
     }
 
-    /// Whether the result may be nested too deeply to be parsed: rare enough to check the whole result then.
+    /// Whether the result may be nested too deeply to be parsed. Such operations are so rare that the whole result is
+    /// checked after them.
     fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
@@ -478,7 +480,7 @@ impl Operation {
     }
 }
 
-/// A text of a patch for a message.
+/// Shortens a text of a patch for a message.
 fn beginning(text: &str) -> Cow<'_, str> {
     shortened(text, 80)
 }
@@ -496,7 +498,7 @@ impl fmt::Debug for Patch {
 }
 
 impl PartialEq for Patch {
-    /// The same operations, written alike.
+    /// Patches are equal if they have equal JSON texts.
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
@@ -507,7 +509,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_changes_reach_a_place() {
+    fn a_patch_reaches_a_value_by_its_path_or_source() {
         for (path, place, expected) in [
             ("/metadata/name", "/metadata/name", true),
             ("/metadata", "/metadata/name", true),

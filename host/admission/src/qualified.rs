@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dns_names() {
+    fn dns_labels_and_subdomains_follow_rfc_1123() {
         let (longest, longer) = ("a".repeat(63), "a".repeat(64));
         // (text, whether it is a label, whether it is a subdomain)
         for (text, label, subdomain) in [
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn name_parts() {
+    fn name_parts_follow_kubernetes() {
         let (longest, longer) = ("a".repeat(63), "a".repeat(64));
         for (text, expected) in [
             ("a", true),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{IdentityFields, Object, Spelling, Tape, TraceContext};
 
-/// One admission request. Lives from the front door to the outcome.
+/// One admission request. Lives from the front end to the outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
@@ -21,13 +21,13 @@ pub struct Request {
     pub kind: GroupVersionKind,
     /// The resource of the object.
     pub resource: GroupVersionResource,
-    /// `status`, `scale` and so on; `None` for the resource itself.
+    /// The subresource, such as `status` or `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
     /// The original kind and resource, if the control plane converted the object from another version.
     pub requested: Option<Box<Requested>>,
     /// The object's name; empty if the control plane has not generated it yet.
     pub name: String,
-    /// `None` for a cluster-scoped resource, and if the request names none.
+    /// The namespace; `None` for a cluster-scoped resource, and if the request names none.
     pub namespace: Option<String>,
     /// The user of the request.
     pub user: UserInfo,
@@ -37,13 +37,13 @@ pub struct Request {
     pub old_object: Option<Object>,
     /// The options of the operation, if the control plane has them.
     pub options: Option<Object>,
-    /// The result will not be stored.
+    /// Whether the result will not be stored.
     pub dry_run: bool,
     /// The fields that identify the object; no stage may change them.
     pub identity: IdentityFields,
     /// The canonical spelling of the object's keys, to which the result of each stage is converted.
     pub spelling: Spelling,
-    /// Where answers to plugins are recorded; `None` for a request that is not.
+    /// The recording of answers to plugins; `None` if the request is not recorded.
     pub tape: Option<Tape>,
     /// The front end at which it arrived; `None` if the program itself made it.
     pub front: Option<Arc<FrontEnd>>,
@@ -61,7 +61,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Creates a front end with this dialect, and nothing else.
+    /// Creates a front end of which only the dialect is known.
     pub fn of_dialect(name: &str) -> Self {
         Self {
             dialect: Some(name.into()),
@@ -95,14 +95,15 @@ impl Request {
         }
     }
 
-    /// Whether it is for a resource in no namespace, or for a namespace itself.
+    /// Whether the request is for a cluster-scoped resource, or for a namespace itself.
     pub fn is_cluster_wide(&self) -> bool {
         self.namespace.is_none() || (self.resource.group.is_empty() && self.resource.resource == "namespaces")
     }
 
-    /// A request that is described by its objects, of which there must be one; what else is not given is guessed. With
-    /// both objects it is an UPDATE, with an old object alone a DELETE, and else a CREATE. The resource is that of the
-    /// kind unless it is named: `pods`, `pods/status`. The namespace is for an object that does not name one.
+    /// Creates a request from its objects, and guesses what is not given; `None` without an object. The default
+    /// operation is UPDATE with both objects, DELETE with an old object alone, and otherwise CREATE. The default
+    /// resource is the plural of the kind; `resource` may name a subresource too: `pods/status`. `namespace` is used if
+    /// the object names none.
     pub fn described(
         object: Option<Object>,
         old_object: Option<Object>,
@@ -143,7 +144,7 @@ impl Request {
         Some(request)
     }
 
-    /// The same request with this object; name and namespace are taken from its `metadata`.
+    /// Replaces the object. Name and namespace are taken from its `metadata`.
     pub fn with_object(mut self, object: Object) -> Self {
         let head = object.head();
         self.name = head.name.clone().unwrap_or_default();
@@ -160,7 +161,7 @@ pub struct Requested {
     pub kind: GroupVersionKind,
     /// The resource that the client used.
     pub resource: GroupVersionResource,
-    /// Its subresource.
+    /// The subresource that the client used.
     pub subresource: Option<String>,
 }
 
@@ -169,12 +170,12 @@ pub struct Requested {
 pub struct Uid(String);
 
 impl Uid {
-    /// Creates a random one.
+    /// Creates a random uid.
     pub fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
-    /// As text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -206,10 +207,10 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation.
+    /// All operations.
     pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
 
-    /// The name in rules and reviews: `CREATE`.
+    /// Returns the name in rules and reviews: `CREATE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -234,7 +235,7 @@ pub struct UnknownOperation(pub String);
 impl FromStr for Operation {
     type Err = UnknownOperation;
 
-    /// Case-insensitive: Kubernetes uses `CREATE`, BCS `Create`.
+    /// Parses a name in any case: Kubernetes uses `CREATE`, BCS `Create`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
@@ -256,7 +257,7 @@ pub struct GroupVersionKind {
 }
 
 impl GroupVersionKind {
-    /// Creates it from an object's `apiVersion` (`v1`, `apps/v1`) and `kind`.
+    /// Creates the type from an object's `apiVersion` (`v1`, `apps/v1`) and `kind`.
     pub fn from_api_version(api_version: &str, kind: impl Into<String>) -> Self {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         Self {
@@ -265,10 +266,8 @@ impl GroupVersionKind {
             kind: kind.into(),
         }
     }
-}
 
-impl GroupVersionKind {
-    /// The `apiVersion` of its objects: `v1`, `apps/v1`.
+    /// Returns the `apiVersion` of its objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -350,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_and_their_resources() {
+    fn the_resource_of_a_kind_is_its_plural() {
         for (api_version, kind, resource) in [
             ("v1", "Pod", "v1/pods"),
             ("apps/v1", "Deployment", "apps/v1/deployments"),
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_whatever_their_case() {
+    fn an_operation_is_parsed_in_any_case() {
         assert_eq!("create".parse(), Ok(Operation::Create));
         assert_eq!("Update".parse(), Ok(Operation::Update));
         let error = "put".parse::<Operation>().unwrap_err();

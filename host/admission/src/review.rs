@@ -6,17 +6,17 @@ pub(crate) mod response;
 
 use crate::{Request, ReviewVersion};
 
-/// An AdmissionReview that asks for a verdict. Lives until its request goes to the chains.
+/// An AdmissionReview that requests a verdict. Lives until its request enters the chains.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// The response has the same one.
+    /// The version of the review, which its response has too.
     pub version: ReviewVersion,
     /// The request to admit.
     pub request: Request,
 }
 
 impl Review {
-    /// Whether the request must not be sent to any hook, and is allowed unchanged.
+    /// Whether the request is allowed unchanged without calling any hook.
     pub fn is_never_hooked(&self) -> bool {
         self.request.resource.is_never_hooked()
     }

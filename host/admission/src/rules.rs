@@ -1,4 +1,4 @@
-//! Rules and selectors: which requests a chain and a stage are for.
+//! Rules and selectors: they select the requests of chains and stages.
 
 pub(crate) mod condition;
 pub(crate) mod index;

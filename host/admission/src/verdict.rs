@@ -11,7 +11,7 @@ use crate::{Object, Patch};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Response {
-    /// The verdict.
+    /// The verdict on the request.
     pub verdict: Verdict,
     /// Warnings for the client.
     pub warnings: Vec<String>,
@@ -20,7 +20,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// A response with only this verdict.
+    /// Creates a response without warnings and annotations.
     pub fn new(verdict: Verdict) -> Self {
         Self {
             verdict,
@@ -38,7 +38,7 @@ impl Response {
         self
     }
 
-    /// The response, with the denial whole if the stage says that its messages are.
+    /// Marks a denial as complete if the stage's messages name the policy themselves.
     pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.is_whole |= spec.names_itself;
@@ -49,10 +49,10 @@ impl Response {
     /// The total size limit of audit annotations, keys and values, in bytes. kube-apiserver has no limit.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 
-    /// The most audit annotations. Each becomes a line of the log.
+    /// The maximum number of audit annotations. Each becomes a line of the log.
     pub const MOST_ANNOTATIONS: usize = 64;
 
-    /// What each audit annotation counts besides its key and value, in bytes.
+    /// The size that each audit annotation counts in addition to its key and value, in bytes.
     const ANNOTATION_COST: usize = 16;
 
     /// The key of the audit annotation that says how many others were dropped.
@@ -115,7 +115,7 @@ pub enum Verdict {
     Deny(Denial),
 }
 
-/// Why a request is denied. All of it is sent to the client.
+/// The denial of a request. All of it is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
@@ -124,8 +124,8 @@ pub struct Denial {
     pub reason: String,
     /// A human-readable message.
     pub message: String,
-    /// Whether the message already says what denied the request. Clients then get it without the names of stage
-    /// and chain before it.
+    /// Whether the message already names what denied the request. Clients then get it without the names of stage and
+    /// chain.
     pub is_whole: bool,
     /// Machine-readable details, as in Kubernetes' `Status.details`: `causes`, `retryAfterSeconds`; may be
     /// empty. Sent to clients that get a `Status`.
@@ -133,7 +133,7 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// A denial. A `code` outside of 400 to 599 becomes 403.
+    /// Creates a denial. A `code` outside of 400 to 599 becomes 403.
     pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
         let code = if (400..600).contains(&code) { code } else { 403 };
         Self {
@@ -145,7 +145,7 @@ impl Denial {
         }
     }
 
-    /// Adds a message to the `causes` in the details, with the field that it is about, if it is about one.
+    /// Adds a message to the `causes` in the details, with the field that caused it, if one did.
     pub fn add_cause(&mut self, field: Option<&str>, message: impl Into<String>) {
         let field = field.map(|field| ("field".to_owned(), Value::String(field.to_owned())));
         let message = ("message".to_owned(), Value::String(message.into()));
@@ -158,14 +158,14 @@ impl Denial {
         }
     }
 
-    /// Adds the message of another denial in a line of its own.
+    /// Appends the message of another denial as a line.
     pub(crate) fn join(&mut self, other: &Self) {
         self.message.push('\n');
         self.message.push_str(&other.message);
         self.bound();
     }
 
-    /// The usual denial: 403, `Forbidden`.
+    /// Creates the usual denial: 403, `Forbidden`.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(403, "Forbidden", message)
     }
@@ -189,7 +189,7 @@ impl Denial {
         }
     }
 
-    /// The HTTP status, 400 to 599.
+    /// Returns the HTTP status, 400 to 599.
     pub fn code(&self) -> u16 {
         self.code
     }
@@ -205,7 +205,7 @@ impl fmt::Display for Denial {
     }
 }
 
-/// The text, with at most this many bytes: a longer one is cut, and ends with `...`.
+/// Returns the text, cut to at most this many bytes with `...` at its end if it is longer.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text.into();
@@ -215,7 +215,7 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     text.into()
 }
 
-/// Makes the text [`shortened`].
+/// Cuts the text like [`shortened`].
 pub fn shorten(text: &mut String, most: usize) {
     const END: &str = "...";
     if text.len() > most {
@@ -224,16 +224,15 @@ pub fn shorten(text: &mut String, most: usize) {
     }
 }
 
-/// The warnings for a client, within the limits of kube-apiserver: control characters are removed, duplicates
-/// are dropped, and if the texts exceed 4096 characters together, long ones are truncated to 256 characters
-/// and the last ones dropped.
+/// Applies the limits of kube-apiserver to warnings: control characters are removed, duplicates are dropped, and if the
+/// texts exceed 4096 characters together, long ones are truncated to 256 characters and the last ones dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     const TOTAL: usize = 4096;
     const CUT: usize = 256;
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // The limit of a single text.
+        // A single text has the same limit as all together.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_a_verdict_is_bounded() {
+    fn texts_of_a_response_are_truncated_to_their_limits() {
         let mut denial = Denial::new(403, "r".repeat(5_000), "é".repeat(400_000));
         denial
             .details
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_annotations_is_bounded() {
+    fn annotations_beyond_the_limit_are_dropped_and_counted() {
         let of = |number: usize, length: usize| vec![(String::new(), "v".repeat(length)); number];
         for (given, kept, note) in [
             (of(Response::MOST_ANNOTATIONS, 0), 64, None),
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_is_left_as_it_is() {
+    fn a_response_within_the_limits_is_unchanged() {
         let mut denial = Denial::new(422, "Invalid", "m".repeat(10_000));
         denial.details.insert("causes".to_owned(), vec!["spec"].into());
         let response = Response {

@@ -2,7 +2,7 @@
 
 /// A set of keywords, such as `Fail` and `Ignore`.
 pub trait Word: Copy + PartialEq + 'static {
-    /// What they are, for messages: `failure policy`.
+    /// The name of the set in messages: `failure policy`.
     const WHAT: &'static str;
 
     /// All keywords and their values.
@@ -19,7 +19,7 @@ pub struct UnknownWord {
 }
 
 impl UnknownWord {
-    /// The error for this text.
+    /// Creates the error for this text.
     pub fn of<W: Word>(text: &str) -> Self {
         Self {
             what: W::WHAT,
@@ -43,7 +43,7 @@ macro_rules! words {
             /// All values.
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
-            /// The keyword.
+            /// Returns the keyword.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text),+
@@ -95,7 +95,7 @@ macro_rules! words {
     };
 }
 
-/// `Fail or Ignore`, `a, b or c`.
+/// Joins words as a choice: `Fail or Ignore`, `a, b or c`.
 fn either<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let mut words: Vec<_> = words.collect();
     match words.pop() {
@@ -109,7 +109,7 @@ mod tests {
     use crate::{FailurePolicy, SideEffects};
 
     #[test]
-    fn text_and_back() {
+    fn a_keyword_round_trips_through_text() {
         for policy in FailurePolicy::ALL {
             assert_eq!(policy.to_string().parse(), Ok(policy));
             let json = serde_json::to_string(&policy).unwrap();

@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_match_is_not_a_candidate() {
+fn a_chain_that_cannot_match_is_not_a_candidate() {
     let of = |resource: &str| Rule {
         resources: vec![ResourcePattern::parse(resource).unwrap()],
         ..Rule::for_operations([Operation::Create])

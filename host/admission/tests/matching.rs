@@ -1,6 +1,5 @@
-//! Matching of rules, namespaceSelectors and objectSelectors. The rows are those of kube-apiserver's own
-//! tests of these predicates, and have the names that they have in
-//! `tests/whole/kubernetes/conformance/list.rs`.
+//! Matching of rules, namespaceSelectors and objectSelectors. The rows come from kube-apiserver's tests of these
+//! predicates, and have the same names as in `tests/whole/kubernetes/conformance/list.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -53,7 +52,7 @@ fn resources(patterns: &[&str]) -> Rule {
 type Case = (Request, bool);
 
 #[test]
-fn rules() {
+fn a_rule_matches_like_kube_apiserver() {
     use Operation::*;
     let of = |resource, matches| (request(Create, resource, Some("ns")), matches);
     let operations = |operations: &[Operation], expected: [bool; 4]| {
@@ -196,10 +195,10 @@ fn labelled(labels: &Value) -> Option<Object> {
 }
 
 /// Namespaces that must be looked up; any other is an error.
-struct Known(StaticNamespaces, &'static [&'static str]);
+struct ExpectedLookups(StaticNamespaces, &'static [&'static str]);
 
 #[async_trait]
-impl NamespaceSource for Known {
+impl NamespaceSource for ExpectedLookups {
     async fn labels(&self, namespace: &str) -> Result<Labels, admittance_admission::NamespaceLookupError> {
         assert!(self.1.contains(&namespace), "{namespace} need not be looked up");
         self.0.labels(namespace).await
@@ -207,11 +206,11 @@ impl NamespaceSource for Known {
 }
 
 #[tokio::test]
-async fn labels_of_namespaces() {
+async fn a_namespace_selector_compares_the_labels_that_kube_apiserver_does() {
     use Operation::*;
     let stored = || Labels::from([("which".to_owned(), "stored".to_owned())]);
     let source = |looked_up| {
-        Known(
+        ExpectedLookups(
             StaticNamespaces::new([("ns".to_owned(), stored()), ("new".to_owned(), stored())]),
             looked_up,
         )
@@ -294,7 +293,7 @@ impl Hook for Allows {
 }
 
 #[tokio::test]
-async fn object_selectors() {
+async fn an_object_selector_matches_the_object_or_the_old_object() {
     use Operation::*;
     let not_in = || {
         let values = vec!["value".to_owned()];

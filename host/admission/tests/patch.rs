@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Document, patch, and the resulting object or the error.
 #[test]
-fn operations() {
+fn a_patch_passes_the_examples_of_the_rfc() {
     let table: &[(&str, Value, Value, Result<Value, &str>)] = &[
         // RFC 6902, appendix A.
         (
@@ -199,7 +199,7 @@ fn operations() {
 }
 
 #[test]
-fn what_is_no_patch() {
+fn an_invalid_patch_is_refused_with_the_reason() {
     for (text, message) in [
         ("{}", "invalid type: map"),
         ("[1]", "invalid type: integer"),
@@ -233,7 +233,7 @@ fn what_is_no_patch() {
 }
 
 #[test]
-fn what_a_patch_does_not_touch_stays_as_it_is_written() {
+fn untouched_parts_of_an_object_keep_their_text() {
     let text = r#"{ "big": 12345678901234567890123,  "f": 1.10, "u": "\u00e9", "spec": {"n": 1e3, "list": [ 0.10, 2 ]} }"#;
     let patch = Patch::parse(r#"[{"op": "add", "path": "/spec/list/-", "value": 3.0}]"#).unwrap();
     let after = patch.apply(&Object::parse(text).unwrap()).unwrap();
@@ -244,7 +244,7 @@ fn what_a_patch_does_not_touch_stays_as_it_is_written() {
 }
 
 #[test]
-fn nesting_stays_readable() {
+fn a_patch_cannot_nest_a_result_too_deeply_to_be_parsed() {
     let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
     let object = Object::parse(format!(r#"{{"a":{}}}"#, deep(100))).unwrap();
     let deeper = format!(
@@ -257,7 +257,7 @@ fn nesting_stays_readable() {
 }
 
 #[test]
-fn of_a_name_that_stands_twice_the_last_counts() {
+fn the_last_of_duplicate_keys_counts() {
     let object = Object::parse(r#"{"spec":{"a":1,"b":2,"a":3}}"#).unwrap();
     let patch =
         Patch::parse(r#"[{"op":"test","path":"/spec/a","value":3},{"op":"add","path":"/spec/c","value":4}]"#);
@@ -300,11 +300,11 @@ fn operation() -> impl Strategy<Value = Value> {
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "add", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "replace", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "test", "path": path, "value": value})),
-        // Removing the root leaves null there; here there is nothing to leave.
+        // The other implementation leaves null after removing the root, which is an error in this one.
         pointer()
             .prop_filter("not the root", |path| !path.is_empty())
             .prop_map(|path| json!({"op": "remove", "path": path})),
-        // A move to its own place is refused there, and does nothing here.
+        // The other implementation refuses a move to the same path, which does nothing in this one.
         (pointer(), pointer())
             .prop_filter("another place", |(from, path)| !from.is_empty() && from != path)
             .prop_map(|(from, path)| json!({"op": "move", "from": from, "path": path})),
@@ -315,9 +315,9 @@ fn operation() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The same patches through another implementation, which works on whole trees.
+    /// The other implementation works on whole trees.
     #[test]
-    fn the_same_as_on_a_tree(
+    fn a_patch_has_the_same_result_as_in_another_implementation(
         document in value().prop_filter("an object", Value::is_object),
         operations in prop::collection::vec(operation(), 1..8),
     ) {
@@ -335,9 +335,9 @@ proptest! {
         }
     }
 
-    /// The patch between two objects leads from the one to the other, here and in the other implementation.
+    /// Both implementations apply the patch with the same result.
     #[test]
-    fn a_difference_leads_from_one_to_the_other(
+    fn a_difference_turns_one_object_into_the_other(
         before in value().prop_filter("an object", Value::is_object),
         after in value().prop_filter("an object", Value::is_object),
     ) {
@@ -353,7 +353,7 @@ proptest! {
 
 /// A patch cannot exceed its budget: every row is refused quickly and with the right kind.
 #[test]
-fn a_patch_is_bounded() {
+fn a_patch_beyond_its_budget_is_refused() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
     let large = "x".repeat(200 << 10);
     let small = object(json!({"kind": "A", "spec": {"a": []}}));
@@ -426,7 +426,7 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
 
 /// Moves can nest values too deeply for JSON parsers: that is refused, without a stack overflow.
 #[test]
-fn moves_do_not_nest_without_end() {
+fn moves_that_nest_too_deeply_are_refused() {
     let mut operations = Vec::new();
     for _ in 0..5_000 {
         operations.push(json!({"op": "add", "path": "/b", "value": {}}));
@@ -441,7 +441,7 @@ fn moves_do_not_nest_without_end() {
 }
 
 #[test]
-fn a_key_stands_once_in_what_a_patch_writes() {
+fn a_value_with_duplicate_keys_is_refused() {
     for (value, expected) in [
         (r#"{"a":1,"b":{"a":1}}"#, None),
         (r#"{"a":1,"a":2}"#, Some("duplicate key `a`")),
@@ -464,7 +464,7 @@ fn a_key_stands_once_in_what_a_patch_writes() {
 
 /// A patch between objects that differ in more places than one may have replaces the whole.
 #[test]
-fn a_difference_is_bounded() {
+fn a_difference_beyond_the_limits_replaces_the_object() {
     let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();
     let patch = Patch::between(&many(1), &many(2));
     assert_eq!(patch.len(), 1);

@@ -1,4 +1,4 @@
-//! Reading the control plane's own resources.
+//! The capability `cluster`: plugins read resources of the control plane, and check what users may do.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 
@@ -145,47 +145,47 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Which objects of a kind are listed. Default: all.
+/// Selects the objects of a kind for a list. Default: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterQuery {
     /// `None` for all namespaces.
     pub namespace: Option<String>,
-    /// In the usual text form; empty for all.
+    /// The labels of the objects, as a selector in text form: `app in (web),!canary`. Empty selects all.
     pub label_selector: String,
     /// The fields that the plugin gets. A reader may return more: the sandbox removes them.
     pub fields: FieldMask,
     /// The most objects; `None` for all.
     pub limit: Option<NonZeroU32>,
-    /// Where the previous page ended: its [`ClusterPage::rest`]. The text comes from the plugin.
+    /// The end of the previous page: its [`ClusterPage::rest`]. The text comes from the plugin.
     pub from: Option<String>,
 }
 
-/// Listed objects.
+/// A page of listed objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterPage {
-    /// Each as JSON.
+    /// The objects as JSON texts.
     pub objects: Vec<Arc<str>>,
-    /// Where the next page begins, if the limit left objects out.
+    /// The start of the next page, if the limit left objects out.
     pub rest: Option<String>,
 }
 
-/// Why there is no answer from the control plane.
+/// An error of a request to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
-    /// It is unavailable.
+    /// The control plane is unavailable; with the reason.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// Timeout.
+    /// The control plane did not answer by the deadline.
     #[error("no answer in time")]
     Timeout,
-    /// It refused the request; with its message.
+    /// The control plane refused the request; with its message.
     #[error("refused: {0}")]
     Refused(String),
 }
 
 impl Tape {
-    /// Adds the objects that a look-up found.
+    /// Adds the objects that a lookup found.
     pub fn objects<'a>(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = &'a Arc<str>>) {
         let mut taped = self.lock();
         taped.looked_up = true;
@@ -194,7 +194,7 @@ impl Tape {
         }
     }
 
-    /// Adds the answer to the question whether a user may do something.
+    /// Adds the answer to an access review. An allowed action becomes a role and its binding.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut taped = self.lock();
         taped.looked_up = true;
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds() {
+    fn a_kind_round_trips_through_text() {
         for (text, expected) in [
             ("v1/Node", Some(("v1", "Node"))),
             ("apps/v1/Deployment", Some(("apps/v1", "Deployment"))),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_access_reviews() {
+    fn only_kinds_of_access_reviews_allow_checks_of_access() {
         for (text, expected) in [
             ("authorization.k8s.io/v1/SubjectAccessReview", true),
             ("authorization.k8s.io/v1/SelfSubjectAccessReview", true),

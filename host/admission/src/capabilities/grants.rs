@@ -8,22 +8,22 @@ use crate::{
     ClusterKind, HttpGrant, HttpOrigin, ImageGrant, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
 };
 
-/// What a stage grants its plugin. Default: nothing.
+/// The capabilities that a stage grants its plugin, and the limits of each. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// Kinds of the control plane that the plugin may read; those of access reviews let it ask what users may do.
+    /// Kinds of the control plane that the plugin may read. A kind of access review lets it check what users may do.
     pub cluster: BTreeSet<ClusterKind>,
-    /// The only namespace of which the plugin may read objects; `None`: all, and objects in none.
+    /// The only namespace whose objects the plugin may read. `None`: all namespaces, and cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
     /// Requests that the plugin may send.
     pub http: Vec<HttpGrant>,
     /// Images in registries that the plugin may read.
     pub images: Vec<ImageGrant>,
-    /// Environment values that the plugin sees: name and value.
+    /// Environment variables of the plugin, by name.
     pub environment: BTreeMap<String, String>,
 }
 
-/// A text that is not a grant.
+/// An error in the text of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidGrant {
     /// The text does not name a capability and a grant.
@@ -44,12 +44,12 @@ pub enum InvalidGrant {
 }
 
 impl Grants {
-    /// Whether the plugin may ask what the user of its request may do.
+    /// Whether the plugin may check what the user of its request may do.
     pub fn own_access(&self) -> bool {
         self.any_access() || self.cluster.contains(&ClusterKind::own_access())
     }
 
-    /// Whether the plugin may ask what any user may do.
+    /// Whether the plugin may check what any user may do.
     pub fn any_access(&self) -> bool {
         self.cluster.contains(&ClusterKind::any_access())
     }
@@ -59,7 +59,7 @@ impl Grants {
         !self.http.is_empty() || !self.images.is_empty()
     }
 
-    /// Adds the grants of others, but for their namespace.
+    /// Adds the grants of `more`, except for its namespace.
     pub fn extend(&mut self, more: Self) {
         let Self {
             cluster,
@@ -74,8 +74,8 @@ impl Grants {
         self.environment.extend(environment);
     }
 
-    /// The grants that `allowed` does not include, and the key of each: `allow.cluster`. Those of environment variables are
-    /// always included, since they contain themselves what the plugin learns.
+    /// Describes the grants that `allowed` does not include, each with its key, such as `allow.cluster`. Grants of
+    /// environment variables count as included: they reveal nothing to the plugin but the value that they contain.
     pub fn beyond(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,
@@ -98,7 +98,7 @@ impl Grants {
     }
 }
 
-/// One grant, as in `admittance run --allow`: `cluster=v1/Node`.
+/// Parses one grant, as in `admittance run --allow`: `cluster=v1/Node`.
 impl FromStr for Grants {
     type Err = InvalidGrant;
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grants_as_text() {
+    fn a_grant_is_parsed_from_text() {
         let mut all = Grants::default();
         for text in [
             "cluster=v1/Node",

@@ -1,4 +1,4 @@
-//! Requests that plugins send, and what a stage grants of them.
+//! The capability `http`: plugins send requests to the servers that their stage grants.
 
 pub(crate) mod answers;
 
@@ -13,7 +13,8 @@ use crate::{
     rules::path::{decode, lenient, overridden},
 };
 
-/// Where a plugin may send requests: scheme, host and port, with https, or with http to a loopback address.
+/// A server to which a plugin may send requests: scheme, host and port. The scheme is https, or http for a loopback
+/// address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HttpOrigin(String);
 
@@ -26,7 +27,7 @@ pub struct HttpOrigin(String);
 pub struct InvalidHttpOrigin;
 
 impl HttpOrigin {
-    /// The origin of an https address, or of an http address on a loopback interface; `None` for others.
+    /// Returns the origin of an https URL, or of an http URL on a loopback address; `None` for others.
     pub fn of(url: &Url) -> Option<Self> {
         let is_loopback = || match url.host() {
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -42,7 +43,7 @@ impl HttpOrigin {
         is_supported.then(|| Self(url.origin().ascii_serialization()))
     }
 
-    /// As text: `https://policy.example.com`.
+    /// Returns the text: `https://policy.example.com`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -80,7 +81,7 @@ impl fmt::Display for HttpOrigin {
 /// The requests to one origin that a stage grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGrant {
-    /// The origin.
+    /// The server that receives the requests.
     pub origin: HttpOrigin,
     /// The methods, in upper case; empty means all.
     pub methods: BTreeSet<String>,
@@ -93,7 +94,7 @@ pub struct HttpGrant {
 }
 
 impl From<HttpOrigin> for HttpGrant {
-    /// Every request to this origin.
+    /// Grants every request to this origin.
     fn from(origin: HttpOrigin) -> Self {
         Self {
             origin,
@@ -106,7 +107,8 @@ impl From<HttpOrigin> for HttpGrant {
 }
 
 impl HttpGrant {
-    /// The first of these grants that allows the request; or what is missing, with what to do.
+    /// Returns the first of these grants that allows the request; otherwise a message that names what is missing and
+    /// what to do.
     pub fn of<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -144,7 +146,7 @@ impl HttpGrant {
     }
 }
 
-/// How much of method and path is in a message, in bytes.
+/// The longest method and path in a message, in bytes.
 const LONGEST_REQUEST: usize = 200;
 
 /// The beginning of the paths of URLs: `/v1/` includes all below it, and `/v1` additionally itself, but not `/v10`.
@@ -159,12 +161,12 @@ pub struct PathPrefix(String);
 pub struct InvalidPathPrefix(pub String);
 
 impl PathPrefix {
-    /// Whether it includes this path, in every way in which a server could read it.
+    /// Whether the prefix includes this path, in every way in which a server could read it.
     fn includes(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.0.as_str());
         let is_included =
             rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
-        // The final slash of a path is not told from its absence.
+        // A path with a final slash is the same as one without.
         let prefix = decode(self.0.trim_end_matches('/'));
         let is_within = |reading: &String| {
             let rest = reading.strip_prefix(prefix.as_str());
@@ -202,7 +204,7 @@ pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When there is no answer; the error is passed to the plugin, except for [`HttpError::Denied`].
+    /// When the server does not answer. The error is passed to the plugin, except for [`HttpError::Denied`].
     async fn send(
         &self,
         grant: &HttpGrant,
@@ -260,7 +262,7 @@ impl HttpResponse {
     }
 }
 
-/// Why there is no answer to a request.
+/// An error in place of the response to a plugin's request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     /// Outgoing requests are not enabled on this host.
@@ -272,7 +274,7 @@ pub enum HttpError {
     /// The connection failed.
     #[error("unreachable: {0}")]
     Unreachable(String),
-    /// Timeout.
+    /// The server did not answer by the deadline.
     #[error("no answer in time")]
     Timeout,
     /// The answer is larger than this many bytes.

@@ -1,4 +1,4 @@
-//! Images of registries, as plugins see them.
+//! The capability `images`: plugins read images in registries, and verify their signatures.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
@@ -13,26 +13,26 @@ use crate::{Digest, ModuleReference, OciReference};
 /// The sandbox checks the grant before it calls, and stops waiting at the deadline.
 #[async_trait]
 pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
-    /// The manifest of an image, or its index.
+    /// Reads the manifest of an image, or its index.
     ///
     /// # Errors
     ///
     /// When it cannot be read; the error is passed to the plugin.
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError>;
 
-    /// The manifest and the configuration of an image; of an index, those of its image for this machine.
+    /// Reads the manifest and the configuration of an image. An index stands for its image for this machine.
     ///
     /// # Errors
     ///
-    /// As [`manifest`](Self::manifest).
+    /// When it cannot be read; the error is passed to the plugin.
     async fn configuration(&self, image: &OciReference)
     -> Result<(ImageManifest, Arc<RawValue>), ImageError>;
 
-    /// The digest of an image that all of these signers signed.
+    /// Returns the digest of an image after verifying that all of these signers signed it.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or is not signed so.
+    /// When the image cannot be read, or a signature is missing.
     async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError>;
 }
 
@@ -41,16 +41,16 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
 pub struct ImageManifest {
     /// The digest of the manifest.
     pub digest: Digest,
-    /// The manifest, as the registry has it.
+    /// The manifest as the registry stores it.
     pub json: Arc<RawValue>,
 }
 
-/// Who must have signed an image.
+/// The required signers of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Signers {
     /// Each of these must have signed it.
     pub all: Vec<Signer>,
-    /// What each signature must say, as by `cosign sign --annotations`.
+    /// Annotations that each signature must have, as by `cosign sign --annotations`.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -79,13 +79,14 @@ pub enum Signer {
     },
 }
 
-/// Why there is no answer about an image; the text says it.
+/// An error of a question about an image; with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ImageError(pub String);
 
-/// Images that a stage lets its plugin read: those of a registry, or those below a path of it, or all. A registry on this
-/// machine, or one that is named by its address, is only included if it is named: clients choose the names of images.
+/// Images that a stage lets its plugin read: all images of a registry, the images below a path of it, or all images. A
+/// registry on this machine, or with an IP address as its name, must be named: clients choose the names of images, and
+/// must not make the host call such servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageGrant(Option<Box<str>>);
 
@@ -98,7 +99,7 @@ impl ImageGrant {
     /// Images of every registry that has a name.
     pub const ALL: Self = Self(None);
 
-    /// Whether it includes this image.
+    /// Whether the grant includes this image.
     pub fn includes(&self, image: &OciReference) -> bool {
         let Self(Some(granted)) = self else {
             return has_name(image.registry());
@@ -109,7 +110,7 @@ impl ImageGrant {
     }
 }
 
-/// Whether a registry has a name of the DNS, so that it is not this machine and not named by its address.
+/// Whether a registry has a DNS name other than `localhost`, and not an IP address.
 fn has_name(registry: &str) -> bool {
     let is_address = Url::parse(&format!("https://{registry}"))
         .is_ok_and(|url| !matches!(url.host(), Some(Host::Domain(_))));
@@ -130,7 +131,7 @@ impl FromStr for ImageGrant {
         if text == "*" {
             return Ok(Self::ALL);
         }
-        // A registry alone is one with any repository.
+        // A registry without a repository is valid if it is valid with one.
         let is_valid = |name: &str| {
             let parsed = format!("oci://{name}").parse();
             matches!(parsed, Ok(ModuleReference::Oci(image)) if image.name() == name)
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_granted() {
+    fn a_grant_includes_images_by_registry_and_path() {
         for (grant, image, expected) in [
             ("*", "ghcr.io/acme/a:1", true),
             ("*", "registry.internal:5000/a", true),

@@ -1,4 +1,5 @@
-//! What the task in which a stage is called knows of the call, and what the stage logs.
+//! The log lines of a stage's call, and other notes for its row of the trace. They are kept in a variable of the task
+//! in which the stage is called, so that neither hooks nor requests pass them on.
 
 use std::{future::Future, sync::Arc};
 
@@ -19,12 +20,12 @@ pub enum LogLevel {
     Error,
     /// Something is probably wrong.
     Warn,
-    /// What an operator may want to know.
+    /// An operator may want to read it.
     #[default]
     Info,
-    /// For whoever looks for a mistake.
+    /// A developer may need it to find a mistake.
     Debug,
-    /// Everything.
+    /// Every detail.
     Trace,
 }
 
@@ -34,41 +35,41 @@ words!(LogLevel, "log level": Error = "error", Warn = "warn", Info = "info", Deb
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
-    /// Its severity.
+    /// The severity of the line.
     pub level: LogLevel,
-    /// What it is about, in the plugin's own words; `stdout` and `stderr` for lines of the standard streams, `http` for
-    /// requests that were sent for the plugin.
+    /// The topic, chosen by the plugin; `stdout` and `stderr` for lines of the standard streams, `http` for requests
+    /// that the host sent for the plugin.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub context: String,
-    /// The text.
+    /// The text of the line.
     pub message: String,
 }
 
-/// What one call leaves in the row of its stage.
+/// Notes of one call for the row of its stage.
 #[derive(Debug, Default)]
-struct Notes {
+struct CallNotes {
     lines: Vec<LogLine>,
-    /// The bytes of their texts.
+    /// The size of the lines' texts.
     bytes: usize,
     by_candidate: bool,
     is_audit: bool,
 }
 
 tokio::task_local! {
-    /// The notes of the stage that is called in this task. A task of its own, such as a comparison with a candidate, has
-    /// none.
-    static CURRENT: Arc<Mutex<Notes>>;
+    /// The notes of the stage that is called in this task. A task of its own, such as a comparison with a candidate,
+    /// has none.
+    static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
 /// Changes the notes of the stage that is called in this task. Outside of such a call, nothing happens.
-fn change(change: impl FnOnce(&mut Notes)) {
+fn change(change: impl FnOnce(&mut CallNotes)) {
     // An error means that no stage is called.
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
 }
 
 impl LogLine {
-    /// Adds the line to the row of the stage that is called in this task. Outside of such a call, and beyond its limits,
-    /// the line is dropped.
+    /// Adds the line to the row of the stage that is called in this task. Outside of such a call, and beyond its
+    /// limits, the line is dropped.
     pub fn keep(self) {
         change(|kept| {
             let size = self.context.len() + self.message.len();
@@ -88,21 +89,21 @@ pub fn decided_by_candidate() {
 
 /// Whether the stage that is called in this task is in mode `Audit`.
 pub fn is_audit() -> bool {
-    let is_audit = |notes: &Arc<Mutex<Notes>>| notes.lock().is_audit;
+    let is_audit = |notes: &Arc<Mutex<CallNotes>>| notes.lock().is_audit;
     CURRENT.try_with(is_audit).unwrap_or_default()
 }
 
-/// The future, which adds to the row of the stage that is called in this task wherever it is polled.
-pub fn noted_here<F: Future>(future: F) -> impl Future<Output = F::Output> {
+/// Carries the notes of this task's stage into another task: the future adds to them wherever it is polled.
+pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let notes = CURRENT.try_with(Arc::clone).unwrap_or_default();
     CURRENT.scope(notes, future)
 }
 
-/// The output of a call, the lines that were logged during it, and whether the stage's candidate decides.
-pub(crate) async fn noted<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
-    let notes = Arc::new(Mutex::new(Notes {
+/// Runs a call. Returns its output, the lines that it logged, and whether the stage's candidate decided.
+pub(crate) async fn with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
+    let notes = Arc::new(Mutex::new(CallNotes {
         is_audit: mode == Mode::Audit,
-        ..Notes::default()
+        ..CallNotes::default()
     }));
     let output = CURRENT.scope(Arc::clone(&notes), call).await;
     let notes = std::mem::take(&mut *notes.lock());
@@ -122,26 +123,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_call_has_its_own_lines() {
+    async fn each_call_keeps_its_own_lines() {
         let call = async |name: &str| {
             line(name).keep();
             tokio::task::yield_now().await;
             // A task of its own has nothing to do with the call.
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             let name = name.to_owned();
-            let moved = noted_here(async move { line(&name).keep() });
+            let moved = with_current_notes(async move { line(&name).keep() });
             tokio::spawn(moved).await.unwrap();
         };
-        let (((), one, _), ((), other, _)) =
-            tokio::join!(noted(Mode::Enforce, call("a")), noted(Mode::Enforce, call("b")));
+        let (((), one, _), ((), other, _)) = tokio::join!(
+            with_notes(Mode::Enforce, call("a")),
+            with_notes(Mode::Enforce, call("b"))
+        );
         assert_eq!(one, [line("a"), line("a")]);
         assert_eq!(other, [line("b"), line("b")]);
     }
 
     #[tokio::test]
-    async fn a_call_is_by_the_candidate_if_it_says_so() {
+    async fn a_call_records_that_its_candidate_decided() {
         decided_by_candidate();
-        let ((), _, plugin) = noted(Mode::Enforce, async {
+        let ((), _, plugin) = with_notes(Mode::Enforce, async {
             tokio::spawn(async { decided_by_candidate() }).await.unwrap()
         })
         .await;
@@ -151,18 +154,18 @@ mod tests {
             std::future::pending::<()>().await;
         };
         let timeout = tokio::time::timeout(std::time::Duration::ZERO, call);
-        let (_, _, candidate) = noted(Mode::Enforce, timeout).await;
+        let (_, _, candidate) = with_notes(Mode::Enforce, timeout).await;
         assert!(!plugin && candidate);
     }
 
     #[tokio::test]
-    async fn lines_are_bounded() {
-        let ((), many, _) = noted(Mode::Enforce, async {
+    async fn the_lines_of_a_call_are_limited_in_number_and_size() {
+        let ((), many, _) = with_notes(Mode::Enforce, async {
             (0..2 * LINES).for_each(|_| line("a").keep())
         })
         .await;
         assert_eq!(many.len(), LINES);
-        let ((), long, _) = noted(Mode::Enforce, async {
+        let ((), long, _) = with_notes(Mode::Enforce, async {
             (0..3).for_each(|_| line(&"a".repeat(BYTES / 2)).keep())
         })
         .await;

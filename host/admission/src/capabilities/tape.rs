@@ -1,4 +1,4 @@
-//! What plugins learn from outside while a request is recorded.
+//! Recording of the answers that plugins receive from outside, so that a request can be replayed without the servers.
 
 use std::sync::Arc;
 
@@ -6,11 +6,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{ClusterKind, HttpAnswer};
 
-/// The most entries of a tape, and the most bytes of their texts.
+/// The maximum number of entries on a tape, and of bytes of their texts.
 const ENTRIES: usize = 256;
 const BYTES: usize = 1 << 20;
 
-/// Answers to requests and look-ups of plugins, for one request. What does not fit is counted. Cheap to clone.
+/// The answers to requests and lookups of plugins during one request. Answers that do not fit are counted. Cheap to
+/// clone.
 #[derive(Clone, Debug, Default)]
 pub struct Tape(Arc<Mutex<Taped>>);
 
@@ -20,18 +21,18 @@ pub struct Tape(Arc<Mutex<Taped>>);
 pub struct Taped {
     /// Answers to HTTP requests, in order.
     pub http: Vec<HttpAnswer>,
-    /// Whether a plugin looked something up, or asked what a user may do.
+    /// Whether a plugin looked something up, or checked what a user may do.
     pub looked_up: bool,
-    /// Objects that look-ups found, as JSON, with their kind; and for each allowed action of a user, a role and its
-    /// binding.
+    /// The objects that lookups found, as JSON, with their kind; and a role with its binding for each action that a
+    /// user may do.
     pub objects: Vec<(ClusterKind, Arc<str>)>,
-    /// How many answers and objects did not fit.
+    /// The number of answers and objects that did not fit.
     pub missed: usize,
     bytes: usize,
 }
 
 impl Tape {
-    /// What was added so far.
+    /// Removes and returns the entries.
     pub fn take(&self) -> Taped {
         std::mem::take(&mut *self.lock())
     }
@@ -42,7 +43,7 @@ impl Tape {
 }
 
 impl Taped {
-    /// Adds an object. What several plugins look up is kept once.
+    /// Adds an object, once even if several plugins look it up.
     pub(super) fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
         let size = object.len();
         let entry = (kind, object);
@@ -51,7 +52,7 @@ impl Taped {
         }
     }
 
-    /// Whether an entry of this size fits. One that does not is counted.
+    /// Whether an entry of this size fits, for which it reserves the space. An entry that does not fit is counted.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tape_is_bounded() {
+    fn a_tape_counts_entries_that_do_not_fit() {
         let kind = ClusterKind::new("v1", "Node");
         let tape = Tape::default();
         let half: Arc<str> = "a".repeat(BYTES / 2).into();

@@ -8,7 +8,7 @@ use crate::{
 /// The effect of a verdict on a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// None: the request passes unchanged.
+    /// The request passes unchanged.
     None,
     /// The object becomes this one, with this patch.
     Change(Object, Patch),
@@ -17,7 +17,7 @@ pub enum Effect {
 }
 
 impl Verdict {
-    /// The effect of the verdict on this request.
+    /// Computes the effect of the verdict on this request.
     ///
     /// The resulting object must satisfy the same rules as the incoming one: each key of
     /// [`Request::spelling`] occurs once, in its canonical spelling, and [`Request::identity`] is unchanged.
@@ -43,7 +43,7 @@ impl Verdict {
                 ),
             ));
         };
-        let rules = Rules {
+        let rules = ChangeRules {
             before,
             identity: request.identity.clone(),
             spelling: request.spelling.clone(),
@@ -65,13 +65,13 @@ impl Verdict {
 }
 
 /// The object of a request, and the rules that a change must satisfy.
-struct Rules {
+struct ChangeRules {
     before: Object,
     identity: crate::IdentityFields,
     spelling: crate::Spelling,
 }
 
-impl Rules {
+impl ChangeRules {
     fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
         let after = patch.apply_by(&self.before, Some(deadline))?;
         // A patch that sets existing values changes nothing.
@@ -107,7 +107,7 @@ impl Rules {
         self.difference(after)
     }
 
-    /// The object in the canonical spelling, if that differs.
+    /// Returns the object in the canonical spelling, if it differs.
     fn respelled(&self, after: &Object) -> Result<Option<Object>, Failure> {
         let text = self
             .spelling

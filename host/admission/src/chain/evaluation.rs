@@ -10,19 +10,19 @@ use crate::{
     AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
     NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
     StageResult, TraceRow,
-    capabilities::log::noted,
+    capabilities::log::with_notes,
     chain::expansion::Generated,
     chain::spans::ChainSpan,
-    chain::turn::{Notes, Step, Turn},
+    chain::turn::{ResponseNotes, Step, Turn},
     work::offload::offload,
 };
 
 use self::audit::Audit;
 
-/// The lookups that stages may need before they are called. Lives as long as one request.
+/// The sources of facts that decide whether a stage is called. Lives as long as one request.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// Where the labels of namespaces come from.
+    /// The source of the labels of namespaces.
     pub namespaces: &'a dyn NamespaceSource,
     /// The authorizer, for match conditions that use it.
     pub authorizer: &'a dyn Authorizer,
@@ -42,18 +42,18 @@ pub struct Evaluation {
     original: Option<Object>,
     began: Instant,
     deadline: Deadline,
-    /// How often the object was changed.
+    /// The number of changes to the object.
     revision: u64,
     patch: Patch,
     warnings: Vec<String>,
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<Refusal>,
-    /// Whether the refusal is a denial to which those of other stages are added.
+    /// Whether the denials of other stages are added to the refusal.
     is_joined: bool,
 }
 
-/// A stage of a chain, as the request comes to it.
+/// A stage of a chain that a request passes.
 #[derive(Clone, Copy)]
 pub(crate) struct Visit<'a> {
     /// The name of the chain.
@@ -67,19 +67,19 @@ struct Revisit<'a> {
     visit: Visit<'a>,
     /// The stage is called again if the object has another revision than this one, after its turn.
     revision: u64,
-    /// For a stage in mode `Audit`: its index in the audits.
+    /// The index of a stage in mode `Audit` in the audits.
     audit: Option<usize>,
 }
 
-/// What a stage's turn comes to, for its row of the trace.
-struct Done {
+/// The result of a stage's turn for its row of the trace.
+struct FinishedTurn {
     result: StageResult,
     exception: Option<Arc<str>>,
     timing: Timing,
 }
 
 impl Evaluation {
-    /// A new request, and the deadline of the whole answer.
+    /// Starts an evaluation with the deadline of the whole answer.
     pub fn new(request: Request, deadline: Deadline) -> Self {
         Self {
             original: request.object.clone(),
@@ -100,9 +100,9 @@ impl Evaluation {
     /// chains in this order, then their stages that ask for reinvocation, and then the stages of the
     /// validating chains, concurrently. After a refusal the stages only add a row to the trace.
     ///
-    /// A mutating stage is called a second time if it asks for reinvocation, was called in the first
-    /// round, and the object changed after that call. A stage that is reinvoked by itself is also called again after its
-    /// own change. No stage is called a third time (as in kube-apiserver).
+    /// A mutating stage is called a second time if it asks for reinvocation, was called in the first round, and the
+    /// object changed after that call. A stage that is reinvoked by itself is also called again after its own change.
+    /// No stage is called a third time (as in kube-apiserver).
     ///
     /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
     /// they do not take time from the others, and the decision does not depend on them.
@@ -202,7 +202,7 @@ impl Evaluation {
         }
     }
 
-    /// Changes may cancel each other out, and those of several stages may be more than a patch may have.
+    /// Shortens the patch: changes of several stages may cancel each other out, or exceed the limit of operations.
     async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;
@@ -222,12 +222,12 @@ impl Evaluation {
         }
     }
 
-    /// The outcome of the chains so far.
+    /// Returns the outcome of the chains so far.
     pub fn outcome(self) -> Outcome {
         self.finish().1
     }
 
-    /// The request as it was before the chains, and their outcome so far.
+    /// Returns the request as it was before the chains, and their outcome so far.
     pub fn finish(self) -> (Request, Outcome) {
         let mut request = self.request;
         let object = std::mem::replace(&mut request.object, self.original);
@@ -287,7 +287,7 @@ impl Evaluation {
         self.trace.len() - 1
     }
 
-    fn fill(&mut self, row: usize, done: Done) {
+    fn fill(&mut self, row: usize, done: FinishedTurn) {
         if let Some(row) = self.trace.get_mut(row) {
             row.result = done.result;
             row.exception = done.exception;
@@ -299,7 +299,7 @@ impl Evaluation {
     }
 
     /// Applies the turn of a stage in mode `Enforce` to the request.
-    fn settle(&mut self, visit: Visit<'_>, step: Step, timing: Timing) -> Done {
+    fn settle(&mut self, visit: Visit<'_>, step: Step, timing: Timing) -> FinishedTurn {
         let mut exception = None;
         let result = match step {
             Step::DeadlinePassed => {
@@ -325,14 +325,15 @@ impl Evaluation {
             Step::Unselected(failure) => self.enforce(visit, Err(failure)),
             Step::Answered(effect) => self.enforce(visit, effect),
         };
-        Done {
+        FinishedTurn {
             result,
             exception,
             timing,
         }
     }
 
-    /// The first refusal is the one that is reported, with the denials of others if the stages name themselves.
+    /// Refuses the request, unless it is refused already. A denial is added to an earlier one if both stages name
+    /// themselves in their messages.
     fn deny(&mut self, visit: Visit<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(Refusal::Denied { denial: first, .. })
@@ -352,12 +353,12 @@ impl Evaluation {
         }
     }
 
-    /// The first refusal is the one that is reported.
+    /// Refuses the request, unless it is refused already.
     fn refuse(&mut self, refusal: Refusal) {
         self.refusal.get_or_insert(refusal);
     }
 
-    fn enforce(&mut self, visit: Visit<'_>, effect: Result<(Effect, Notes), Failure>) -> StageResult {
+    fn enforce(&mut self, visit: Visit<'_>, effect: Result<(Effect, ResponseNotes), Failure>) -> StageResult {
         let (effect, notes) = match effect {
             Ok(effect) => effect,
             Err(failure) => {
@@ -414,7 +415,7 @@ fn visits<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<Vi
     visits
 }
 
-/// When a stage's turn was, and what was noted during it.
+/// The time of a stage's turn, and the notes that were made during it.
 struct Timing {
     /// Since the request entered the chains.
     start: Duration,
@@ -423,10 +424,11 @@ struct Timing {
     by_candidate: bool,
 }
 
-/// A stage's turn, and when it was.
+/// Runs a stage's turn and measures it.
 async fn timed(turn: Turn<'_>, visit: Visit<'_>) -> (Step, Timing) {
     let started = Instant::now();
-    let (step, log, by_candidate) = noted(visit.stage.spec.mode, turn.take(visit.phase, visit.stage)).await;
+    let (step, log, by_candidate) =
+        with_notes(visit.stage.spec.mode, turn.take(visit.phase, visit.stage)).await;
     let timing = Timing {
         start: started - turn.began,
         duration: started.elapsed(),

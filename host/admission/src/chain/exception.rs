@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use crate::{Authorizer, Deadline, MatchConditions, Moment, Request, Rule};
 
-/// Requests for which the stages that have it are not called, until it expires. A request must match every part.
+/// Requests for which a stage is not called, until the exception expires. A request must match every part.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Exception {
-    /// Its name in traces, logs and metrics.
+    /// The name in traces, logs and metrics.
     pub name: Arc<str>,
-    /// The requests: those that match any of these; empty means all.
+    /// A request must match any of these rules; empty means all requests.
     pub rules: Vec<Rule>,
     /// The namespaces of the objects; empty means all.
     pub namespaces: Vec<Glob>,
@@ -20,16 +20,16 @@ pub struct Exception {
     pub names: Vec<Glob>,
     /// The users; empty means all.
     pub users: Vec<Glob>,
-    /// The groups, of which the user is in one; empty means all users.
+    /// The user must be in one of these groups; empty means all users.
     pub groups: Vec<Glob>,
     /// Further conditions on the request; all must be true. A condition that fails is not true.
     pub match_conditions: MatchConditions,
-    /// From then on it matches no request.
+    /// The time of expiry: from then on it matches no request.
     pub until: Moment,
 }
 
 impl Exception {
-    /// An exception for every request.
+    /// Creates an exception for every request.
     pub fn new(name: impl Into<Arc<str>>, until: Moment) -> Self {
         Self {
             name: name.into(),
@@ -43,7 +43,7 @@ impl Exception {
         }
     }
 
-    /// Whether it matches no request any more.
+    /// Whether the exception matches no request because its time has ended.
     pub fn has_expired(&self, now: Moment) -> bool {
         self.until <= now
     }
@@ -72,7 +72,8 @@ impl Exception {
     }
 }
 
-/// The name of the object, or the beginning of the name that it is given later, as for the Pods of a controller.
+/// Returns the name of the object, or the prefix from which the control plane generates the name, as for the Pods of a
+/// controller.
 fn name(request: &Request) -> Cow<'_, str> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -81,14 +82,14 @@ fn name(request: &Request) -> Cow<'_, str> {
         generate_name: String,
     }
     #[derive(Deserialize)]
-    struct Generated {
+    struct GeneratedName {
         metadata: Metadata,
     }
     if !request.name.is_empty() {
         return Cow::Borrowed(&request.name);
     }
     let object = request.object.as_ref();
-    let generated = object.and_then(|object| object.deserialize::<Generated>().ok());
+    let generated = object.and_then(|object| object.deserialize::<GeneratedName>().ok());
     Cow::Owned(
         generated
             .map(|object| object.metadata.generate_name)
@@ -101,7 +102,7 @@ fn name(request: &Request) -> Cow<'_, str> {
 pub struct Glob(String);
 
 impl Glob {
-    /// The glob of this text.
+    /// Creates the glob of this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs() {
+    fn a_glob_matches_any_characters_at_each_star() {
         for (glob, text, expected) in [
             ("web", "web", true),
             ("web", "web-1", false),

@@ -1,3 +1,5 @@
+//! Stages that see an object which the control plane will generate from the request's.
+
 use std::{any::Any, fmt, ptr, sync::Arc};
 
 use async_trait::async_trait;
@@ -5,18 +7,18 @@ use parking_lot::Mutex;
 
 use crate::{Deadline, Failure, Request, Rule, Surroundings};
 
-/// Gives a stage another object in place of the object of a request: one that the control plane will generate from it, such
-/// as the Pod of a Deployment. Lives as long as the stages that share it. The crate `admittance-mutation` implements this for
-/// the expansion templates of Gatekeeper.
+/// Generates an object from the object of a request, as the control plane will later, such as the Pod of a Deployment.
+/// A stage sees the generated object in place of the request's. Lives as long as the stages that share it. The crate
+/// `admittance-mutation` implements this for the expansion templates of Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
-    /// The requests from whose objects something is generated.
+    /// The rules for the requests from whose objects something is generated.
     fn generators(&self) -> &[Rule];
 
-    /// Whether the other one generates the same from the same.
+    /// Whether both generate equal objects from equal requests.
     fn is_equal(&self, other: &dyn ObjectGenerator) -> bool;
 
-    /// The request to create the generated object; `None` if nothing is generated from the object of this one.
+    /// Returns the request to create the generated object; `None` if nothing is generated from this request's object.
     ///
     /// # Errors
     ///
@@ -41,7 +43,7 @@ impl PartialEq for dyn ObjectGenerator {
 pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Request>)>>);
 
 impl Generated {
-    /// Returns what [`ObjectGenerator::generate`] gives, and keeps it.
+    /// Returns the result of [`ObjectGenerator::generate`], and keeps it for the other stages.
     pub(crate) async fn get(
         &self,
         generator: &Arc<dyn ObjectGenerator>,

@@ -11,7 +11,7 @@ use crate::{
 /// An expression over the verdicts of a group's members. It is true for the requests that the group allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Formula {
-    /// The same for every request.
+    /// This value for every request.
     Constant(bool),
     /// Whether this member allows the request: its index among the members.
     Member(usize),
@@ -29,8 +29,8 @@ pub enum Formula {
 type Truth = Option<bool>;
 
 impl Formula {
-    /// The value, as far as the members' values are known; `Err`: the member whose value is needed next. An operand that
-    /// cannot change the result is not evaluated, so its members are not called.
+    /// Computes the value from the known values of members; `Err` has the member whose value is needed next. An operand
+    /// that cannot change the result is not evaluated, so its members are not called.
     fn evaluate(&self, member: &impl Fn(usize) -> Result<Truth, usize>) -> Result<Truth, usize> {
         Ok(match self {
             Self::Constant(value) => Some(*value),
@@ -48,7 +48,7 @@ impl Formula {
         })
     }
 
-    /// Whether it names this member.
+    /// Whether the formula names this member.
     pub fn uses(&self, member: usize) -> bool {
         match self {
             Self::Constant(_) => false,
@@ -79,30 +79,30 @@ fn decided(
     })
 }
 
-/// Hooks that give one verdict together. Members are called one after the other, each at most once for a request, and only
-/// if the formula depends on it.
+/// Hooks that give one verdict together. Members are called one after the other, each at most once for a request, and
+/// only if the formula depends on it.
 ///
-/// The warnings and audit annotations of the members that are called become those of the group.
+/// The group has the warnings and audit annotations of the members that are called.
 #[derive(Clone)]
 pub struct Group {
-    /// Each with its name in messages.
+    /// The hooks, each with its name in messages.
     members: Vec<(Arc<str>, Arc<dyn Hook>)>,
     formula: Formula,
     denial: Denial,
     field: Arc<str>,
 }
 
-/// What a member said of a request.
-enum Answer {
+/// The answer of a member to a request.
+enum MemberAnswer {
     Allowed,
     Denied(Denial),
     Failed(Failure),
 }
 
 impl Group {
-    /// A group of these members, each with its name. It allows a request if the formula is true, and otherwise gives this
-    /// denial, to which a cause is added for each member that was called and did not allow the request. The `field` of a
-    /// cause is `FIELD.NAME`, with this field and the name of the member.
+    /// Creates a group of these members, each with its name. It allows a request if the formula is true, and otherwise
+    /// gives this denial, to which a cause is added for each member that was called and did not allow the request. The
+    /// `field` of a cause is `FIELD.NAME`, with this field and the name of the member.
     pub fn new(
         members: Vec<(Arc<str>, Arc<dyn Hook>)>,
         formula: Formula,
@@ -117,16 +117,16 @@ impl Group {
         }
     }
 
-    /// The denial, with its causes.
-    fn denied(&self, answers: &[Option<Answer>]) -> Denial {
+    /// Returns the denial with its causes.
+    fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
         // Details that are too large would be dropped as a whole.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
-                None | Some(Answer::Allowed) => continue,
-                Some(Answer::Denied(denial)) => denial.to_string(),
-                Some(Answer::Failed(failure)) => failure.to_string(),
+                None | Some(MemberAnswer::Allowed) => continue,
+                Some(MemberAnswer::Denied(denial)) => denial.to_string(),
+                Some(MemberAnswer::Failed(failure)) => failure.to_string(),
             };
             shorten(&mut message, most);
             denial.add_cause(Some(&format!("{}.{name}", self.field)), message);
@@ -134,14 +134,14 @@ impl Group {
         denial
     }
 
-    /// The failure of a group whose verdict depends on a member that failed.
-    fn failed(&self, answers: &[Option<Answer>]) -> Failure {
+    /// Returns the failure of a group whose verdict depends on a member that failed.
+    fn failed(&self, answers: &[Option<MemberAnswer>]) -> Failure {
         let mut failed = self
             .members
             .iter()
             .zip(answers)
             .filter_map(|((name, _), answer)| {
-                let Some(Answer::Failed(failure)) = answer else {
+                let Some(MemberAnswer::Failed(failure)) = answer else {
                     return None;
                 };
                 let message = format!("plugin {name} of the group: {}", failure.message);
@@ -155,13 +155,13 @@ impl Group {
 #[async_trait]
 impl Hook for Group {
     async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
-        let mut answers: Vec<Option<Answer>> = self.members.iter().map(|_| None).collect();
+        let mut answers: Vec<Option<MemberAnswer>> = self.members.iter().map(|_| None).collect();
         let mut response = Response::allow();
         let allowed = loop {
             let known = |index: usize| match answers.get(index) {
-                Some(Some(Answer::Allowed)) => Ok(Some(true)),
-                Some(Some(Answer::Denied(_))) => Ok(Some(false)),
-                Some(Some(Answer::Failed(_))) => Ok(None),
+                Some(Some(MemberAnswer::Allowed)) => Ok(Some(true)),
+                Some(Some(MemberAnswer::Denied(_))) => Ok(Some(false)),
+                Some(Some(MemberAnswer::Failed(_))) => Ok(None),
                 Some(None) | None => Err(index),
             };
             let next = match self.formula.evaluate(&known) {
@@ -175,9 +175,9 @@ impl Hook for Group {
         };
         match allowed {
             Some(true) => {
-                // The verdict does not depend on them, but operators should know.
+                // The verdict does not depend on members that failed, but operators should know of them.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
-                    if let Some(Answer::Failed(failure)) = answer {
+                    if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");
                         response.audit_annotations.push((key, failure.to_string()));
                     }
@@ -200,23 +200,23 @@ async fn ask(
     request: &Request,
     deadline: Deadline,
     response: &mut Response,
-) -> Answer {
+) -> MemberAnswer {
     let answer = match hook.admit(request, deadline).await {
         Ok(answer) => answer,
-        Err(failure) => return Answer::Failed(failure),
+        Err(failure) => return MemberAnswer::Failed(failure),
     };
     response.warnings.extend(answer.warnings);
     let notes = answer.audit_annotations.into_iter();
     let named = notes.map(|(key, value)| (format!("{name}.{key}"), value));
     response.audit_annotations.extend(named);
     match answer.verdict.effect(request, deadline).await {
-        Ok(Effect::None) => Answer::Allowed,
-        Ok(Effect::Deny(denial)) => Answer::Denied(denial),
-        Ok(Effect::Change(..)) => Answer::Failed(Failure::new(
+        Ok(Effect::None) => MemberAnswer::Allowed,
+        Ok(Effect::Deny(denial)) => MemberAnswer::Denied(denial),
+        Ok(Effect::Change(..)) => MemberAnswer::Failed(Failure::new(
             FailureKind::InvalidResponse,
             "the verdict changes the object, but a member of a group may only allow or deny",
         )),
-        Err(failure) => Answer::Failed(failure),
+        Err(failure) => MemberAnswer::Failed(failure),
     }
 }
 

@@ -2,7 +2,7 @@ use async_trait::async_trait;
 
 use crate::{Deadline, Failure, Request, Response};
 
-/// What a stage calls: a plugin, a webhook, or code of your own.
+/// A plugin, a webhook, or code of your own that a stage calls for a verdict.
 ///
 /// One hook serves many requests at once and lives as long as the chain that holds it.
 ///
@@ -32,6 +32,6 @@ pub trait Hook: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A [`Failure`] when there is no verdict; a refusal is not an error.
+    /// A [`Failure`] when the hook cannot give a verdict; a refusal is not an error.
     async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure>;
 }

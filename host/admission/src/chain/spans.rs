@@ -6,19 +6,19 @@ use tracing::{Span, debug_span, field::Empty};
 
 use crate::{
     Effect, Failure, Stage,
-    chain::{evaluation::Visit, turn::Notes},
+    chain::{evaluation::Visit, turn::ResponseNotes},
 };
 
 /// The target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless a subscriber
 /// enables them.
 pub const SPANS: &str = "admittance::otel";
 
-/// The span of the chain whose stages are called. Lives as long as a part of an evaluation.
+/// The span of the chain whose stages are being called. Lives as long as a part of an evaluation.
 #[derive(Default)]
 pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
 
 impl<'a> ChainSpan<'a> {
-    /// The span of this chain. That of the previous one ends when its last stage does.
+    /// Returns the span of this chain. The span of the previous chain ends with its last stage.
     pub(crate) fn of(&mut self, visit: Visit<'a>) -> Span {
         match &self.0 {
             Some((current, span)) if std::ptr::eq(*current, visit.chain) => span.clone(),
@@ -37,7 +37,7 @@ impl<'a> ChainSpan<'a> {
     }
 }
 
-/// The span of a call of a stage.
+/// Creates the span of a call of a stage.
 pub(crate) fn of_stage(stage: &Stage) -> Span {
     debug_span!(
         target: SPANS,
@@ -52,8 +52,8 @@ pub(crate) fn of_stage(stage: &Stage) -> Span {
     )
 }
 
-/// Notes the answer of a stage in its span.
-pub(crate) fn note(span: &Span, answer: &Result<(Effect, Notes), Failure>) {
+/// Records the answer of a stage in its span.
+pub(crate) fn record(span: &Span, answer: &Result<(Effect, ResponseNotes), Failure>) {
     match answer {
         Ok((effect, _)) => {
             let verdict = match effect {

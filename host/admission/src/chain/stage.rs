@@ -7,7 +7,7 @@ use crate::{
 /// One hook in a chain, with the settings that decide when it is called and what effect its verdict has.
 #[derive(Clone)]
 pub struct Stage {
-    /// The settings.
+    /// The settings of the stage.
     pub spec: StageSpec,
     /// The hook that is called.
     pub hook: Arc<dyn Hook>,
@@ -19,11 +19,12 @@ pub struct Stage {
 pub struct StageSpec {
     /// Names the stage in traces, metrics and refusals; unique in its chain.
     pub name: Arc<str>,
-    /// What it sees instead of the object of a request; its rules, selectors and conditions are for that.
+    /// Generates the object that the stage sees instead of the request's. Its rules, selectors and conditions apply to
+    /// the generated object.
     pub expansion: Option<Arc<dyn ObjectGenerator>>,
-    /// The requests of its chain for which it is called: those that match any of these; empty means all.
+    /// The stage is called for requests of its chain that match any of these rules; empty means all.
     pub rules: Vec<Rule>,
-    /// The requests for which it is not called: those that match any of these.
+    /// The stage is not called for requests that match any of these rules.
     pub exclude_rules: Vec<Rule>,
     /// The namespaces for which it is called; `None` means all.
     pub namespace_selector: Option<NamespaceSelector>,
@@ -31,13 +32,13 @@ pub struct StageSpec {
     pub object_selector: LabelSelector,
     /// Further conditions on the request; all must be true.
     pub match_conditions: MatchConditions,
-    /// The stages of other chains that are called in its place: for a request that one of them selects, it is not.
+    /// Stages of other chains that take precedence: the stage is not called for a request that one of them selects.
     pub yields_to: Vec<Arc<Precedence>>,
-    /// The requests for which it is not called all the same: those that match any of these.
+    /// The stage is not called for requests that match any of these exceptions.
     pub exceptions: Vec<Arc<Exception>>,
     /// The effect of a failure.
     pub failure_policy: FailurePolicy,
-    /// How long one call may take, within the request's deadline.
+    /// The maximum duration of one call, within the request's deadline.
     pub timeout: Duration,
     /// Whether the verdict is enforced.
     pub mode: Mode,
@@ -47,12 +48,13 @@ pub struct StageSpec {
     pub reinvocation: Reinvocation,
     /// Whether a stage with `IfNeeded` is called again after its own change too, as kube-apiserver does with policies.
     pub reinvoked_by_itself: bool,
-    /// What clients get instead of the message of a denial, which becomes a cause in its details.
+    /// The message that clients get for a denial. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
     /// Whether the messages of denials name the policy themselves. Clients then get them without the names of stage and
-    /// chain before them, and those of all such stages of a request together, one per line.
+    /// chain, and the messages of all such stages of a request together, one per line.
     pub names_itself: bool,
-    /// Whether it is not called at all. No document says so: an operator disables a stage for a time.
+    /// Whether the stage is not called at all, because an operator has disabled it for a time. No definition contains
+    /// this.
     pub is_disabled: bool,
 }
 
@@ -71,7 +73,8 @@ impl StageSpec {
     /// The default timeout: 1 s.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
-    /// A stage for every request of its chain, with policy `Fail`, the default timeout, enforced.
+    /// Creates the settings of a stage that is called for every request of its chain and is enforced, with the policy
+    /// `Fail` and the default timeout.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -95,14 +98,14 @@ impl StageSpec {
         }
     }
 
-    /// Whether its match conditions or those of its exceptions may use the authorizer.
+    /// Whether the match conditions of the stage, or of its exceptions, may use the authorizer.
     pub fn uses_authorizer(&self) -> bool {
         let of_exceptions = self.exceptions.iter();
         let mut all = of_exceptions.map(|exception| &exception.match_conditions);
         self.match_conditions.uses_authorizer() || all.any(MatchConditions::uses_authorizer)
     }
 
-    /// The stage that calls this hook.
+    /// Creates the stage that calls this hook.
     pub fn with(self, hook: impl Hook) -> Stage {
         Stage {
             spec: self,
@@ -112,7 +115,7 @@ impl StageSpec {
 }
 
 impl Stage {
-    /// A stage with the defaults of [`StageSpec::new`].
+    /// Creates a stage with the defaults of [`StageSpec::new`].
     pub fn new(name: impl Into<Arc<str>>, hook: impl Hook) -> Self {
         StageSpec::new(name).with(hook)
     }
@@ -177,10 +180,10 @@ impl SideEffects {
 /// `reinvocationPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reinvocation {
-    /// It is called once.
+    /// The stage is called once.
     #[default]
     Never,
-    /// It is called a second time if a later stage, of this chain or another, changed the object.
+    /// The stage is called a second time if a later stage, of this chain or another, changed the object.
     IfNeeded,
 }
 

@@ -15,11 +15,11 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) request: &'a Request,
-    /// When the request entered the chains.
+    /// The time at which the request entered the chains.
     pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) surroundings: Surroundings<'a>,
-    /// What was generated for other stages.
+    /// The objects that were generated for other stages.
     pub(crate) generated: &'a Generated,
 }
 
@@ -33,10 +33,10 @@ pub(crate) enum Step {
         /// The exception, if that is the reason.
         exception: Option<Arc<str>>,
     },
-    /// Whether it applies could not be determined.
+    /// A failure to determine whether the stage applies.
     Unselected(Failure),
     /// The hook was called.
-    Answered(Result<(Effect, Notes), Failure>),
+    Answered(Result<(Effect, ResponseNotes), Failure>),
 }
 
 impl Step {
@@ -49,14 +49,14 @@ impl Step {
 }
 
 /// Warnings and audit annotations of a verdict.
-pub(crate) struct Notes {
+pub(crate) struct ResponseNotes {
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: Vec<(String, String)>,
 }
 
 impl Stage {
-    /// Why the stage would not be called for this request of a chain that matches it; `None` if it would be. Its hook is
-    /// not called.
+    /// Returns the reason for which the stage would not be called for this request; `None` if it would be called. The
+    /// rules of its chain are not considered, and the hook is not called.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Stage {
 impl Turn<'_> {
     /// Runs the turn of a stage of a chain of this phase.
     pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
-        // Even a late request is not refused because of it.
+        // A disabled stage must not refuse a request, not even one whose deadline has passed.
         if stage.spec.is_disabled {
             return Step::skipped(SkipReason::Disabled);
         }
@@ -108,11 +108,12 @@ impl Turn<'_> {
         };
         let span = spans::of_stage(stage);
         let answer = turn.answer(phase, stage, deadline).instrument(span.clone()).await;
-        spans::note(&span, &answer);
+        spans::record(&span, &answer);
         Step::Answered(answer)
     }
 
-    /// The request that the stage sees; `None` if it sees a generated object, and none is generated of this one.
+    /// Returns the request that the stage sees; `None` if it sees generated objects, and none is generated from this
+    /// one.
     async fn seen(&self, spec: &StageSpec, deadline: Deadline) -> Result<Option<Cow<'_, Request>>, Failure> {
         let Some(expansion) = &spec.expansion else {
             return Ok(Some(Cow::Borrowed(self.request)));
@@ -123,20 +124,21 @@ impl Turn<'_> {
         Ok(expanded.await?.map(Cow::Owned))
     }
 
-    /// Calls the stage, and judges its answer.
+    /// Calls the stage, and computes the effect of its answer.
     async fn answer(
         &self,
         phase: Phase,
         stage: &Stage,
         deadline: Deadline,
-    ) -> Result<(Effect, Notes), Failure> {
+    ) -> Result<(Effect, ResponseNotes), Failure> {
         let response = self.call(stage, deadline).await?;
         let response = response.with_message(stage.spec.message.as_deref());
         let response = response.named_by(&stage.spec);
         self.judge(phase, response.bounded(), deadline).await
     }
 
-    /// Why the stage is not called for this request, with the exception that is the reason; `None` if it is called.
+    /// Returns the reason for which the stage is not called, with the exception if one is the reason; `None` if the
+    /// stage is called.
     async fn skip(
         &self,
         stage: &Stage,
@@ -151,7 +153,7 @@ impl Turn<'_> {
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }
-        // Also if it cannot be determined whether the stage applies: its failures do not count either.
+        // An exception also excuses from a failure to determine whether the stage applies.
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }
@@ -160,7 +162,7 @@ impl Turn<'_> {
         Ok(is_refused.then_some((SkipReason::DryRun, None)))
     }
 
-    /// The name of the first exception of the stage that matches this request.
+    /// Returns the name of the first exception of the stage that matches this request.
     async fn exception(&self, stage: &Stage) -> Option<Arc<str>> {
         for exception in &stage.spec.exceptions {
             let authorizer = self.surroundings.authorizer;
@@ -185,13 +187,13 @@ impl Turn<'_> {
         }
     }
 
-    /// The effect of the response on the object, and its notes.
+    /// Computes the effect of the response on the object.
     async fn judge(
         &self,
         phase: Phase,
         response: Response,
         deadline: Deadline,
-    ) -> Result<(Effect, Notes), Failure> {
+    ) -> Result<(Effect, ResponseNotes), Failure> {
         let Response {
             verdict,
             warnings,
@@ -204,7 +206,7 @@ impl Turn<'_> {
                 "the verdict changes the object, but a stage of a validating chain may only allow or deny",
             ));
         }
-        let notes = Notes {
+        let notes = ResponseNotes {
             warnings,
             audit_annotations,
         };
@@ -272,7 +274,7 @@ async fn unselected(
             return Ok(Some(SkipReason::NamespaceSelector));
         }
     }
-    // kube-apiserver: an object without metadata matches no selector but the empty one.
+    // As in kube-apiserver, an object without metadata matches only the empty selector.
     let chosen = |object: &Option<Object>| {
         object
             .as_ref()

@@ -13,12 +13,12 @@ pub struct Digest([u8; 32]);
 pub struct InvalidDigest(pub String);
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Computes the digest of these bytes.
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of several texts together, with separators.
+    /// Computes the digest of several texts. Their lengths count, so `["a", "b"]` and `["ab"]` differ.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_back() {
+    fn a_digest_round_trips_through_text() {
         // FIPS 180-2's vector for "abc".
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of("abc").to_string(), text);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_apart() {
+    fn parts_with_equal_concatenations_have_different_digests() {
         let of = |parts: [&[u8]; 2]| Digest::of_parts(parts);
         assert_ne!(of([b"ab", b"c"]), of([b"a", b"bc"]));
     }

@@ -19,13 +19,13 @@ const EACH: &str = "*";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldMask(Fields);
 
-/// What is wanted of a value: all of it if this is empty, otherwise these fields.
+/// The wanted fields of a value. Without any, the whole value is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Fields(BTreeMap<String, Fields>);
 
 impl FieldMask {
-    /// A mask of these JSON Pointers, in which the segment `*` stands for every element of a list, and of
-    /// `/metadata/name` and `/metadata/namespace`. A mask of whole objects if there are no pointers.
+    /// Creates a mask of these JSON Pointers, in which the segment `*` stands for every element of a list, and of
+    /// `/metadata/name` and `/metadata/namespace`. Without pointers, the mask chooses whole objects.
     ///
     /// # Errors
     ///
@@ -55,17 +55,17 @@ impl FieldMask {
         Ok(mask)
     }
 
-    /// Whether it chooses whole objects.
+    /// Whether the mask chooses whole objects.
     pub fn is_whole(&self) -> bool {
         self.0.0.is_empty()
     }
 
-    /// Whether all of its fields are below `metadata`.
+    /// Whether all fields of the mask are below `metadata`.
     pub fn is_metadata(&self) -> bool {
         self.0.0.keys().all(|key| key == "metadata") && !self.is_whole()
     }
 
-    /// The wanted fields of an object; those that it does not have are left out.
+    /// Returns the wanted fields that the object has.
     ///
     /// # Errors
     ///
@@ -82,12 +82,12 @@ impl FieldMask {
 impl Fields {
     fn add(&mut self, segments: &[String]) {
         let Some((first, rest)) = segments.split_first() else {
-            // All of it, whatever parts were wanted before.
+            // The whole value is wanted now, whatever parts were wanted before.
             self.0.clear();
             return;
         };
         match self.0.get_mut(first) {
-            // All of it is wanted already.
+            // The whole value is wanted already.
             Some(known) if known.0.is_empty() => {}
             Some(known) => known.add(rest),
             None => {
@@ -98,7 +98,7 @@ impl Fields {
         }
     }
 
-    /// Appends the wanted part of a value; `false`, and nothing, if the value has no such part.
+    /// Appends the wanted part of a value. Returns `false` if the value has no such part.
     fn write(&self, value: &str, out: &mut String) -> Result<bool, serde_json::Error> {
         if self.0.is_empty() {
             out.push_str(value);
@@ -130,7 +130,8 @@ impl Fields {
         Ok(true)
     }
 
-    /// Appends a member or an element with what stands before it, or nothing.
+    /// Appends the wanted part of a member or an element after a separator and `before`; nothing if it has no such
+    /// part.
     fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
         let start = out.len();
         if !out.ends_with(['{', '[']) {
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_an_object() {
+    fn a_mask_keeps_only_the_wanted_fields() {
         let object = r#" {"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}},
             "spec":{"containers":[{"image":"a","name":"{,"},7,{"name":"b"},{"image":["b"]}],"nodeName":"n"}} "#;
         for (pointers, expected) in [
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn masks() {
+    fn a_mask_refuses_invalid_and_excessive_pointers() {
         let of = |pointers: &[&str]| FieldMask::new(pointers.iter().copied()).unwrap();
         assert!(of(&[]).is_whole() && !of(&[]).is_metadata());
         assert!(of(&["/metadata/labels"]).is_metadata());

@@ -40,7 +40,7 @@ impl Head {
     /// Reads the head without building a tree, and checks that a tree can be built.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        let top = Top {
+        let top = TopLevel {
             skips: skip(text.trim_ascii_start().as_bytes()).is_some(),
         };
         let head = top.deserialize(&mut deserializer)?;
@@ -48,12 +48,12 @@ impl Head {
         Ok(head)
     }
 
-    /// The same for a text that is known to be valid JSON: what is of no interest is read only once.
+    /// Reads the head of a text that is known to be valid JSON, and skips values that the head does not need.
     pub(crate) fn read_valid(raw: &RawValue) -> Result<Self, serde_json::Error> {
         Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
     }
 
-    /// The head of a valid text; `None` if it is not an object, or must be read strictly.
+    /// Reads the head of a valid text; `None` if it is not an object, or must be read strictly.
     fn skim(text: &str) -> Option<Self> {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
         let mut is_ambiguous = false;
@@ -102,7 +102,7 @@ impl Head {
         }
     }
 
-    /// The head of a tree.
+    /// Reads the head of a tree.
     pub(crate) fn of(value: &Value) -> Self {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
@@ -141,18 +141,18 @@ fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Res
     }
 }
 
-/// A part of a text.
+/// Deserializes a part of a text.
 fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// The length of the value at the beginning of a valid JSON text. `None` if it may have something that `serde_json`
-/// refuses where it builds a tree, but not where it skips a value: an escaped surrogate, a number that is out of range,
-/// deep nesting. It only means that the value must be read strictly.
+/// Returns the length of the value at the beginning of a valid JSON text. `None` if the value must be read strictly,
+/// because it may have something that `serde_json` refuses where it builds a tree, but not where it skips a value: an
+/// escaped surrogate, a number that is out of range, deep nesting.
 fn skip(text: &[u8]) -> Option<usize> {
-    /// `serde_json` allows 128 levels.
+    /// The nesting up to which values are skipped; `serde_json` allows 128 levels.
     const DEPTH: usize = 100;
-    /// The largest number has 309 digits.
+    /// The digits up to which numbers are skipped; the largest number has 309.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;
@@ -195,7 +195,7 @@ fn skip(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// What follows a string; `None` if the string has a `\u` or does not end.
+/// Returns the text after a string; `None` if the string has a `\u` or does not end.
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let at = memchr::memchr2(b'"', b'\\', rest)?;
@@ -213,13 +213,13 @@ fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
     keys.iter().any(|canonical| same_key(key, canonical))
 }
 
-/// The object itself.
-struct Top {
-    /// Whether values that are of no interest are skipped, instead of read strictly.
+/// Reads the head of the object itself.
+struct TopLevel {
+    /// Whether values that the head does not need are skipped, instead of read strictly.
     skips: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Top {
+impl<'de> DeserializeSeed<'de> for TopLevel {
     type Value = Head;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
@@ -227,7 +227,7 @@ impl<'de> DeserializeSeed<'de> for Top {
     }
 }
 
-impl<'de> Visitor<'de> for Top {
+impl<'de> Visitor<'de> for TopLevel {
     type Value = Head;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -332,7 +332,7 @@ macro_rules! visit_anything {
 
 visit_anything!(Whole, Whole, {}, [text, object], Whole);
 
-/// Like [`Whole`], but refuses duplicate keys.
+/// Any JSON without duplicate keys.
 struct UniqueKeys;
 
 visit_anything!(

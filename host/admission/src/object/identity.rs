@@ -6,10 +6,10 @@ use crate::{Object, Patch, Pointer, shortened};
 
 /// The fields that identify an object. A verdict may not change them. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdentityFields(Fields);
+pub struct IdentityFields(FieldSet);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Fields {
+enum FieldSet {
     Kubernetes,
     Custom(Arc<[Pointer]>),
 }
@@ -26,27 +26,27 @@ const NAME: &str = "/metadata/name";
 const GENERATE_NAME: &str = "/metadata/generateName";
 
 impl IdentityFields {
-    /// `apiVersion`, `kind`, `metadata.name`, `metadata.namespace` and `metadata.uid`: the identity of
-    /// objects in Kubernetes and in BCS.
+    /// Returns the identity fields of objects in Kubernetes and in BCS: `apiVersion`, `kind`, `metadata.name`,
+    /// `metadata.namespace` and `metadata.uid`.
     pub fn kubernetes() -> Self {
-        Self(Fields::Kubernetes)
+        Self(FieldSet::Kubernetes)
     }
 
-    /// Identity fields of other objects, as JSON Pointers.
+    /// Creates the identity of other objects from JSON Pointers.
     pub fn new(pointers: impl IntoIterator<Item = Pointer>) -> Self {
-        Self(Fields::Custom(pointers.into_iter().collect()))
+        Self(FieldSet::Custom(pointers.into_iter().collect()))
     }
 
     fn pointers(&self) -> impl Iterator<Item = &str> {
         let (fixed, custom): (&[&str], &[Pointer]) = match &self.0 {
-            Fields::Kubernetes => (&KUBERNETES, &[]),
-            Fields::Custom(pointers) => (&[], pointers),
+            FieldSet::Kubernetes => (&KUBERNETES, &[]),
+            FieldSet::Custom(pointers) => (&[], pointers),
         };
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
-    /// The first field that differs between the two objects, as a sentence. If the patch between them is
-    /// given, the objects are only compared if it affects such a field.
+    /// Returns a sentence about the first identity field that differs between the two objects. If the patch between
+    /// them is given, the objects are only compared if it affects such a field.
     ///
     /// If the control plane is to generate a name from `metadata.generateName`, a name may be set, as in
     /// kube-apiserver.
@@ -57,7 +57,7 @@ impl IdentityFields {
         let (before, after) = (before.value(), after.value());
         self.pointers().find_map(|pointer| {
             let (old, new) = (before.pointer(pointer), after.pointer(pointer));
-            let is_given = matches!(self.0, Fields::Kubernetes)
+            let is_given = matches!(self.0, FieldSet::Kubernetes)
                 && pointer == NAME
                 && is_empty(old)
                 && !is_empty(before.pointer(GENERATE_NAME))
@@ -68,7 +68,7 @@ impl IdentityFields {
     }
 }
 
-/// Whether it is absent, not a string, or empty.
+/// Whether the value is absent, not a string, or empty.
 fn is_empty(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).is_none_or(str::is_empty)
 }

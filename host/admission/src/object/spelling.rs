@@ -19,7 +19,7 @@ use crate::{Patch, Pattern, Pointer, object::tree::Key, patch::Action, patch::po
 
 /// The keys whose spelling matters, with their paths in a document. Cheap to clone.
 ///
-/// It applies to incoming objects, and to the result of every stage.
+/// The spelling applies to incoming objects, and to the result of every stage.
 #[derive(Clone, Debug, Default)]
 pub struct Spelling(Arc<Shape>);
 
@@ -33,7 +33,7 @@ struct Shape {
 /// The keys of [`Spelling::kubernetes`] in an object.
 pub(crate) const KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Those in its `metadata`.
+/// The keys of [`Spelling::kubernetes`] in `metadata`.
 pub(crate) const METADATA_KEYS: [&str; 5] = ["name", "generateName", "namespace", "uid", "labels"];
 
 static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
@@ -44,7 +44,7 @@ static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
     Spelling::new(&pointers, [])
 });
 
-/// Why a document cannot be converted to the canonical spelling.
+/// An error in a document that should be converted to the canonical spelling.
 #[derive(Debug)]
 pub enum SpellingError {
     /// Not JSON.
@@ -54,12 +54,12 @@ pub enum SpellingError {
 }
 
 impl Spelling {
-    /// Whether the other is a clone of this one.
+    /// Whether the spellings are clones of each other.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Creates it from the keys in these pointers and patterns.
+    /// Creates the spelling of the keys in these pointers and patterns.
     pub fn new<'a>(
         pointers: impl IntoIterator<Item = &'a Pointer>,
         patterns: impl IntoIterator<Item = Pattern>,
@@ -74,12 +74,12 @@ impl Spelling {
         Self(Arc::new(shape))
     }
 
-    /// The identity fields and labels of objects of Kubernetes and BCS.
+    /// Returns the spelling of the identity fields and labels of objects of Kubernetes and BCS.
     pub fn kubernetes() -> Self {
         KUBERNETES.clone()
     }
 
-    /// The spelling for the value at this pointer.
+    /// Returns the spelling for the value at this pointer.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut shape = &*self.0;
         for segment in place.segments() {
@@ -161,7 +161,7 @@ impl Shape {
     }
 
     fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
-        let mut found = Found::default();
+        let mut found = KeyFindings::default();
         let mut reader = serde_json::Deserializer::from_str(document);
         let walked = Walk {
             shape: self,
@@ -235,15 +235,18 @@ pub fn same_key(key: &str, canonical: &str) -> bool {
 }
 
 #[derive(Default)]
-struct Found {
+/// The keys that a walk found.
+struct KeyFindings {
+    /// Whether a key has another than the canonical spelling.
     other_spelling: bool,
+    /// Whether a key occurs twice.
     twice: bool,
 }
 
 /// One pass over a document that only checks the keys of its shape.
 struct Walk<'s> {
     shape: &'s Shape,
-    found: &'s mut Found,
+    found: &'s mut KeyFindings,
 }
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn one_spelling() {
+    fn a_document_is_converted_to_the_canonical_spelling() {
         let shape = shape(&["/kind", "/metadata/labels", "/spec/items/*/image"]);
         for (case, document, expected) in [
             ("right", r#"{"kind": "a", "other": 1}"#, Ok(None)),

@@ -35,9 +35,9 @@ pub(crate) enum Node<'a> {
 /// The members of an opened object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members<'a> {
-    /// In order; a removed member keeps its position, without a value.
+    /// The members in order. A removed member keeps its position, without a value.
     entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
-    /// An index of members after the first [`Members::FEW`]: an object may have a hundred thousand.
+    /// The positions of members after the first [`Members::FEW`]: an object may have a hundred thousand members.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
@@ -54,12 +54,12 @@ pub(crate) struct Elements<'a> {
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> Node<'a> {
-    /// A value of validated JSON text.
+    /// Creates an unopened value of validated JSON text.
     pub(crate) fn new(text: &'a str) -> Self {
         Self::Text(text.trim_ascii())
     }
 
-    /// The depth of opened values that it has, or had.
+    /// Returns an upper bound of the depth of opened values.
     fn height(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The member or element of this name.
+    /// Returns the member or element of this name.
     fn child(&mut self, token: &Token<'_>, budget: &mut Budget) -> Result<&mut Self, Problem> {
         self.open(budget)?;
         match self {
@@ -111,12 +111,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value at a path.
+    /// Returns the value at a path.
     pub(crate) fn get(&mut self, place: &Pointer, budget: &mut Budget) -> Result<&mut Self, Problem> {
         self.reach(place, 0, budget)
     }
 
-    /// The value at a path that will get this many levels.
+    /// Returns the value at a path that will get this many levels.
     fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {
@@ -136,7 +136,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// The opened object or array at a path, for setting a value of this height in it.
+    /// Returns the opened object or array at a path, for setting a value of this height in it.
     fn container(
         &mut self,
         place: &Pointer,
@@ -192,7 +192,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Equal as JSON: order of members, white space and escapes do not matter.
+    /// Compares as JSON: order of members, white space and escapes do not matter.
     pub(crate) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Problem> {
         if let (Self::Text(a), Self::Text(b)) = (self, other)
             && a.len() == b.len()
@@ -222,7 +222,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A lower bound of its size as text (escapes in names may add to it); `None` if it exceeds `limit`.
+    /// Returns a lower bound of the size as text (escapes in names may add to it); `None` if it exceeds `limit`.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;
@@ -257,7 +257,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Writes it as JSON text; unopened values are written verbatim.
+    /// Writes the value as JSON text. Unopened values are written verbatim.
     pub(crate) fn write(&self, out: &mut String) {
         match self {
             Self::Text(text) => out.push_str(text),
@@ -289,7 +289,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether it is an object.
+    /// Whether the value is an object.
     pub(crate) fn is_object(&self) -> bool {
         match self {
             Self::Text(text) => text.starts_with('{'),
@@ -327,7 +327,7 @@ fn index(token: &Token<'_>, length: usize, end: End) -> Result<usize, Problem> {
 }
 
 impl<'a> Members<'a> {
-    /// This many are searched linearly, which is faster than a hash for few members.
+    /// The number of members that are searched linearly, which is faster than hashing.
     const FEW: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {
@@ -370,7 +370,7 @@ impl<'a> Members<'a> {
 }
 
 impl<'de> Deserialize<'de> for Members<'de> {
-    /// Each value as text. The last of duplicate names counts, as in most parsers.
+    /// Reads each value as text. The last of duplicate names counts, as in most parsers.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
 

@@ -8,12 +8,12 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// The limit of the total length of a patch's paths: keys may be long, and each operation repeats them.
+/// The limit of the total length of a patch's paths, in bytes: keys may be long, and each operation repeats them.
 pub(crate) const PATHS: usize = 1 << 20;
 
 impl Patch {
-    /// The patch that turns `before` into `after`: one operation for each changed value, or, if that would
-    /// exceed the limits of a patch, one that replaces the whole object.
+    /// Computes the patch that turns `before` into `after`: an operation for each changed value, or, if that would
+    /// exceed the limits of a patch, one operation that replaces the whole object.
     pub fn between(before: &Object, after: &Object) -> Self {
         let mut difference = Difference::default();
         match difference.values(before.value(), after.value()) {
@@ -32,12 +32,12 @@ impl Patch {
 struct Difference {
     operations: Vec<Operation>,
     path: PointerBuf,
-    /// Bytes of the paths of the operations.
+    /// The bytes of the operations' paths.
     paths: usize,
 }
 
 impl Difference {
-    /// `None` if it would exceed the limits of a patch.
+    /// Adds the operations for a changed value. Returns `None` if they would exceed the limits of a patch.
     fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.members(before, after),

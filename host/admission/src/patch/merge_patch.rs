@@ -15,8 +15,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of amendments: one for the values that change, and one to remove members of an object that is replaced by
-/// another one, which a merge patch can only do one by one.
+/// The number of amendments: one for the values that change, and one to remove members of a replaced object, which a
+/// merge patch has to remove one by one.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -47,8 +47,8 @@ impl MergePatch {
         Patch::from_operations(steps.operations).apply(object)
     }
 
-    /// This patch with the changes that make it turn `before` into `after`. `None` if no merge patch does, because it
-    /// would have to set a value to null, or if that would exceed the limits of a patch.
+    /// Returns this patch with the changes that make it turn `before` into `after`. `None` if no merge patch does,
+    /// because it would have to set a value to null, or if the result would exceed the limits of a patch.
     pub fn amended(&self, before: &Object, after: &Object) -> Option<Self> {
         let mut patch = self.clone();
         for _ in 0..ROUNDS {
@@ -68,12 +68,12 @@ impl MergePatch {
     }
 }
 
-/// The operations of a JSON Patch that are collected on a walk through objects. Values come from one of them, as they
-/// are written there.
+/// The operations of a JSON Patch, collected on a walk through objects. Their values are copied verbatim from the
+/// source.
 struct Steps<'a> {
     operations: Vec<Operation>,
     path: PointerBuf,
-    /// Bytes of the paths of the operations.
+    /// The bytes of the operations' paths.
     paths: usize,
     source: Node<'a>,
     budget: Budget,
@@ -114,7 +114,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Changes a patch of which `result` comes so that `target` comes of it. `patch` is the part of it at the path.
+    /// Changes a merge patch that results in `result` so that it results in `target`. `patch` is its part at the path.
     fn amend(
         &mut self,
         patch: Option<&Value>,
@@ -149,7 +149,7 @@ impl<'a> Steps<'a> {
         self.push(Action::Add(empty))
     }
 
-    /// Sets the value that the source has at the path.
+    /// Adds the operation that sets the source's value at the path.
     fn push_value(&mut self) -> Result<(), PatchError> {
         let mut text = String::new();
         let too_large = self.too_large();
@@ -173,7 +173,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Whether an object has a null that is not in a list: merging it removes that member.
+/// Whether merging an object removes a member: it has a null outside of lists.
 fn removes(patch: &Map<String, Value>) -> bool {
     patch.values().any(|value| match value {
         Value::Null => true,
@@ -229,7 +229,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_merge_patch_does_what_the_rfc_says() {
+    fn a_merge_patch_passes_the_examples_of_the_rfc() {
         for (before, text, after) in MERGES {
             let result = patch(text).apply(&object(before)).unwrap();
             assert_eq!(result.text(), after, "{before} {text}");

@@ -17,8 +17,8 @@ pub struct Pointer {
     segments: Vec<String>,
 }
 
-/// A JSON Pointer in which the segment `*` stands for every element of an array, and for every member of an object that no
-/// other pattern names.
+/// A JSON Pointer in which the segment `*` stands for every element of an array, and for every member of an object that
+/// no other pattern names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(pub(crate) Pointer);
 
@@ -28,24 +28,24 @@ pub struct Pattern(pub(crate) Pointer);
 pub struct PointerError(pub String);
 
 impl Pointer {
-    /// The pointer as written; empty for the whole document.
+    /// Returns the pointer as written; empty for the whole document.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The unescaped keys.
+    /// Returns the unescaped keys.
     pub fn segments(&self) -> &[String] {
         &self.segments
     }
 
-    /// The pointer relative to `base`, if it is at or below `base`.
+    /// Returns the pointer relative to `base`, if it is at or below `base`.
     pub fn relative_to(&self, base: &Self) -> Option<&str> {
         self.segments
             .starts_with(&base.segments)
             .then(|| self.text.get(base.text.len()..).unwrap_or_default())
     }
 
-    /// The byte range of the value at a pointer in a document; `None` if it does not exist.
+    /// Returns the byte range of the value at the pointer in a document; `None` if it does not exist.
     pub fn locate(&self, document: &str) -> Option<Range<usize>> {
         let mut value = document.trim();
         for segment in &self.segments {
@@ -102,7 +102,7 @@ impl fmt::Display for Pointer {
 }
 
 impl Pattern {
-    /// The pattern of a key in the objects that have this pattern.
+    /// Returns the pattern of a key in the objects that match this pattern.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers() {
+    fn a_pointer_is_split_into_unescaped_segments() {
         for (text, segments) in [
             ("", Some(vec![])),
             ("/", Some(vec![""])),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn places() {
+    fn a_pointer_locates_its_value_in_a_document() {
         let document = r#" {"a": [1, {"b~/": "x"}], "c": {}} "#;
         for (pointer, expected) in [
             ("", Some(r#"{"a": [1, {"b~/": "x"}], "c": {}}"#)),

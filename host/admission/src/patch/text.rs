@@ -1,4 +1,4 @@
-//! The operations of a patch as they are written.
+//! The JSON form of a patch's operations.
 
 use std::{borrow::Cow, fmt};
 
@@ -26,7 +26,7 @@ pub(super) struct Draft<'a> {
     value: Written<'a>,
 }
 
-/// The operations of a patch as they are written, and how many there are. Those beyond the limit are only counted.
+/// The operations of a patch in JSON form, and their number. Operations beyond the limit are only counted.
 #[derive(Default)]
 pub(super) struct Drafts<'a> {
     pub(super) drafts: Vec<Draft<'a>>,
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for Drafts<'de> {
     }
 }
 
-/// A value that may be `null` or absent.
+/// The value of an operation, which may be `null` or absent.
 #[derive(Default)]
 struct Written<'a>(Option<&'a RawValue>);
 

@@ -16,13 +16,14 @@ pub struct TraceContext {
 pub struct TraceId(u128);
 
 impl TraceContext {
-    /// The largest `tracestate` that is kept, in bytes: every participant must be able to pass on that much.
+    /// The largest `tracestate` that is kept, in bytes. The specification requires participants to pass on at least as
+    /// much.
     const STATE_LIMIT: usize = 512;
     /// The flags that are defined: sampled, and random trace id.
     const FLAGS: u8 = 0b11;
 
-    /// The context of a request with these headers; `None` if `traceparent` is not valid. A `tracestate` that has
-    /// characters other than visible ASCII and spaces, or more than 512 bytes, is dropped.
+    /// Parses the headers of a request; `None` if `traceparent` is not valid. A `tracestate` that has characters other
+    /// than visible ASCII and spaces, or more than 512 bytes, is dropped.
     ///
     /// ```
     /// # use admittance_admission::TraceContext;
@@ -37,7 +38,7 @@ impl TraceContext {
         let trace_id = hexadecimal(parts.next()?, 32)?;
         let span_id = hexadecimal(parts.next()?, 16)?;
         let flags = hexadecimal(parts.next()?, 2)?;
-        // A later version may have more parts, and is read as far as this one goes.
+        // A later version may have more parts, which are ignored.
         let has_valid_length = match version {
             0 => parts.next().is_none(),
             0xff => false,
@@ -58,28 +59,28 @@ impl TraceContext {
         })
     }
 
-    /// The trace.
+    /// Returns the id of the trace.
     pub fn trace_id(&self) -> TraceId {
         self.trace_id
     }
 
-    /// The span that called: not 0.
+    /// Returns the id of the caller's span, which is not 0.
     pub fn span_id(&self) -> u64 {
         self.span_id
     }
 
-    /// The flags; the lowest bit means that the trace is sampled.
+    /// Returns the flags. The lowest bit means that the trace is sampled.
     pub fn flags(&self) -> u8 {
         self.flags
     }
 
-    /// The value of `tracestate`, if there is one.
+    /// Returns the value of `tracestate`, if the request has one.
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 }
 
-/// The value of a part in lower case with this many digits.
+/// Parses a part with this many hexadecimal digits in lower case.
 fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
     let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_valid = part.len() == digits && part.bytes().all(is_digit);
@@ -87,14 +88,14 @@ fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
 }
 
 impl fmt::Display for TraceContext {
-    /// The value of `traceparent`.
+    /// Writes the value of `traceparent`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
     }
 }
 
 impl TraceId {
-    /// As a number: not 0.
+    /// Returns the number, which is not 0.
     pub fn as_u128(self) -> u128 {
         self.0
     }
@@ -121,7 +122,7 @@ mod tests {
 
     /// Rows of the specification, section 3.2.
     #[test]
-    fn parents() {
+    fn a_valid_traceparent_round_trips_through_text() {
         let zeros = "0".repeat(32);
         let valid = format!("00-{TRACE}-{SPAN}-01");
         for (parent, expected) in [
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn states() {
+    fn a_tracestate_within_the_limits_is_kept() {
         let parent = format!("00-{TRACE}-{SPAN}-01");
         let (longest, too_long) = ("a".repeat(512), "a".repeat(513));
         for (state, expected) in [

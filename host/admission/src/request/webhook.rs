@@ -5,13 +5,13 @@ use crate::words;
 /// The protocol of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The BCS form: it is sent the object and answers the whole object, changed or not, with status
-    /// 200. It has no way to deny: any other status is a failure, which refuses the request only under
-    /// the policy `Fail`, as in the BCS driver.
+    /// The BCS form: the webhook receives the object, and answers the whole object, changed or not, with status 200. It
+    /// has no way to deny: any other status is a failure, which refuses the request only under the policy `Fail`, as in
+    /// the BCS driver.
     BcsResource,
-    /// The Kubernetes form: it is sent an AdmissionReview and answers one, perhaps with a JSON Patch.
+    /// The Kubernetes form: the webhook receives an AdmissionReview and answers one, possibly with a JSON Patch.
     AdmissionReview {
-        /// The versions that the webhook reads, the preferred one first; that one is sent.
+        /// The versions that the webhook reads. The first is sent.
         versions: Vec<ReviewVersion>,
     },
 }
@@ -21,15 +21,15 @@ pub enum Protocol {
 pub enum ReviewVersion {
     /// `admission.k8s.io/v1`: the answer of a webhook is checked strictly.
     V1,
-    /// `admission.k8s.io/v1beta1`: `uid`, `kind`, `apiVersion` and `patchType` of the answer do not
-    /// count, as kube-apiserver has it.
+    /// `admission.k8s.io/v1beta1`: `uid`, `kind`, `apiVersion` and `patchType` of the answer are ignored, as in
+    /// kube-apiserver.
     V1Beta1,
 }
 
 words!(ReviewVersion, "version of AdmissionReview": V1 = "v1", V1Beta1 = "v1beta1");
 
 impl ReviewVersion {
-    /// The `apiVersion` of its reviews.
+    /// Returns the `apiVersion` of its reviews.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "admission.k8s.io/v1",
@@ -37,7 +37,7 @@ impl ReviewVersion {
         }
     }
 
-    /// The version whose reviews have this `apiVersion`.
+    /// Returns the version whose reviews have this `apiVersion`.
     pub fn of_api_version(api_version: &str) -> Option<Self> {
         let mut versions = Self::ALL.into_iter();
         versions.find(|version| version.api_version() == api_version)
@@ -47,21 +47,21 @@ impl ReviewVersion {
 /// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
-    /// At this URL: `https`, without user and fragment. An AdmissionReview webhook takes no query. A
-    /// [`BcsResource`](Protocol::BcsResource) webhook may also have an `http` URL: the BCS driver
-    /// accepts it, and then nothing proves who answers.
+    /// An `https` URL without user and fragment. The URL of an AdmissionReview webhook has no query. A
+    /// [`BcsResource`](Protocol::BcsResource) webhook may also have an `http` URL, as in the BCS driver, although
+    /// nothing then proves who answers.
     Url(Url),
-    /// At a service, always over TLS.
+    /// A service, which is always called over TLS.
     Service {
         /// The service's namespace.
         namespace: String,
-        /// The service.
+        /// The service's name.
         name: String,
         /// Default: [`WebhookTarget::DEFAULT_PORT`].
         port: u16,
         /// Begins with `/`; empty means `/`. A BCS path may carry a query.
         path: String,
-        /// How its host name is written.
+        /// The form of its host name.
         naming: ServiceNaming,
     },
 }
@@ -71,8 +71,7 @@ impl WebhookTarget {
     pub const DEFAULT_PORT: u16 = 443;
 }
 
-/// How the host name of a service is written. It is also the name that the server's certificate must
-/// hold as a subjectAltName.
+/// The form of a service's host name. The server's certificate must have the same name as a subjectAltName.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceNaming {
     /// `{name}.{namespace}`.

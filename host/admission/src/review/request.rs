@@ -13,7 +13,7 @@ use crate::{
     ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
 };
 
-/// Why an AdmissionReview is invalid.
+/// An error in an AdmissionReview.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// Not JSON, or a field of another type.
@@ -32,7 +32,7 @@ pub enum ReviewError {
         /// The value in the text.
         kind: String,
     },
-    /// Without `request`.
+    /// The review has no `request`.
     #[error("the AdmissionReview has no `request`: it is a response, or is truncated")]
     RequestMissing,
     /// `request.operation` is not a valid operation.
@@ -43,10 +43,10 @@ pub enum ReviewError {
     Object {
         /// The field of `request`.
         field: &'static str,
-        /// The reason.
+        /// The error in the object.
         source: ObjectError,
     },
-    /// The object has one of the keys of its identity twice, or in another spelling.
+    /// The object has a key of its identity twice, or in another spelling.
     #[error("request.object is ambiguous: {0}")]
     Ambiguous(String),
 }
@@ -62,7 +62,7 @@ struct RequestEnvelope<'a> {
     request: Option<ReviewRequest<'a>>,
 }
 
-/// The `request` of a review. Empty fields are not written, and the objects are appended to what is.
+/// The `request` of a review. Empty fields are not written. The objects are appended to the written text.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReviewRequest<'a> {
@@ -91,8 +91,8 @@ struct ReviewRequest<'a> {
     options: Option<&'a RawValue>,
 }
 
-/// Reads an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a fresh one. Its objects are parts
-/// of the text, and are not copied.
+/// Reads an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a random one. The objects share
+/// the text, and are not copied.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     }
     let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
     request.subresource = named(review.sub_resource);
-    // Reviews name what the client used even where nothing was converted.
+    // Reviews name the client's kind and resource even if the object was not converted.
     let requested = Requested {
         kind: review
             .request_kind
@@ -161,7 +161,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     Ok(Review { version, request })
 }
 
-/// The AdmissionReview of a request in this version, as kube-apiserver writes it.
+/// Writes the AdmissionReview of a request in this version, as kube-apiserver does.
 pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
     let version = version.api_version();
     let mut text = format!(r#"{{"kind":"AdmissionReview","apiVersion":"{version}","request":"#).into_bytes();
@@ -199,7 +199,7 @@ pub fn write_request(text: &mut Vec<u8>, request: &Request) {
     };
     // Serializing strings and maps of strings into memory does not fail.
     let _ = serde_json::to_writer(&mut *text, &fields);
-    // The closing brace.
+    // The fields continue after the closing brace.
     text.pop();
     for (key, object) in [
         (r#","object":"#, &request.object),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_read() {
+    fn every_field_of_a_review_is_read() {
         let Review { version, request } = read_review(review().to_string()).unwrap();
         assert_eq!(version, ReviewVersion::V1);
         assert_eq!(request.uid.as_str(), "u1");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_used_is_kept_where_it_differs() {
+    fn the_clients_kind_and_resource_are_kept_if_they_differ() {
         let mut review = review();
         let request = read_review(review.to_string()).unwrap().request;
         assert_eq!(request.requested, None);
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn invalid_reviews() {
+    fn an_invalid_review_is_refused_with_the_reason() {
         let with = |pointer: &str, value: Value| {
             let mut review = review();
             *review.pointer_mut(pointer).unwrap() = value;

@@ -54,7 +54,7 @@ pub struct RefusalStatus<'a> {
 }
 
 impl<'a> RefusalStatus<'a> {
-    /// Creates one without details.
+    /// Creates a status without details.
     pub fn new(code: u16, reason: &'a str, message: String) -> Self {
         Self {
             status: "Failure",
@@ -65,7 +65,7 @@ impl<'a> RefusalStatus<'a> {
         }
     }
 
-    /// The status of a refusal, with the details of a denial.
+    /// Creates the status of a refusal, with the details of a denial.
     pub fn of(refusal: &'a Refusal) -> Self {
         let mut status = Self::new(refusal.code(), refusal.reason(), refusal.to_string());
         if let Refusal::Denied { denial, .. } = refusal {
@@ -75,13 +75,13 @@ impl<'a> RefusalStatus<'a> {
     }
 }
 
-/// The AdmissionReview that answers one of this version and uid. Without an outcome the request is allowed
-/// as it is.
+/// Writes the AdmissionReview that answers a review of this version and uid. Without an outcome the request is allowed
+/// unchanged.
 ///
-/// A patch is present only if the object changed, and never with a refusal: kube-apiserver takes any
-/// patch for a change and calls other webhooks again. Warnings are kept within its limits. The audit
-/// annotations of stages are named `{stage}.{key}`, and a failure ignored by its policy is noted as
-/// `failed-open.{stage}`; names that kube-apiserver would drop are not sent.
+/// The answer has a patch only if the object changed, and never with a refusal: kube-apiserver takes any patch for a
+/// change and calls other webhooks again. Warnings are kept within its limits. The audit annotations of stages are
+/// named `{stage}.{key}`, and a failure ignored by its policy is recorded as `failed-open.{stage}`; names that
+/// kube-apiserver would drop are not sent.
 pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>) -> Bytes {
     let mut response = ReviewResponse {
         uid: uid.as_str(),
@@ -169,15 +169,15 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
     }
 }
 
-/// Reads the AdmissionReview with which a webhook answers one of this version and uid; a validating webhook may not
-/// change the object.
+/// Reads the AdmissionReview with which a webhook answers a review of this version and uid. A validating webhook may
+/// not change the object.
 ///
 /// The checks are made as in kube-apiserver, in its order, and just as lenient: a missing `allowed` is a
 /// denial, unknown members are ignored, and `null` is the same as absent.
 ///
 /// # Errors
 ///
-/// If it has no valid verdict.
+/// When the answer has no valid verdict.
 pub fn read_response(
     reply: &[u8],
     version: ReviewVersion,
@@ -239,7 +239,7 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // v1 was refused above.
+            // A patch in a review of v1 was refused above.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -271,7 +271,7 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // Absent fields are accepted; kube-apiserver does not know other types, or does not convert them.
+        // Absent fields are accepted. kube-apiserver cannot decode or convert other types.
         ReviewVersion::V1Beta1 => {
             ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
         }
@@ -285,7 +285,7 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     }
 }
 
-/// `response.patch`, decoded from base64. An empty one is treated as absent.
+/// Decodes `response.patch` from base64. An empty patch is treated as absent.
 fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -298,7 +298,7 @@ fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
-/// The denial in `response.status`, with the wording and the codes of kube-apiserver.
+/// Reads the denial in `response.status`, with the wording and the codes of kube-apiserver.
 fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
     const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
     let Some(status) = response.object("status")? else {
@@ -321,7 +321,7 @@ fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
     Ok(denial)
 }
 
-/// `response.auditAnnotations`, without invalid keys, which kube-apiserver drops too.
+/// Reads `response.auditAnnotations`, without invalid keys, which kube-apiserver drops too.
 fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Failure> {
     let Some(annotations) = response.object("auditAnnotations")? else {
         return Ok(Vec::new());
@@ -341,7 +341,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         }
     }
     if let Some(key) = dropped.first() {
-        // One line, however many there are.
+        // One line is logged, however many keys are dropped.
         let key = &*shortened(key, KEY_SHOWN);
         tracing::warn!(
             dropped = dropped.len(),
@@ -390,7 +390,7 @@ impl<'a> ReplyFields<'a> {
         self.get(name, "an integer", Value::as_i64)
     }
 
-    /// A list of strings, without empty ones.
+    /// Reads a list of strings, without empty ones.
     fn texts(&self, name: &str) -> Result<Vec<String>, Failure> {
         let read = |value: &'a Value| {
             let items = value.as_array()?.iter();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts() {
+    fn a_response_has_the_verdict_and_the_patch() {
         let mut changed = outcome(Decision::Allowed);
         changed.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
         let refused = |refusal| outcome(Decision::Refused(refusal));
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_have_keys_that_are_kept() {
+    fn audit_annotations_have_keys_that_kube_apiserver_accepts() {
         let mut outcome = outcome(Decision::Allowed);
         let long = "a".repeat(60);
         for (stage, key) in [

@@ -10,11 +10,11 @@ use crate::{Deadline, Failure, Request, UserInfo};
 /// The compiled match conditions of a stage. The crate `admittance-conditions` implements this for CEL.
 #[async_trait]
 pub trait Conditions: Send + Sync + 'static {
-    /// The name of the first that is false for the request; `None` if the request matches all of them.
+    /// Returns the name of the first condition that is false for the request; `None` if all are true.
     ///
     /// # Errors
     ///
-    /// When they cannot be evaluated for this request.
+    /// When a condition cannot be evaluated for this request.
     async fn first_false(
         &self,
         request: &Request,
@@ -22,10 +22,10 @@ pub trait Conditions: Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<Option<Arc<str>>, Failure>;
 
-    /// Whether any of them may use the authorizer.
+    /// Whether any condition may use the authorizer.
     fn uses_authorizer(&self) -> bool;
 
-    /// Name and expression of each, in the order in which they are evaluated.
+    /// Returns name and expression of each condition, in the order in which they are evaluated.
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
@@ -39,12 +39,12 @@ impl MatchConditions {
         Self(Some(Arc::new(conditions)))
     }
 
-    /// Whether there are none, so that every request matches.
+    /// Whether every request matches, because the stage has no conditions.
     pub fn is_empty(&self) -> bool {
         self.expressions().is_empty()
     }
 
-    /// Name and expression of each, in the order in which they are evaluated.
+    /// Returns name and expression of each condition, in the order in which they are evaluated.
     pub fn expressions(&self) -> Vec<(&str, &str)> {
         self.0
             .as_ref()
@@ -52,7 +52,7 @@ impl MatchConditions {
             .unwrap_or_default()
     }
 
-    /// Whether any of them may use the authorizer, so that the stage needs a cluster.
+    /// Whether any condition may use the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.0
             .as_ref()
@@ -69,11 +69,11 @@ impl MatchConditions {
         Ok(first_false.is_none())
     }
 
-    /// The name of the first that is false for the request; `None` if the request matches all of them.
+    /// Returns the name of the first condition that is false for the request; `None` if all are true.
     ///
     /// # Errors
     ///
-    /// When they cannot be evaluated for this request.
+    /// When a condition cannot be evaluated for this request.
     pub async fn first_false(
         &self,
         request: &Request,
@@ -127,30 +127,30 @@ pub trait Authorizer: Send + Sync + 'static {
 pub enum AccessAttributes {
     /// An action on a resource: `resourceAttributes` of the review. Empty fields are not set.
     Resource {
-        /// `get`, or another verb of the cluster's roles.
+        /// The verb, such as `get`, as in the cluster's roles.
         verb: String,
-        /// Empty for the core group.
+        /// The API group; empty for the core group.
         group: String,
-        /// Always `*`, because conditions do not name versions.
+        /// The API version, which is always `*`, because conditions do not name versions.
         version: String,
-        /// Plural, lower case.
+        /// The resource: plural, lower case.
         resource: String,
-        /// `status`, `scale` and so on.
+        /// The subresource, such as `status` or `scale`.
         subresource: String,
-        /// Empty for cluster-scoped resources, or for all namespaces.
+        /// The namespace; empty for cluster-scoped resources, or for all namespaces.
         namespace: String,
-        /// Empty for all names.
+        /// The name of the object; empty for all names.
         name: String,
-        /// The objects that are meant, by their fields, in the text form of a query; empty for all.
+        /// Selects the objects by their fields, as the text of a query; empty for all.
         field_selector: String,
-        /// The objects that are meant, by their labels, in the text form of a query; empty for all.
+        /// Selects the objects by their labels, as the text of a query; empty for all.
         label_selector: String,
     },
     /// An action on a path of the API server: `nonResourceAttributes` of the review.
     Path {
-        /// `get`, `post` and so on.
+        /// The verb, such as `get` or `post`.
         verb: String,
-        /// `/healthz`.
+        /// The path, such as `/healthz`.
         path: String,
     },
 }
@@ -164,7 +164,7 @@ pub struct Access {
     pub reason: String,
 }
 
-/// The authorizer did not answer; the text says why.
+/// The authorizer did not answer; with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AuthorizerError(pub String);

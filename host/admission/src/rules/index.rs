@@ -4,12 +4,12 @@ use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 
 /// Finds the chains that a request may match, in time that does not grow with the chains that cannot match.
 ///
-/// Each rule lists its chain under its resources; under its kinds if it is for every resource; and as one for
-/// everything if it is for every kind as well. Whether a listed chain matches is decided by its rules.
+/// Each rule lists its chain under its resources. A rule for every resource lists it under its kinds, and a rule for
+/// every resource and kind lists it for everything. Whether a listed chain matches is decided by its rules.
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {
     by_resource: HashMap<String, Positions>,
-    /// By the kind in lower case.
+    /// Positions by the kind in lower case.
     by_kind: HashMap<String, Positions>,
     for_everything: Positions,
     by_name: HashMap<Arc<str>, Vec<(Phase, usize)>>,
@@ -19,7 +19,7 @@ pub struct ChainIndex {
 type Positions = HashMap<Operation, Vec<usize>>;
 
 impl ChainIndex {
-    /// An index of these chains by their positions.
+    /// Creates an index of these chains by their positions.
     pub fn new<'a, S: 'a>(chains: impl IntoIterator<Item = &'a Chain<S>>) -> Self {
         let mut index = Self::default();
         for (position, chain) in chains.into_iter().enumerate() {
@@ -58,7 +58,7 @@ impl ChainIndex {
         index
     }
 
-    /// The positions of the chains that may match this request, in ascending order.
+    /// Returns the positions of the chains that may match this request, in ascending order.
     pub fn candidates(&self, request: &Request) -> Vec<usize> {
         let requested = request.requested.as_deref();
         let resources = iter::once(&request.resource).chain(requested.map(|requested| &requested.resource));
@@ -70,8 +70,8 @@ impl ChainIndex {
         )
     }
 
-    /// The positions of the chains that may match a request of which only this is known, in ascending order;
-    /// `None` if they cannot be listed without its resource or kind.
+    /// Returns the positions of the chains that may match a request of which only this outline is known, in ascending
+    /// order; `None` if they cannot be listed without its resource or kind.
     pub fn candidates_of(&self, outline: &Outline<'_>) -> Option<Vec<usize>> {
         let resource = outline.resource?.resource.as_str();
         match outline.kind {
@@ -81,7 +81,7 @@ impl ChainIndex {
         }
     }
 
-    /// The position of the chain of this phase and name.
+    /// Returns the position of the chain of this phase and name.
     pub fn position(&self, phase: Phase, name: &str) -> Option<usize> {
         let mut named = self.by_name.get(name)?.iter();
         named

@@ -5,9 +5,8 @@ use crate::words;
 /// Labels of an object or a namespace: key and value.
 pub type Labels = BTreeMap<String, String>;
 
-/// Selects objects by their labels: all requirements must hold. Without any it selects everything.
-///
-/// The meaning is that of Kubernetes' `LabelSelector`.
+/// Selects objects by their labels, like Kubernetes' `LabelSelector`: all requirements must hold, and a selector
+/// without requirements selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -19,7 +18,7 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// Key, operator and values of each requirement.
+    /// Returns key, operator and values of each requirement.
     pub fn requirements(&self) -> impl Iterator<Item = (&str, LabelOperator, &[String])> {
         self.requirements.iter().map(|Requirement { key, test }| {
             let (operator, values) = match test {
@@ -32,12 +31,12 @@ impl LabelSelector {
         })
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The selector of what both select.
+    /// Returns the selector of the objects that both select.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.requirements.extend(other.requirements);
@@ -52,7 +51,7 @@ impl LabelSelector {
     }
 }
 
-/// The text form of queries: `app in (web),tier notin (a,b),!canary`.
+/// Writes the text form of queries: `app in (web),tier notin (a,b),!canary`.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, Requirement { key, test }) in self.requirements.iter().enumerate() {
@@ -83,16 +82,16 @@ enum Test {
     DoesNotExist,
 }
 
-/// How a requirement compares a label.
+/// The comparison of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// Present, with one of the values.
+    /// The label is present, with one of the values.
     In,
-    /// Absent, or with none of the values.
+    /// The label is absent, or has none of the values.
     NotIn,
-    /// Present.
+    /// The label is present.
     Exists,
-    /// Absent.
+    /// The label is absent.
     DoesNotExist,
 }
 
@@ -104,7 +103,7 @@ words!(
     DoesNotExist = "DoesNotExist"
 );
 
-/// Why a requirement is not valid.
+/// An error in a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// `In` and `NotIn` need values.
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requirements() {
+    fn a_requirement_compares_a_label_by_its_operator() {
         use LabelOperator::*;
         let labels: Labels = [("tier".into(), "web".into()), ("empty".into(), "".into())].into();
         // (key, operator, values, whether it holds): Kubernetes' apimachinery, labels.Requirement.
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn values_go_with_the_operator() {
+    fn a_requirement_needs_values_that_fit_its_operator() {
         for operator in LabelOperator::ALL {
             let needs = matches!(operator, LabelOperator::In | LabelOperator::NotIn);
             assert_eq!(

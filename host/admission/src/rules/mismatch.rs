@@ -1,13 +1,14 @@
-//! Why the rules of a chain or a stage do not match a request, in words.
+//! Explains to people why a chain or a stage does not apply to a request.
 
 use std::fmt::{self, Display};
 
 use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
 
-/// Why no rule of a list matches a request: the rule of which most parts match, and its first part that does not.
+/// The reason for which no rule of a list matches a request: the first part that does not match, of the rule that
+/// matches in most parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The first part that does not match; `None` if there are no rules.
+    /// The first part that does not match; `None` if the list is empty.
     pub part: Option<RulePart>,
     /// `chain` or `stage`.
     owner: &'static str,
@@ -16,7 +17,7 @@ pub struct Mismatch {
 }
 
 impl<S> Chain<S> {
-    /// Why the chain does not apply to this request; `None` if it does.
+    /// Returns the reason for which the chain does not apply to this request; `None` if it does.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         if let Some(namespace) = self
             .namespace
@@ -35,7 +36,8 @@ impl<S> Chain<S> {
 }
 
 impl Stage {
-    /// Why none of the stage's own rules matches this request; `None` if one does, or there are none.
+    /// Returns the reason for which none of the stage's own rules matches this request; `None` if one matches, or the
+    /// stage has none.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         let rules = match &self.spec.expansion {
             Some(expansion) => expansion.generators(),
@@ -92,7 +94,7 @@ fn requested(request: &Request) -> String {
     format!("{operation} of {resource}{subresource}, kind {}", kind.kind)
 }
 
-/// What a rule has in this part.
+/// Describes the value of a rule in this part.
 fn wanted(part: RulePart, rule: &Rule) -> String {
     fn list<T: Display>(values: &Matcher<T>) -> String {
         match values {
@@ -127,7 +129,7 @@ mod tests {
     use crate::{GroupVersionKind, Operation, ResourcePattern};
 
     #[test]
-    fn the_closest_rule_is_told_of() {
+    fn a_mismatch_names_the_closest_rule() {
         let kind = GroupVersionKind::from_api_version("v1", "Pod");
         let resource = kind.guess_resource();
         let request = Request::new(Operation::Create, kind, resource);

@@ -7,11 +7,11 @@ use crate::{LabelSelector, Labels, Operation, Request};
 /// Selects the namespaces of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceSelector {
-    /// Only these, by name (BCS: operator `In`). With none listed: no namespace.
+    /// Only the named namespaces (BCS: operator `In`); none if the list is empty.
     In(Vec<String>),
-    /// All but these, by name (BCS: operator `NotIn`). With none listed: every namespace.
+    /// All but the named namespaces (BCS: operator `NotIn`); every namespace if the list is empty.
     NotIn(Vec<String>),
-    /// Those whose labels match, as in Kubernetes.
+    /// The namespaces whose labels match, as in Kubernetes.
     Labels(LabelSelector),
 }
 
@@ -23,7 +23,7 @@ pub struct NamespaceLookupError(pub String);
 /// A source of namespace labels. Lives as long as the program.
 #[async_trait]
 pub trait NamespaceSource: Send + Sync + 'static {
-    /// The labels of the namespace of this name.
+    /// Returns the labels of a namespace.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ pub struct StaticNamespaces(BTreeMap<String, Labels>);
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 impl StaticNamespaces {
-    /// Creates it from names and labels.
+    /// Creates the list from names and labels.
     pub fn new(namespaces: impl IntoIterator<Item = (String, Labels)>) -> Self {
         Self(namespaces.into_iter().collect())
     }
@@ -59,10 +59,9 @@ impl NamespaceSource for StaticNamespaces {
 impl NamespaceSelector {
     /// Whether the stage applies to this request. Labels are looked up only if the selector needs them.
     ///
-    /// A label selector works as in kube-apiserver: for a Namespace that is created or changed, the labels of
-    /// the object itself are used; for any other request, those of its namespace; a cluster-scoped request
-    /// always matches. A selector by names treats a missing namespace as the empty name, as in the BCS
-    /// driver.
+    /// A label selector works as in kube-apiserver: it compares the labels of a Namespace that is created or changed,
+    /// and otherwise the labels of the request's namespace. A request for any other cluster-scoped resource always
+    /// matches. A selector by names treats a missing namespace as the empty name, as in the BCS driver.
     ///
     /// # Errors
     ///
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_and_labels() {
+    async fn a_selector_matches_namespaces_by_names_or_labels() {
         use Operation::*;
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let on = NamespaceSelector::Labels(LabelSelector::new(vec![

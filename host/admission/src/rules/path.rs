@@ -1,5 +1,5 @@
-//! Methods and paths in the ways in which servers may read them. No request may pass a rule because it is spelled
-//! differently from the rule.
+//! The ways in which servers may read methods and paths. No request may pass a rule because it is spelled differently
+//! from the rule.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ use url::form_urlencoded;
 /// segments are gone. A server that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
-    /// Encoded slashes are still written `%2F`, so that it can be split.
+    /// The path decoded segment by segment. Encoded slashes are still written `%2F`, so that it can be split.
     pub by_segment: String,
-    /// Only if it differs.
+    /// The path decoded before it is split; `None` if it is the same.
     pub whole: Option<String>,
-    /// With encoded dot segments as names. Only if there are any.
+    /// The path with encoded dot segments as names; `None` if it has none.
     pub encoded_dots: Option<String>,
 }
 
 impl PathReadings {
-    /// The readings of the path of a URI, as it is written.
+    /// Computes the readings of the path of a URI.
     pub fn of(path: &str) -> Self {
         // Most paths are plain.
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
@@ -50,7 +50,7 @@ impl PathReadings {
         }
     }
 
-    /// Each of them.
+    /// Iterates over all readings.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.by_segment.as_str())
             .chain(self.whole.as_deref())
@@ -58,19 +58,19 @@ impl PathReadings {
     }
 }
 
-/// The most times that a path may be encoded.
+/// The maximum number of times that a path may be encoded.
 const ROUNDS: usize = 3;
 
-/// The most bytes of all readings of a path together. An ordinary path has a few readings, one made to have many has
-/// hundreds.
+/// The maximum size of all readings of a path together, in bytes. An ordinary path has a few readings, but a malicious
+/// one may have hundreds.
 const READINGS_SIZE: usize = 32 << 10;
 
-/// A slash that is a part of its segment. No readable path has a control character.
+/// Stands for a slash that is a part of its segment. No readable path has a control character.
 const SLASH: &str = "\u{1}";
 
-/// A path as lenient servers read it: with any of the steps below, in any order, after decoding it at least once. `None`
-/// if it is encoded too often, contains control characters, characters like slashes or invalid UTF-8, or can be read in
-/// too many ways.
+/// Computes the readings of a path by lenient servers: by any of the steps below, in any order, after decoding it at
+/// least once. `None` if the path is encoded too often, contains control characters, characters like slashes or invalid
+/// UTF-8, or can be read in too many ways.
 ///
 /// Servers differ in these steps and in their order, and each combination is another reading: one that ignores
 /// parameters of segments may decode before it splits or after.
@@ -123,13 +123,13 @@ const SEPARATORS_ELSEWHERE: [char; 19] = [
     '\u{ff0f}', '\u{ff1b}', '\u{ff3c}',
 ];
 
-/// Without empty segments.
+/// Removes empty segments.
 fn merge_slashes(path: &str) -> String {
     let segments = path.split('/').filter(|segment| !segment.is_empty());
     format!("/{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Without dot segments, but with empty ones, which `..` removes as well (RFC 3986, 5.2.4).
+/// Removes dot segments, but not empty ones, which `..` removes as well (RFC 3986, 5.2.4).
 fn remove_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -147,19 +147,19 @@ fn remove_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// With `\` as a separator.
+/// Takes `\` for a separator.
 fn take_backslashes(path: &str) -> String {
     path.replace('\\', "/")
 }
 
-/// Without the parameters of segments (`;x`).
+/// Removes the parameters of segments (`;x`).
 fn drop_parameters(path: &str) -> String {
     each_segment(path, |segment| {
         segment.split(';').next().unwrap_or_default().to_owned()
     })
 }
 
-/// Without the blanks and dots at the end of a name, as on Windows.
+/// Removes the blanks and dots at the end of names, as Windows does.
 fn trim_segments(path: &str) -> String {
     each_segment(path, |segment| {
         let segment = segment.trim();
@@ -170,12 +170,12 @@ fn trim_segments(path: &str) -> String {
     })
 }
 
-/// Up to the query or fragment that comes after a path.
+/// Removes the query and the fragment after the path.
 fn cut(path: &str) -> String {
     path.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Decoded after it was split.
+/// Decodes the segments after splitting the path.
 fn decode_segments(path: &str) -> String {
     each_segment(path, |segment| decode(segment).replace('/', SLASH))
 }
@@ -184,7 +184,8 @@ fn each_segment(path: &str, change: impl Fn(&str) -> String) -> String {
     path.split('/').map(change).collect::<Vec<_>>().join("/")
 }
 
-/// A text in one case, whichever of its spellings it has: some letters have two in lower case, as `s` has.
+/// Folds the case of a text, so that all its spellings become equal: some letters have two forms in lower case, such as
+/// `s`.
 pub fn in_one_case(text: &str) -> String {
     text.chars()
         .flat_map(char::to_uppercase)
@@ -192,7 +193,7 @@ pub fn in_one_case(text: &str) -> String {
         .collect()
 }
 
-/// Whether all servers read the path in the same way.
+/// Whether all servers read the path alike.
 fn is_plain(path: &str) -> bool {
     path.bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))
@@ -200,17 +201,17 @@ fn is_plain(path: &str) -> bool {
         && !path.ends_with('/')
 }
 
-/// The value of a template's parameter in one of the [`PathReadings`]: with its encoded slashes as slashes.
+/// Returns the value of a template's parameter in one of the [`PathReadings`], in which encoded slashes become slashes.
 pub fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
 }
 
-/// The value of a template's parameter in a [`lenient`] reading.
+/// Returns the value of a template's parameter in a [`lenient`] reading.
 pub fn lenient_parameter(value: &str) -> String {
     value.replace(SLASH, "/")
 }
 
-/// The text without its percent-encoding.
+/// Decodes percent-encoding.
 pub fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
@@ -243,8 +244,8 @@ const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 /// The query parameter that overrides the method.
 const METHOD_PARAMETER: &str = "_method";
 
-/// The header or query parameter that names a method or path other than the request's own, if any. `target` is the path
-/// with the query.
+/// Returns the header or query parameter that names a method or path other than the request's own, if any. `target` is
+/// the path with the query.
 pub fn overridden<'a>(
     method: &str,
     target: &str,
@@ -273,7 +274,8 @@ pub fn overridden<'a>(
         .then(|| format!("the query parameter {METHOD_PARAMETER}"))
 }
 
-/// One name for all spellings of a header. Gateways to other programs (CGI, WSGI) do not distinguish `_` from `-`.
+/// Returns the same name for all spellings of a header. Gateways to other programs (CGI, WSGI) do not distinguish `_`
+/// from `-`.
 pub fn header_key(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
@@ -284,7 +286,7 @@ mod tests {
 
     /// Some of the readings, which are the others' results of one more step.
     #[test]
-    fn lenient_readings() {
+    fn a_path_has_the_readings_of_lenient_servers() {
         for (path, expected) in [
             ("/v1/jobs", vec!["/v1/jobs"]),
             ("/v1/Jobs", vec!["/v1/Jobs"]),
@@ -317,7 +319,7 @@ mod tests {
 
     /// Paths that are for no server, or for too many.
     #[test]
-    fn unreadable_paths() {
+    fn a_path_with_ambiguous_characters_has_no_readings() {
         let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);
         for path in [
             "/v1/%2525256aobs",
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn readings() {
+    fn a_path_has_a_reading_for_each_way_of_decoding() {
         for (path, by_segment, whole, encoded_dots) in [
             ("/", "/", None, None),
             ("/a/b", "/a/b", None, None),

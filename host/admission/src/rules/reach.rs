@@ -1,13 +1,13 @@
-//! The requests that reach the chains at all.
+//! Rules that can match no request, because no hook is called for their resources or the requests never arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{GroupVersionResource, Matcher, Rule};
 
-/// The resources for which no hook is called, by group: the configuration of admission itself, which must stay repairable
-/// whatever the hooks do, and reviews that are answered and not stored. But for its own group, it is the list of
-/// kube-apiserver 1.37; older servers do call webhooks for some of these.
+/// The resources for which no hook is called, by group: the configuration of admission itself, which must stay
+/// repairable whatever the hooks do, and reviews that are answered and not stored. Except for `admittance.dev`, it is
+/// the list of kube-apiserver 1.37; older servers call webhooks for some of these.
 const NEVER_HOOKED: [(&str, &[&str]); 4] = [
     (
         "admittance.dev",
@@ -41,7 +41,7 @@ const NEVER_HOOKED: [(&str, &[&str]); 4] = [
 ];
 
 impl GroupVersionResource {
-    /// Whether no hook is called for requests of this resource, and they are allowed unchanged.
+    /// Whether requests of this resource are allowed unchanged without calling any hook.
     pub fn is_never_hooked(&self) -> bool {
         is_never_hooked(&self.group, Some(&self.resource))
     }
@@ -56,12 +56,12 @@ fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
 }
 
 impl Rule {
-    /// Whether it selects requests by their kind and not by their resource.
+    /// Whether the rule selects requests by their kind and not by their resource.
     pub fn is_by_kind_alone(&self) -> bool {
         self.kinds != Matcher::Any && self.resources == [crate::ResourcePattern::everything()]
     }
 
-    /// Whether no hook is called for anything that it matches.
+    /// Whether no hook is called for anything that the rule matches.
     fn is_never_hooked(&self) -> bool {
         let Matcher::Only(groups) = &self.api_groups else {
             return false;
@@ -73,16 +73,17 @@ impl Rule {
     }
 }
 
-/// The selection of requests that reach the chains. Default: all that hooks are called for.
+/// Describes which requests reach the chains. Default: all requests for which hooks are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Requests come because webhooks are registered for their resources, so rules that have only kinds get none.
+    /// Whether requests arrive only because webhooks are registered for their resources, so that rules with only
+    /// `kinds` match none.
     pub is_by_resource: bool,
-    /// The namespaces whose requests do not come.
+    /// The namespaces whose requests do not arrive.
     pub excluded_namespaces: Vec<String>,
 }
 
-/// The requests that a chain matches and never gets.
+/// Reasons for which a chain never gets requests that it matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unreached {
@@ -93,8 +94,8 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns the requests that a chain with these rules, which may be only for one namespace, never gets. `None` if it can be called for each
-    /// of its rules.
+    /// Returns the reasons for which a chain with these rules never gets some requests; `None` if it can get requests
+    /// for each rule. `namespace` is the only namespace of the chain, if it has one.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_gets_no_request_is_found() {
+    fn a_chain_that_gets_no_request_is_reported_with_the_reason() {
         let all = Reach::default();
         let webhooks = Reach {
             is_by_resource: true,

@@ -2,12 +2,11 @@ use std::fmt;
 
 use crate::{GroupVersionResource, Operation, Request, words};
 
-/// Selects the requests of a chain. Every part must match. The semantics are those of a rule in a Kubernetes
-/// webhook configuration, with `kinds` added for control planes whose requests are identified by the kind in
-/// their body.
+/// Selects the requests of a chain. Every part must match. Rules mean the same as in a Kubernetes webhook
+/// configuration; `kinds` is added for control planes whose requests are identified by the kind in their body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The operations.
+    /// The operations on the resources.
     pub operations: Matcher<Operation>,
     /// The API groups; `""` is the core group.
     pub api_groups: Matcher<String>,
@@ -50,7 +49,7 @@ const MOVED: [(&str, &str, &str); 7] = [
     ("events", "", "events.k8s.io"),
 ];
 
-/// The other group of such a resource.
+/// Returns the other group of a resource that Kubernetes serves in two groups.
 fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
     MOVED.iter().find_map(|(name, old, new)| {
         let is_moved = *name == resource.resource;
@@ -67,7 +66,7 @@ fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
 pub enum Matcher<T> {
     /// `*`.
     Any,
-    /// Only these.
+    /// The listed values.
     Only(Vec<T>),
 }
 
@@ -117,7 +116,7 @@ enum Subresource {
     Any,
 }
 
-/// Why a part of a rule is not valid.
+/// An error in a part of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// An entry of `resources` without a name.
@@ -126,7 +125,7 @@ pub enum RuleError {
 }
 
 impl ResourcePattern {
-    /// Every resource and every subresource: `*/*`.
+    /// Returns the pattern of every resource and every subresource: `*/*`.
     pub fn everything() -> Self {
         Self {
             resource: None,
@@ -159,7 +158,7 @@ impl ResourcePattern {
         }
     }
 
-    /// The resource, unless it is `*`.
+    /// Returns the resource, unless it is `*`.
     pub fn resource(&self) -> Option<&str> {
         self.resource.as_deref()
     }
@@ -178,7 +177,7 @@ impl ResourcePattern {
     }
 }
 
-/// The text in a rule, for [`ResourcePattern::parse`].
+/// Writes the text in a rule, for [`ResourcePattern::parse`].
 impl fmt::Display for ResourcePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.resource.as_deref().unwrap_or("*"))?;
@@ -207,10 +206,10 @@ pub enum RulePart {
     Names,
 }
 
-/// What is known of a request before its body is read.
+/// The parts of a request that are known before its body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
-    /// The operation.
+    /// The requested operation.
     pub operation: Operation,
     /// The resource, if the path contains it.
     pub resource: Option<&'a GroupVersionResource>,
@@ -238,7 +237,7 @@ impl Rule {
         self.mismatch(request).is_none()
     }
 
-    /// The first part that does not match this request; `None` if the rule matches it.
+    /// Returns the first part that does not match this request; `None` if the rule matches it.
     pub fn mismatch(&self, request: &Request) -> Option<RulePart> {
         let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
             (Some(requested), MatchPolicy::Exact) => {
@@ -267,7 +266,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule may match a request of which only this is known; false only if it cannot.
+    /// Whether the rule may match a request of which only this outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.operations.matches(&outline.operation)
             && outline.resource.is_none_or(|resource| {
@@ -314,7 +313,7 @@ impl Rule {
     }
 
     fn matches_scope(&self, request: &Request) -> bool {
-        // kube-apiserver: a Namespace is a cluster-wide resource although its requests carry its own
+        // As in kube-apiserver, a Namespace is a cluster-wide resource although its requests carry its own
         // name as their namespace.
         let cluster_wide = request.is_cluster_wide();
         match self.scope {

@@ -14,7 +14,7 @@ use crate::{PatchError, verdict::shorten};
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// What happened and, where it helps, what to do.
+    /// Describes what happened and, where it helps, what to do.
     pub message: String,
 }
 
@@ -29,8 +29,8 @@ impl Failure {
         Self { kind, message }
     }
 
-    /// The failure of a stage for which the operating system had no file descriptors or no memory left;
-    /// `None` for any other error. The plugin or webhook is not at fault.
+    /// Returns the failure of a stage for which the operating system had no file descriptors or no memory left; `None`
+    /// for any other error. The plugin or webhook is not at fault.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {
@@ -56,7 +56,7 @@ impl From<PatchError> for Failure {
 pub enum FailureKind {
     /// The plugin trapped: it panicked, overflowed its stack or performed an invalid operation.
     Trap,
-    /// No verdict within the stage's timeout or the request's deadline.
+    /// The stage gave no verdict within its timeout or the request's deadline.
     Timeout,
     /// The plugin exceeded its memory limit.
     Memory,
@@ -70,7 +70,7 @@ pub enum FailureKind {
     IdentityChanged,
     /// The plugin used something that its stage does not grant.
     CapabilityDenied,
-    /// No free slot for the call within its deadline, or no file descriptors or memory left for it.
+    /// The call got no free slot within its deadline, or no file descriptors or memory were left for it.
     Overloaded,
     /// The plugin or a native hook returned an error.
     Error,
@@ -106,7 +106,7 @@ impl FailureKind {
         Self::Condition,
     ];
 
-    /// The name in traces, metrics and messages.
+    /// Returns the name in traces, metrics and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trap => "trap",

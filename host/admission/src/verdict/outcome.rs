@@ -12,15 +12,15 @@ pub struct Outcome {
     pub uid: Uid,
     /// Whether the request is allowed.
     pub decision: Decision,
-    /// The object after the chains. After a refusal: as it was when it was refused.
+    /// The object after the chains, or at the time of a refusal.
     pub object: Option<Object>,
-    /// From the original object to [`object`](Self::object); empty when nothing changed.
+    /// The patch from the original object to [`object`](Self::object); empty when nothing changed.
     pub patch: Patch,
     /// Warnings for the client, in the order of the stages.
     pub warnings: Vec<String>,
     /// Notes for the audit log.
     pub audit_annotations: Vec<AuditAnnotation>,
-    /// What each stage of the matching chains did, in order.
+    /// The result of each stage of the matching chains, in order.
     pub trace: Vec<TraceRow>,
 }
 
@@ -30,7 +30,7 @@ impl Outcome {
         matches!(self.decision, Decision::Allowed)
     }
 
-    /// The outcome for the request of this uid, without object, patch, warnings, annotations and trace.
+    /// Creates an outcome without object, patch, warnings, annotations and trace.
     pub fn new(uid: Uid, decision: Decision) -> Self {
         Self {
             uid,
@@ -58,7 +58,7 @@ pub enum Decision {
     Refused(Refusal),
 }
 
-/// Why a request is refused. The message names the stage and the reason.
+/// The reason for which a request is refused. The message names the stage and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -66,7 +66,7 @@ pub enum Refusal {
     Denied {
         /// The stage's chain.
         chain: Arc<str>,
-        /// The stage.
+        /// The name of the stage.
         stage: Arc<str>,
         /// The stage's denial.
         denial: Denial,
@@ -75,9 +75,9 @@ pub enum Refusal {
     Failed {
         /// The stage's chain.
         chain: Arc<str>,
-        /// The stage.
+        /// The name of the stage.
         stage: Arc<str>,
-        /// The failure.
+        /// The stage's failure.
         failure: Failure,
     },
     /// The request's own deadline passed before all stages had been called. No failure policy applies: a
@@ -85,7 +85,7 @@ pub enum Refusal {
     DeadlinePassed {
         /// The chain of the first stage that was not called.
         chain: Arc<str>,
-        /// That stage.
+        /// The first stage that was not called.
         stage: Arc<str>,
     },
     /// The request is a dry run, and a stage has side effects that a dry run must not have. No failure policy
@@ -93,13 +93,13 @@ pub enum Refusal {
     DryRunUnsupported {
         /// The stage's chain.
         chain: Arc<str>,
-        /// The stage.
+        /// The name of the stage.
         stage: Arc<str>,
     },
 }
 
 impl Refusal {
-    /// The name in metrics and reports: `denied`, `failed`, `deadline` or `dry-run`.
+    /// Returns the name in metrics and reports: `denied`, `failed`, `deadline` or `dry-run`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Denied { .. } => "denied",
@@ -109,7 +109,7 @@ impl Refusal {
         }
     }
 
-    /// The chain of the stage that refused it, or was not called.
+    /// Returns the chain of the stage that refused the request, or was not called.
     pub fn chain(&self) -> &Arc<str> {
         match self {
             Self::Denied { chain, .. }
@@ -119,7 +119,7 @@ impl Refusal {
         }
     }
 
-    /// The stage that refused it, or was not called.
+    /// Returns the stage that refused the request, or was not called.
     pub fn stage(&self) -> &Arc<str> {
         match self {
             Self::Denied { stage, .. }
@@ -129,7 +129,7 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match condition
+    /// Returns the HTTP status: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match condition
     /// failed and 400 for a dry run, as in kube-apiserver.
     pub fn code(&self) -> u16 {
         match self {
@@ -141,7 +141,7 @@ impl Refusal {
         }
     }
 
-    /// A machine-readable CamelCase word, as in Kubernetes' `Status`; may be empty.
+    /// Returns a machine-readable CamelCase word, as in Kubernetes' `Status`; may be empty.
     pub fn reason(&self) -> &str {
         match self {
             Self::Denied { denial, .. } => &denial.reason,
@@ -187,11 +187,11 @@ impl fmt::Display for Refusal {
 /// An audit annotation of one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAnnotation {
-    /// The stage.
+    /// The name of the stage.
     pub stage: Arc<str>,
-    /// The key.
+    /// The annotation's key, without the stage.
     pub key: String,
-    /// The value.
+    /// The annotation's value.
     pub value: String,
 }
 
@@ -203,28 +203,28 @@ pub struct TraceRow {
     pub chain: Arc<str>,
     /// The chain's phase.
     pub phase: Phase,
-    /// The stage.
+    /// The name of the stage.
     pub stage: Arc<str>,
     /// 1, or 2 when it was called again because the object had changed after its first call.
     pub round: u8,
-    /// Whether its answer is enforced. In mode `Audit` the result is what it would have done.
+    /// Whether the answer is enforced. In mode `Audit`, the stage would have had this result.
     pub mode: Mode,
-    /// The result.
+    /// The result of the stage.
     pub result: StageResult,
-    /// The exception because of which it was not called.
+    /// The exception because of which the stage was not called.
     pub exception: Option<Arc<str>>,
-    /// When its turn began, after the request entered the chains; zero when it was not reached.
+    /// The time from the request's entry into the chains to the stage's turn; zero when the stage was not reached.
     pub start: Duration,
-    /// From the selectors to the applied verdict; zero when it was not called.
+    /// The duration of the turn, from the selectors to the applied verdict; zero when the stage was not called.
     pub duration: Duration,
-    /// What its plugin logged.
+    /// The lines that its plugin logged.
     pub log: Vec<LogLine>,
     /// Whether the stage's candidate was called in place of its plugin.
     pub by_candidate: bool,
 }
 
 impl TraceRow {
-    /// The row of a stage that is enforced, in its first round.
+    /// Creates the row of an enforced stage in its first round.
     pub fn new(
         chain: impl Into<Arc<str>>,
         phase: Phase,
@@ -256,19 +256,19 @@ impl TraceRow {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StageResult {
-    /// It does not apply to this request.
+    /// The stage does not apply to this request.
     Skipped(SkipReason),
     /// An earlier stage had refused the request, or its deadline had passed.
     NotReached,
-    /// It allowed the request unchanged.
+    /// The stage allowed the request unchanged.
     Allowed,
-    /// It changed the object by this patch.
+    /// The stage changed the object by this patch.
     Changed(Patch),
-    /// It refused the request.
+    /// The stage refused the request.
     Denied(Denial),
-    /// It failed.
+    /// The stage failed.
     Failed {
-        /// The failure.
+        /// The stage's failure.
         failure: Failure,
         /// The policy that was applied.
         policy: FailurePolicy,
@@ -276,7 +276,7 @@ pub enum StageResult {
 }
 
 impl StageResult {
-    /// The word for tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny`, `failed`.
+    /// Returns the word for tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny`, `failed`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Skipped(_) => "skipped",
@@ -289,13 +289,13 @@ impl StageResult {
     }
 }
 
-/// Why a stage does not apply to a request.
+/// The reason for which a stage does not apply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// Its namespace selector does not match the request's namespace.
+    /// The namespace selector does not match the request's namespace.
     NamespaceSelector,
-    /// Its object selector matches neither the object nor the old object.
+    /// The object selector matches neither the object nor the old object.
     ObjectSelector,
     /// None of its own rules matches the request.
     Rules,
@@ -309,7 +309,7 @@ pub enum SkipReason {
     DryRun,
     /// An operator has disabled the stage for a time.
     Disabled,
-    /// An exception matches the request. The row of the trace has its name.
+    /// An exception matches the request. The row of the trace has the exception's name.
     Exception,
 }
 

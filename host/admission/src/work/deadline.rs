@@ -7,32 +7,32 @@ use tokio::time::Instant;
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// The moment `duration` from now.
+    /// Returns the deadline `duration` from now.
     pub fn after(duration: Duration) -> Self {
         let now = Instant::now();
-        // A duration beyond the clock's range means "no limit", for which a century is enough.
+        // A duration beyond the clock's range means "no limit". A century is long enough for that.
         Self(
             now.checked_add(duration)
                 .unwrap_or(now + Duration::from_secs(3_155_760_000)),
         )
     }
 
-    /// The earlier of this deadline and `duration` from now.
+    /// Returns the earlier of this deadline and `duration` from now.
     pub fn within(self, duration: Duration) -> Self {
         self.min(Self::after(duration))
     }
 
-    /// The time left; zero when it has passed.
+    /// Returns the time left; zero when the deadline has passed.
     pub fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether it has passed.
+    /// Whether the deadline has passed.
     pub fn has_passed(self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// The same time on tokio's clock.
+    /// Returns the deadline on tokio's clock.
     pub fn instant(self) -> Instant {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Calls that compute for long: they continue on threads with a lower priority, so that they delay no other request.
+//! Calls that compute for long continue on threads with a lower priority, so that they delay no other request.
 
 use std::{
     cell::Cell,
@@ -14,25 +14,25 @@ use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use crate::{
-    capabilities::log::noted_here,
+    capabilities::log::with_current_notes,
     work::offload::{SMALL, ended, threads_for_long_work},
 };
 
-/// A call that uses this much processor time after it has yielded once, at a tick or to wait, computes for long.
+/// The processor time after which a call is long, counted from the first time that it yields, at a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
-/// The number of short calls after a long one that begin where long ones do: a hook that computes for long only now and then
-/// seldom does so on a thread that serves.
+/// The number of calls after a long one that begin on a thread for long work, so that a hook which computes for long
+/// only now and then seldom does so on a thread that serves.
 const WARY: u8 = 16;
 
-/// A call that has not yielded for this long may have computed, or its thread may have waited for a processor: the next one is
-/// measured from its beginning.
+/// The time without yielding that makes a call suspicious: it may have computed, or its thread may have waited for a
+/// processor. The next call is measured from its beginning.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
-/// Predicts from the calls of a hook whether its next one is long. Lives as long as the hook.
+/// Predicts from the calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct Expectation {
-    /// The number of next calls that begin where long ones do.
+    /// The number of next calls that begin on a thread for long work.
     wary: AtomicU8,
     /// Whether calls are measured from their beginning.
     is_suspected: AtomicBool,
@@ -43,14 +43,15 @@ impl Expectation {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes the size of an answer, in bytes: a call whose answer takes long to copy and to free is not short.
+    /// Learns from the size of an answer, in bytes: a call with an answer that takes long to copy and free counts as
+    /// long.
     pub fn learn_answer(&self, bytes: usize) {
         if bytes > SMALL {
             self.learn(true);
         }
     }
 
-    /// Concurrent calls may overwrite what others have learned: the next one learns it again.
+    /// Learns from a call. Concurrent calls may overwrite what others have learned; the next call learns it again.
     fn learn(&self, was_long: bool) {
         let before = self.wary.load(Ordering::Relaxed);
         let after = if was_long { WARY } else { before.saturating_sub(1) };
@@ -61,17 +62,17 @@ impl Expectation {
     }
 }
 
-/// A call of a hook, which owns what it uses.
+/// The future of a hook's call, which owns all its data.
 pub type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Whether the call that this thread polls can be moved.
+/// Whether the call that this thread polls can be moved to another thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mobility {
-    /// The call is on a thread for long work already, or nothing moves it.
+    /// The call is on a thread for long work already, or outside of [`run_long`].
     Fixed,
-    /// The call is on a thread that serves, and is moved when it asks for that.
+    /// The call is on a thread that serves, and is moved when it requests it.
     Movable,
-    /// The call has asked to be moved.
+    /// The call has requested to be moved.
     Leaving,
 }
 
@@ -79,13 +80,13 @@ thread_local! {
     static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
 }
 
-/// Whether the call that this thread polls began where requests are served, so that it should [`leave`] before it computes
+/// Whether the call that this thread polls is on a thread that serves, so that it should [`leave`] before it computes
 /// for long.
 pub fn may_leave() -> bool {
     MOBILITY.get() == Mobility::Movable
 }
 
-/// Lets the call go on on a thread for long work, before work that takes long and cannot yield. Does nothing if it is on one
+/// Moves the call to a thread for long work, before work that takes long and cannot yield. Does nothing if it is on one
 /// already, or outside of [`run_long`].
 pub async fn leave() {
     if may_leave() {
@@ -94,26 +95,26 @@ pub async fn leave() {
     }
 }
 
-/// [`leave`]s before work on this many bytes, unless they are few.
+/// Calls [`leave`] before work on this many bytes, unless they are few.
 pub async fn leave_for(bytes: usize) {
     if bytes > SMALL {
         leave().await;
     }
 }
 
-/// The processor time that this thread has used.
+/// Returns the processor time that this thread has used.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // It is never negative.
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// A call, and how much processor time it has used after it yielded first. Most calls never yield, so this costs them little.
-/// The time on the clock does not count: a thread may have to wait for a processor.
+/// A call, and the processor time that it has used after it first yielded. Most calls never yield, so measuring costs
+/// them little. The time on the clock does not count: a thread may have to wait for a processor.
 struct Measured<T> {
     call: LongCall<T>,
     has_yielded: bool,
-    /// Whether a first poll that is very long counts too.
+    /// Whether a very long first poll counts too.
     is_suspected: bool,
     spent: Duration,
 }
@@ -132,7 +133,7 @@ impl<T> Measured<T> {
         output
     }
 
-    /// Polls the call on a thread that serves. `None`: the rest is for a thread for long work.
+    /// Polls the call on a thread that serves. `None` means that the rest has to run on a thread for long work.
     fn begin(&mut self, context: &mut Context<'_>, expectation: &Expectation) -> Poll<Option<T>> {
         let around = MOBILITY.replace(Mobility::Movable);
         let begun = (!self.has_yielded).then(Instant::now);
@@ -155,8 +156,8 @@ impl<T> Measured<T> {
     }
 }
 
-/// Runs the call on this thread until it turns out that it computes for long, or until it [`leave`]s, and the rest of it on a
-/// thread for long work. It begins there if that is to be expected. Must be called within a tokio runtime.
+/// Runs a call. It starts on this thread, and continues on a thread for long work once it has computed for long or
+/// calls [`leave`]. An expected long call starts there. Must be called within a tokio runtime.
 pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
     let mut call = Measured {
         call,
@@ -169,7 +170,8 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expect
         if call.is_suspected && !call.is_long() {
             expectation.is_suspected.store(false, Ordering::Relaxed);
         }
-        // What takes long may also be the end: an answer that is copied out of the guest, or memory that is returned.
+        // Even a finished call may be long: copying the answer out of the guest or freeing memory takes time at the
+        // end.
         expectation.learn(call.is_long());
         if let Some(output) = output {
             return output;
@@ -177,7 +179,7 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expect
     }
     call.is_suspected = true;
     let rest = async move { (poll_fn(|context| call.poll(context)).await, call.is_long()) };
-    let task = threads_for_long_work().spawn(noted_here(rest).in_current_span());
+    let task = threads_for_long_work().spawn(with_current_notes(rest).in_current_span());
     let _abort = Abort(task.abort_handle());
     match task.await {
         Ok((output, is_long)) => {
@@ -188,7 +190,7 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expect
     }
 }
 
-/// Ends the task when the call is given up.
+/// Aborts the task when the call is dropped.
 struct Abort(AbortHandle);
 
 impl Drop for Abort {
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_that_of_the_call() {
+    async fn a_panic_on_another_thread_continues_in_the_caller() {
         let expectation = long();
         let panicking = task::spawn(async move {
             run_long::<()>(Box::pin(async { panic!("of the guest") }), &expectation).await;
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_is_given_up_ends() {
+    async fn a_dropped_call_ends() {
         let (alive, ended) = oneshot::channel::<()>();
         let expectation = long();
         let call: LongCall<()> = Box::pin(async move {

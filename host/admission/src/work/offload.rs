@@ -1,4 +1,4 @@
-//! Work that takes long, on threads with a lower priority than those that serve.
+//! Runs long work on threads with a lower priority than the threads that serve.
 
 use std::{
     num::NonZero,
@@ -17,20 +17,21 @@ use tokio::{
 
 use crate::{Deadline, Failure, FailureKind};
 
-/// Work on fewer bytes is fast enough to run on a worker.
+/// The size up to which work is fast enough for a thread that serves, in bytes.
 pub(crate) const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work: each gets a quarter of a processor that another one uses as well. With much
-/// less, calls that compute for long would miss their deadlines beside other programs.
+/// The nice value of threads for long work: each gets a quarter of a processor that another thread uses as well. With a
+/// much smaller share, calls that compute for long would miss their deadlines on a machine with other busy programs.
 const NICE: i32 = 5;
 
-/// A permit for each thread for long work.
-static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(places()));
+/// Permits, one for each thread for long work.
+static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
 
-/// Started with the first work that takes long.
-static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("long-work", places()));
+/// The threads for long work, started when the first is needed.
+static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("long-work", thread_count()));
 
-/// A runtime with this many threads, which have a lower priority than those that serve. `None` if they cannot be started.
+/// Starts a runtime with this many threads, which have a lower priority than the threads that serve. `None` if they
+/// cannot be started.
 pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     let threads = Builder::new_multi_thread()
         .worker_threads(count)
@@ -44,8 +45,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives this thread a lower priority than those that serve. On Linux it applies to the calling thread only. A thread that has
-/// such a priority keeps it: a compiler inherits it from the thread that starts it.
+/// Gives this thread a lower priority than the threads that serve. On Linux it applies to the calling thread only. A
+/// thread that already has such a priority keeps it: a compiler inherits it from the thread that starts it.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| match nice < NICE {
         true => setpriority_process(None, NICE),
@@ -56,22 +57,22 @@ pub fn lower_priority() {
     }
 }
 
-/// How many threads may do long work at a time: one core is left to the threads that serve. On each core that has such work,
+/// Returns the number of threads for long work. One core is left to the threads that serve: on a core with long work,
 /// the kernel may let it run for up to a tick, 4 ms, before a thread that serves gets its turn.
-fn places() -> usize {
+fn thread_count() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
 }
 
-/// Lets other threads run after each so many items, on a thread for long work that processes many of them. On a busy machine
-/// each pause costs the thread a whole time slice, so they must be rare.
+/// Lets other threads run after every `every` items, on a thread for long work that processes many items. On a busy
+/// machine each pause costs the thread a whole time slice, so pauses must be rare.
 pub fn pause(item: usize, every: usize) {
     if (item + 1).is_multiple_of(every) {
         yield_now();
     }
 }
 
-/// The runtime for work that takes long. Its threads have a lower priority than others, so that such work uses what other
+/// Returns the runtime for long work. Its threads have a lower priority, so that they use the processor time that other
 /// requests leave. Must be called within a tokio runtime.
 pub fn threads_for_long_work() -> Handle {
     THREADS
@@ -79,8 +80,8 @@ pub fn threads_for_long_work() -> Handle {
         .map_or_else(Handle::current, |threads| threads.handle().clone())
 }
 
-/// Runs work whose time depends on this many bytes, where [`offload`] does, without a deadline. Must be called within a tokio
-/// runtime.
+/// Runs work whose time depends on this many bytes like [`offload`], but without a deadline. Must be called within a
+/// tokio runtime.
 pub async fn apart<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
     if bytes <= SMALL {
         return work();
@@ -91,19 +92,19 @@ pub async fn apart<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + S
     }
 }
 
-/// Runs work on a thread for long work when it has a permit, which it keeps until it is done.
+/// Waits for a permit, and runs work on a thread for long work.
 async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     // The semaphore is never closed.
-    let place = PLACES.acquire().await.ok();
+    let permit = PERMITS.acquire().await.ok();
     let work = move || {
-        let _place = place;
+        let _permit = permit;
         work()
     };
     threads_for_long_work().spawn_blocking(work).await
 }
 
-/// For a task on a thread for long work that ended without a result: its panic goes on here. Nothing else ends it before the
-/// process does.
+/// Continues the panic of a task on a thread for long work that ended without a result. A task that was aborted ends
+/// with the process, so waiting is enough.
 pub async fn ended<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -111,7 +112,7 @@ pub async fn ended<T>(error: JoinError) -> T {
     }
 }
 
-/// Drops a value of this many bytes: at once if they are few, otherwise on a thread for long work.
+/// Drops a value of this many bytes: immediately if they are few, otherwise on a thread for long work.
 pub(crate) fn drop_apart<T: Send + 'static>(value: T, bytes: usize) {
     if bytes > SMALL
         && let Some(threads) = THREADS.as_ref()

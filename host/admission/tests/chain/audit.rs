@@ -107,7 +107,7 @@ async fn an_audited_stage_takes_no_time_that_others_need() {
 
 /// An audited stage sees the object as it was at its place, and is called again if it asks for reinvocation.
 #[tokio::test]
-async fn an_audited_stage_sees_the_object_of_its_place() {
+async fn an_audited_stage_sees_the_object_as_it_was_at_its_position() {
     let denies = |key: &str| {
         let mut stage = Stage::new(key, Script::Deny("would deny"));
         stage.spec.mode = Mode::Audit;

@@ -30,10 +30,10 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All places for long work are taken at first, so work that leaves the worker cannot be done before, and work that stays on
-/// the worker is done in the first poll.
+/// All threads for long work are busy at first, so work that leaves this thread cannot be done before they are free,
+/// and work that stays is done in the first poll.
 #[tokio::test]
-async fn a_large_patch_holds_no_worker() {
+async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
@@ -84,7 +84,7 @@ async fn a_slow_patch_ends_with_the_timeout_of_its_stage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadlines() {
+async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let second = 1000;
@@ -151,7 +151,7 @@ async fn deadlines() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_drops_the_call() {
+async fn a_dropped_request_drops_its_call() {
     struct Guarded(Arc<AtomicUsize>);
     struct OnDrop(Arc<AtomicUsize>);
     impl Drop for OnDrop {

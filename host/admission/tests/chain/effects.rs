@@ -1,11 +1,11 @@
-//! What a verdict may do to the object.
+//! The effects that a verdict may have on the object.
 
 use super::*;
 
 /// The result of a verdict must satisfy the rules for incoming objects: one spelling, no duplicate keys, the
 /// same identity.
 #[tokio::test]
-async fn what_goes_out_is_held_to_the_rules_for_what_comes_in() {
+async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
     use Script::{Patch, Replace};
     let with = |change: fn(&mut Value)| {
         let mut pod = pod();
@@ -120,9 +120,9 @@ async fn what_goes_out_is_held_to_the_rules_for_what_comes_in() {
     }
 }
 
-/// kube-apiserver makes a name of `generateName` only when no webhook gave one.
+/// kube-apiserver generates a name from `generateName` only if no webhook has set one.
 #[tokio::test]
-async fn a_name_may_be_given_where_one_is_to_be_generated() {
+async fn a_verdict_may_set_a_name_that_would_be_generated() {
     for (metadata, script, is_allowed) in [
         (
             json!({"generateName": "web-"}),
@@ -165,7 +165,7 @@ async fn a_name_may_be_given_where_one_is_to_be_generated() {
 }
 
 #[tokio::test]
-async fn a_verdict_cannot_change_what_is_not_there() {
+async fn a_verdict_cannot_change_the_object_of_a_request_without_one() {
     let mut deletion = request(Operation::Delete);
     deletion.old_object = deletion.object.take();
     let outcome = run(
@@ -186,7 +186,7 @@ async fn a_verdict_cannot_change_what_is_not_there() {
 }
 
 #[tokio::test]
-async fn identity_is_what_the_front_door_says() {
+async fn the_front_end_chooses_the_identity_fields() {
     let mut request = request(Operation::Create);
     request.identity = IdentityFields::new(["/spec/list/0".parse().unwrap()]);
     let renamed = enforced(add("/metadata/name", json!("other")), FailurePolicy::Fail);

@@ -64,7 +64,7 @@ fn passed_by(outcome: &Outcome) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn an_exception_lets_whatever_the_stage_would_do_pass() {
+async fn a_stage_with_a_matching_exception_is_not_called() {
     let exception = Exception::new("legacy", after(3600));
     for script in [
         Script::Deny("no"),
@@ -86,7 +86,7 @@ async fn an_exception_lets_whatever_the_stage_would_do_pass() {
 }
 
 #[tokio::test]
-async fn only_the_stage_that_has_it_is_not_called() {
+async fn an_exception_affects_only_its_stages() {
     let exception = Exception::new("legacy", after(3600));
     let stages = vec![
         excepted(Script::Deny("no"), &exception),
@@ -99,7 +99,7 @@ async fn only_the_stage_that_has_it_is_not_called() {
 }
 
 #[tokio::test]
-async fn a_request_must_match_every_part() {
+async fn an_exception_matches_only_if_every_part_does() {
     let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(*text)).collect::<Vec<_>>();
     let mut request = request(Operation::Update);
     request.namespace = Some("prod".to_owned());
@@ -173,7 +173,7 @@ async fn a_request_must_match_every_part() {
 }
 
 #[tokio::test]
-async fn a_generated_name_is_known_by_its_beginning() {
+async fn an_exception_matches_a_generated_name_by_its_prefix() {
     let mut exception = Exception::new("legacy", after(3600));
     exception.names = vec![Glob::new("web-*")];
     for (name, metadata, expected) in [
@@ -193,7 +193,7 @@ async fn a_generated_name_is_known_by_its_beginning() {
 }
 
 #[tokio::test]
-async fn conditions_and_ends() {
+async fn an_exception_matches_by_its_conditions_until_it_expires() {
     for (exception, expected) in [
         (with_condition(Ok(true)), true),
         (with_condition(Ok(false)), false),
@@ -209,9 +209,9 @@ async fn conditions_and_ends() {
     }
 }
 
-/// A stage that does not apply has its own reason; one of which that is unknown has the exception.
+/// The exception counts only for a stage that applies, or of which it cannot be determined.
 #[tokio::test]
-async fn the_stage_is_asked_first_whether_it_applies() {
+async fn a_stage_that_does_not_apply_is_skipped_for_its_own_reason() {
     let exception = Exception::new("legacy", after(3600));
     let mut stage = excepted(Script::Deny("no"), &exception);
     stage.spec.match_conditions = MatchConditions::new(Condition(Ok(false)));
@@ -226,7 +226,7 @@ async fn the_stage_is_asked_first_whether_it_applies() {
 }
 
 #[tokio::test]
-async fn the_first_that_matches_is_named() {
+async fn the_trace_names_the_first_exception_that_matches() {
     let mut stage = Stage::new("stage", Script::Deny("no"));
     let named = |name: &str, result| {
         let mut exception = with_condition(result);
@@ -240,7 +240,7 @@ async fn the_first_that_matches_is_named() {
 
 /// Neither its selectors nor a deadline that has passed count for a disabled stage.
 #[tokio::test]
-async fn a_disabled_stage_does_nothing() {
+async fn a_disabled_stage_is_not_called() {
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Deny("no"));
         stage.spec.is_disabled = true;

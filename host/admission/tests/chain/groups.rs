@@ -6,7 +6,7 @@ use admittance_admission::{Formula, Group};
 
 use super::*;
 
-/// A member that notes that it was called.
+/// A member that records its calls.
 struct Member {
     name: &'static str,
     script: Script,
@@ -50,7 +50,7 @@ fn equal(one: Formula, other: Formula) -> Formula {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_are_called_as_far_as_the_formula_depends_on_them() {
+async fn only_members_that_the_formula_depends_on_are_called() {
     use Script::{Allow, Deny, Fail};
     let (a, b, c) = (Formula::Member(0), Formula::Member(1), Formula::Member(2));
     let trap = || Fail(FailureKind::Trap);
@@ -104,7 +104,7 @@ async fn members_are_called_as_far_as_the_formula_depends_on_them() {
         (and(a.clone(), b.clone()), vec![Allow, trap()], "ab", "failed"),
         (not(a.clone()), vec![trap()], "a", "failed"),
         (equal(a.clone(), b.clone()), vec![trap(), Allow], "a", "failed"),
-        // There is no such member.
+        // The group has fewer members.
         (c.clone(), vec![Allow], "", "failed"),
     ] {
         let case = format!("{formula:?}");
@@ -149,7 +149,7 @@ async fn a_denial_has_a_cause_for_each_member_that_did_not_allow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notes_of_members_and_their_failures_are_kept() {
+async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
     let formula = || or(and(Formula::Member(0), Formula::Member(1)), Formula::Member(2));
     let deadline = || Deadline::after(Duration::from_secs(1));
     let request = request(Operation::Create);
@@ -165,7 +165,7 @@ async fn notes_of_members_and_their_failures_are_kept() {
         "{:?}",
         response.audit_annotations
     );
-    // A change of nothing is none.
+    // An empty patch changes nothing.
     let same = add("/metadata/labels/inject", json!("yes"));
     let (unchanged, _) = group(Formula::Member(0), vec![same]);
     let response = unchanged.admit(&request, deadline()).await.unwrap();

@@ -32,7 +32,7 @@ use admittance_admission::{
 };
 use serde_json::{Value, json};
 
-/// What a stage's hook does when it is called.
+/// The behaviour of a stage's hook in a test.
 #[derive(Clone)]
 enum Script {
     Allow,

@@ -1,11 +1,11 @@
-//! Which stages are called.
+//! Stages are called if their selectors match.
 
 use admittance_admission::{Precedence, SkipReason};
 
 use super::*;
 
 #[tokio::test]
-async fn selectors_choose_the_stages() {
+async fn a_stage_is_called_if_its_selectors_match() {
     let on_label = |key: &str| LabelSelector::new(vec![Requirement::equals(key, "yes").unwrap()]);
     let not_in = LabelSelector::new(vec![
         Requirement::new(
@@ -89,7 +89,7 @@ impl NamespaceSource for NoNamespaces {
 }
 
 #[tokio::test]
-async fn labels_that_cannot_be_read_are_a_failure() {
+async fn a_stage_fails_if_labels_cannot_be_read() {
     let by_label =
         NamespaceSelector::Labels(LabelSelector::new(vec![Requirement::equals("a", "b").unwrap()]));
     for policy in FailurePolicy::ALL {
@@ -115,7 +115,7 @@ async fn labels_that_cannot_be_read_are_a_failure() {
 }
 
 #[tokio::test]
-async fn a_stage_yields_to_one_that_selects_the_request() {
+async fn a_stage_yields_to_a_stage_that_takes_precedence() {
     let label = |key: &str, value: &str| LabelSelector::new(vec![Requirement::equals(key, value).unwrap()]);
     let by_name = |name: &str| Some(NamespaceSelector::In(vec![name.to_owned()]));
     let by_label = |name: &str| {

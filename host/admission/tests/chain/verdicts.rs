@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn answers_and_failures_under_both_policies() {
+async fn answers_and_failures_have_their_effects_under_both_policies() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let label = |name: &str| add(&format!("/metadata/labels/{name}"), json!("x"));
@@ -231,7 +231,7 @@ async fn answers_and_failures_under_both_policies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_failure_kind_under_both_policies() {
+async fn every_kind_of_failure_follows_the_policy() {
     for &kind in FailureKind::ALL {
         for policy in FailurePolicy::ALL {
             let stages = vec![

@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::{Deadline, HttpError, HttpGrant, HttpRequest, HttpResponse, HttpSender, Tape};
 
-/// What a server answers to a request of a plugin.
+/// The answer of a server to a plugin's request, as listed in a test or recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HttpAnswer {
@@ -37,7 +37,7 @@ pub struct HttpAnswer {
     pub error: Option<HttpAnswerError>,
 }
 
-/// Why a server does not answer.
+/// The error of a request that a server does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum HttpAnswerError {
@@ -45,7 +45,7 @@ pub enum HttpAnswerError {
     Unavailable,
     /// The connection failed.
     Unreachable,
-    /// No response in time.
+    /// The server did not respond by the deadline.
     Timeout,
     /// The response is too large.
     TooLarge,
@@ -90,7 +90,7 @@ const RECORDED_HEADERS: [&str; 10] = [
 ];
 
 impl HttpAnswer {
-    /// The answer to a request, without headers that may be secret. A body that is not UTF-8 is left out.
+    /// Creates the record of an answer, without headers that may be secret. A body that is not UTF-8 is left out.
     pub fn recorded(method: &str, url: &Url, answer: &Result<HttpResponse, HttpError>) -> Self {
         let mut recorded = Self {
             url: url.clone(),
@@ -125,8 +125,8 @@ impl HttpAnswer {
         recorded
     }
 
-    /// Replaces the values in the queries of its URL and of the header `location`, which may be secrets. Returns how many
-    /// there were.
+    /// Replaces the values in the queries of its URL and of the header `location`, which may be secrets. Returns how
+    /// many there were.
     pub fn redact_queries(&mut self) -> usize {
         let mut count = redact_query(&mut self.url);
         if let Some(location) = self.headers.get_mut("location") {
@@ -210,8 +210,8 @@ fn read_body(body: &[u8]) -> Value {
     }
 }
 
-/// Sends nothing: answers from a list. Of several answers to the same method and URL, each is given once, in order, and
-/// the last one from then on. A URL whose query was redacted is that of any request with the same parameters.
+/// A sender that answers from a list instead of sending. Several answers to one method and URL are given once each, in
+/// order, and the last one is repeated. A URL with a redacted query matches every request with the same parameters.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 
@@ -227,7 +227,7 @@ impl FromIterator<HttpAnswer> for HttpAnswers {
 }
 
 impl HttpAnswers {
-    /// The next answer to this method and URL.
+    /// Returns the next answer to this method and URL.
     fn answer_to(&self, request: &(String, Url)) -> Option<HttpAnswer> {
         let mut answers = self.0.lock();
         let redacted = || {

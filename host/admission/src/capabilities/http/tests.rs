@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn origins() {
+fn an_origin_is_an_https_server_or_a_loopback_address() {
     for (text, expected) in [
         ("https://a.example", Some("https://a.example")),
         ("https://A.example:443/", Some("https://a.example")),
@@ -37,7 +37,7 @@ fn origins() {
 }
 
 #[test]
-fn paths() {
+fn a_path_prefix_includes_the_paths_below_it_in_every_reading() {
     for (prefix, path, expected) in [
         ("/v1/", "/v1/rules", Some(true)),
         ("/v1/", "/v1", Some(false)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tracing::Instrument;
 
-use super::{Done, Evaluation, Surroundings, Visit, timed};
+use super::{Evaluation, FinishedTurn, Surroundings, Visit, timed};
 use crate::{
     FailurePolicy, Mode, Request, StageResult,
     chain::{
@@ -73,9 +73,9 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Each row of the trace with what the stage would have done; without a second round if the stage was not
-    /// called in the first.
-    async fn run<'t>(&'t self, turn: impl Fn(&'t Request) -> Turn<'t>) -> Vec<(usize, Option<Done>)> {
+    /// Returns the rows of the trace with the results that the stage would have had. A second round has `None` if the
+    /// stage was not called in the first.
+    async fn run<'t>(&'t self, turn: impl Fn(&'t Request) -> Turn<'t>) -> Vec<(usize, Option<FinishedTurn>)> {
         let mut was_called = true;
         let mut rows = Vec::with_capacity(self.rounds.len());
         for (request, row) in &self.rounds {
@@ -102,7 +102,7 @@ impl Audit<'_> {
                 Step::Unselected(failure) | Step::Answered(Err(failure)) => failed(failure),
                 Step::Answered(Ok((effect, _))) => effect.into_result(),
             };
-            let done = Done {
+            let done = FinishedTurn {
                 result,
                 exception,
                 timing,

@@ -35,7 +35,7 @@ fn only(values: &[&str]) -> Matcher<String> {
 }
 
 #[test]
-fn groups_versions_and_operations() {
+fn a_rule_matches_by_group_version_and_operation() {
     use Operation::*;
     // (groups, versions, operations, request's group, version, operation, expectation); source:
     // kube-apiserver's rules predicate.
@@ -67,7 +67,7 @@ fn groups_versions_and_operations() {
 }
 
 #[test]
-fn other_versions_of_a_resource() {
+fn an_equivalent_rule_matches_other_versions_of_a_resource() {
     // (rule's group and version, request's resource, matches Exact, matches Equivalent); source:
     // kube-apiserver, `matchPolicy`.
     let table = [
@@ -100,7 +100,7 @@ fn other_versions_of_a_resource() {
 }
 
 #[test]
-fn the_first_part_that_differs_is_named() {
+fn a_mismatch_is_the_first_part_that_differs() {
     let rule = Rule {
         api_groups: only(&["apps"]),
         resources: vec![ResourcePattern::parse("deployments").unwrap()],
@@ -143,7 +143,7 @@ fn the_first_part_that_differs_is_named() {
 }
 
 #[test]
-fn exact_is_what_the_caller_named() {
+fn an_exact_rule_matches_only_the_clients_version() {
     let rule = |version: &str| Rule {
         api_groups: only(&["apps"]),
         api_versions: only(&[version]),
@@ -164,7 +164,7 @@ fn exact_is_what_the_caller_named() {
 }
 
 #[test]
-fn resources() {
+fn a_rule_matches_by_resource_and_subresource() {
     // (entries, resource, expectation); source: kube-apiserver's rules predicate.
     let table: [(&[&str], &str, bool); 14] = [
         (&["*"], "r", true),
@@ -202,7 +202,7 @@ fn resources() {
 }
 
 #[test]
-fn scope() {
+fn a_rule_matches_by_scope() {
     // (group, resource, namespace, matches Cluster, matches Namespaced); source: as above.
     for (group, resource, namespace, cluster, namespaced) in [
         ("g", "r", None, true, false),
@@ -232,7 +232,7 @@ fn scope() {
 }
 
 #[test]
-fn kinds_whatever_their_case() {
+fn a_rule_matches_kinds_in_any_case() {
     let rule = Rule {
         kinds: only(&["pod"]),
         ..Rule::for_operations([Operation::Create])
@@ -246,7 +246,7 @@ fn kinds_whatever_their_case() {
 }
 
 #[test]
-fn an_outline_rules_out_only_what_cannot_match() {
+fn an_outline_excludes_only_rules_that_cannot_match() {
     let rule = Rule {
         resources: vec![ResourcePattern::parse("pods/status").unwrap()],
         kinds: only(&["pod"]),

@@ -118,7 +118,7 @@ async fn values_of_queries_are_redacted() {
 }
 
 #[test]
-fn unknown_fields_are_mistakes() {
+fn an_answer_with_an_unknown_field_is_refused() {
     let read = |value| serde_json::from_value::<HttpAnswer>(value).map_err(|error| error.to_string());
     for (value, expected) in [
         (json!({"url": "/x"}), "is not a URL"),
