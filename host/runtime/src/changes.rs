@@ -7,4 +7,5 @@ pub(crate) mod journal;
 mod plan;
 pub(crate) mod reload;
 pub(crate) mod smallest_first;
+pub(crate) mod start;
 pub(crate) mod stores;

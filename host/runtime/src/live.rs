@@ -1,4 +1,4 @@
-//! Information about the live table.
+//! The live table: how it is built, what it consists of, and its state.
 
 pub(crate) mod assembly;
 pub(crate) mod disabled;
@@ -10,6 +10,7 @@ pub(crate) mod prepared;
 pub(crate) mod source;
 pub(crate) mod stage;
 pub(crate) mod standing;
+pub(crate) mod state;
 pub(crate) mod table;
 
 use std::{sync::Arc, time::Duration};
@@ -18,30 +19,13 @@ use admittance_definitions::BadDefinition;
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
-    Error, Moment, Revision,
-    history::HistoryEntry,
-    live::prepared::PreparedHashes,
-    status::metrics,
-    status::{BadDefinitionStatus, HistoryStatus, Problem},
+    Error, Moment,
+    status::{BadDefinitionStatus, Problem, metrics},
 };
 
 /// The limit of tables in memory: the live one, the next one, and the tables of requests in flight. A further
 /// change waits for requests to end.
 pub(crate) const TABLES: usize = 8;
-
-/// Replaced as a whole with every successful or failed change.
-#[derive(Clone, Debug)]
-pub(crate) struct Live {
-    pub(crate) revision: Arc<Revision>,
-    /// When it went live, in this process.
-    pub(crate) since: Moment,
-    pub(crate) problem: Option<TableProblem>,
-    /// The tables that wait.
-    pub(crate) prepared: PreparedHashes,
-    pub(crate) history: HistoryStatus,
-    /// The kept revisions, the oldest first.
-    pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
-}
 
 /// The problem of definitions that are not live.
 #[derive(Clone, Debug)]

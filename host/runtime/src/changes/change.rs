@@ -14,10 +14,10 @@ use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     changes::{
         plan::{Edit, Plan, plan},
+        start::{entry_of, rebuilt},
         stores::{Contents, Stores},
     },
     history::{self, HistoryEntry, HistoryError},
-    host::{entry_of, rebuilt},
     live::TableProblem,
     live::assembly::{Modules, Servers},
     live::prepared::PreparedTable,
@@ -116,11 +116,10 @@ impl Host {
     /// When they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
-        let live = self.0.live.load_full();
-        let in_force = live.revisions.last().map(|last| self.0.stores.set_of(last));
+        let in_force = self.0.stores.set_of(&self.0.live.load().entry);
         // A kept earlier version is not a current definition.
         let read = move || {
-            let usable = set.usable(in_force.unwrap_or_default().files(), OnBadDefinition::ServeRest);
+            let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
         };
         Ok(blocking(read).await?)
@@ -133,11 +132,9 @@ impl Host {
     ///
     /// When the host is shutting down.
     pub async fn live_definitions(&self, chain: &ChainId) -> Result<Vec<StoredDefinition>, ChangeError> {
-        let live = self.0.live.load_full();
-        let in_force = live.revisions.last();
-        let set = in_force.map(|last| self.0.stores.set_of(last));
+        let set = self.0.stores.set_of(&self.0.live.load().entry);
         let chain = chain.clone();
-        let read = move || set.unwrap_or_default().documents_of(&chain);
+        let read = move || set.documents_of(&chain);
         Ok(blocking(read).await?)
     }
 
@@ -247,7 +244,7 @@ impl Host {
             revision: if is_new {
                 number
             } else {
-                self.0.live.load().revision.number
+                self.0.live.load().entry.revision().number
             },
             dry_run: how.dry_run,
             waits: false,
@@ -287,7 +284,7 @@ impl Host {
                 state.history.withdraw(&entry);
             }
         } else {
-            self.settled(&state, problem);
+            self.settle(&state, problem);
         }
         if plan.pending.is_none() {
             // So that an immediate rollback is recognized as a difference from what was written.
@@ -347,18 +344,17 @@ impl Host {
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
         let (problem, hash) = (self.problem_with(&built.bad), built.hash);
+        let table = PreparedTable {
+            built,
+            entry: entry.clone(),
+            slot,
+        };
         if self.0.waits {
-            let table = PreparedTable {
-                built,
-                entry: entry.clone(),
-                slot,
-            };
             self.offer(&mut state, table, problem).await;
         } else {
             // Written first, because a rollback must survive a restart.
             state.history.push(entry.clone()).await?;
-            self.swap(&state.source, built, &entry, slot);
-            self.is_live(&entry, &mut state, problem);
+            self.make_live(&mut state, table, problem);
         }
         self.0.rollbacks.send_modify(|count| *count += 1);
         drop(state);

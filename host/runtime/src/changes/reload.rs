@@ -7,7 +7,7 @@ use admittance_watch::Watch;
 
 use crate::{
     Error, Host, Origin, Table,
-    host::entry_of,
+    changes::start::entry_of,
     live::assembly::{Modules, Servers},
     live::prepared::PreparedTable,
     live::source::Purpose,
@@ -69,7 +69,7 @@ impl Host {
             let newest = state.newest();
             let is_held = newest.is_some_and(|newest| newest.instead_of.as_deref() == Some(inputs.as_str()));
             if read.is_ok() && is_held {
-                self.settled(&state, None);
+                self.settle(&state, None);
                 return Ok(Reload::Live(self.table()));
             }
             (state.source.clone(), read)
@@ -111,7 +111,7 @@ impl Host {
             }
             Err(error) => {
                 let error = Arc::new(error);
-                self.failed(error.clone());
+                self.record_failure(error.clone());
                 return Err(error);
             }
         };
@@ -119,7 +119,7 @@ impl Host {
         let problem = self.problem_of(&built);
         let entry = Arc::new(entry_of(&built, state.history.next_number(), origin, None));
         let table = if state.is_newest(&entry) {
-            self.settled(&state, problem);
+            self.settle(&state, problem);
             self.table()
         } else {
             let table = PreparedTable { built, entry, slot };

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use admittance_admission::ChainIndex;
-
 use crate::{
     Error, Host, Table,
-    host::modules_of,
-    live::assembly::{Assembled, MayFail, Modules},
+    changes::start::modules_of,
+    live::assembly::{Assembled, MayFail},
     live::exceptions::LiveException,
     live::plugins::LiveModules,
     live::source::blocking,
@@ -22,12 +20,9 @@ impl Host {
     ///
     /// When the table cannot be built.
     pub async fn audit_table(&self, call_webhooks: bool) -> Result<Arc<Table>, Error> {
-        let (source, last) = {
-            let state = self.0.state.lock().await;
-            (state.source.clone(), self.0.live.load().revisions.last().cloned())
-        };
-        let set = last.as_deref().map(|last| source.stores.set_of(last));
-        let set = set.unwrap_or_default();
+        let source = self.0.state.lock().await.source.clone();
+        let live = self.0.live.load_full();
+        let set = source.stores.set_of(&live.entry);
         let given = source.given.clone();
         let (definitions, exceptions) = blocking(move || {
             let defined = set.definitions()?;
@@ -51,24 +46,16 @@ impl Host {
         })
         .await??;
         let assembler = &self.0.evaluator.assembler;
-        let modules = last.as_deref().map_or(Modules::AsOf(Arc::default()), modules_of);
-        let live = LiveModules::default();
-        let assembled = assembler.assemble(definitions, modules, &live, MayFail::All);
+        let none = LiveModules::default();
+        let assembled = assembler.assemble(definitions, modules_of(&live.entry), &none, MayFail::All);
         let Assembled { chains, plugins, .. } = assembled.await?;
         let native = source.chains.iter().map(|chain| assembler.native(chain));
-        let chains: Vec<_> = native.chain(chains).collect();
         let table = Table {
-            revision: last.map_or(0, |last| last.revision().number),
-            hash: self.table().hash,
-            index: Arc::new(ChainIndex::new(chains.iter().map(|chain| &**chain))),
-            chains,
+            revision: live.entry.revision().number,
+            hash: live.table.hash,
             plugins: plugins.into_iter().map(|(_, plugin)| plugin).collect(),
             exceptions,
-            namespaces: source.namespaces.clone(),
-            authorizer: source.authorizer.clone(),
-            request_timeout: source.request_timeout,
-            observer: None,
-            slot: None,
+            ..Table::unobserved(&source, native.chain(chains).collect())
         };
         Ok(Arc::new(table.with_disabled(&self.0.disabled.lock())))
     }

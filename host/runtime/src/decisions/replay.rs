@@ -1,11 +1,13 @@
 //! Replays the request of a decision through the live chains.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use admittance_admission::{Phase, Request, Selection, read_review};
 
+use tokio::time::Instant;
+
 use super::{DecisionDetail, LoggedDecision};
-use crate::{Host, Moment, decisions::observer::Observed};
+use crate::Host;
 
 /// The errors of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,14 +57,7 @@ impl Host {
         }
         let started = Instant::now();
         let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
-        let observed = Observed {
-            request,
-            selection,
-            outcome: &outcome,
-            duration: started.elapsed(),
-            at: Moment::now(),
-            revision: table.revision(),
-        };
+        let observed = table.observed(request, selection, &outcome, started);
         Ok(self.decisions().decision(observed.decided()))
     }
 }

@@ -246,14 +246,6 @@ impl Host {
         exceptions::log_expired(&table.exceptions, before, now);
         self.0.changes.send_replace(());
     }
-
-    /// Goes live with the live table in which these stages are disabled, and no others, and candidates have their shares.
-    pub(crate) fn show_disabled(&self, stages: &Stages) {
-        let table = self.table().with_disabled(stages);
-        metrics::stages_live(&table.chains);
-        self.0.table.store(Arc::new(table));
-        self.0.changes.send_replace(());
-    }
 }
 
 /// Enables stages when their time ends, logs exceptions that expire, and moves roll-outs on, or back when one reaches a

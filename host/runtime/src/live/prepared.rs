@@ -6,7 +6,7 @@ use admittance_admission::{Digest, Moment};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use crate::{
-    Host, Table, history::HistoryEntry, host::TableState, live::TableProblem, live::plugins::Loaded,
+    Host, Table, history::HistoryEntry, live::state::TableState, live::TableProblem, live::plugins::Loaded,
     live::source::BuiltTable,
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct PreparedTables {
 
 impl PreparedTables {
     /// The definitions of the newest are as in the live table.
-    pub(crate) fn are_live(&mut self) {
+    pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);
         }
@@ -112,7 +112,6 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        self.0.changes.send_replace(());
         // Until now the definitions matched the table that was live before.
         if is_stale {
             self.0.again.notify_one();
@@ -130,14 +129,14 @@ impl Host {
     ) -> Arc<Table> {
         let hash = table.built.hash;
         if !self.0.waits || self.hash() == hash {
-            state.prepared.are_live();
+            state.prepared.retire_newest();
             return self.go_live(state, table, problem).await;
         }
         tracing::info!(hash = %hash.short(), "a table is prepared, and waits for the other replicas");
         if let Some(before) = state.prepared.newest.replace(table) {
             state.prepared.earlier = Some(before);
         }
-        self.settled(state, problem);
+        self.settle(state, problem);
         self.table()
     }
 

@@ -169,7 +169,7 @@ impl Source {
     }
 
     /// Records the inputs of the live table.
-    pub(crate) fn is_live(&mut self, entry: &HistoryEntry) {
+    pub(crate) fn record_live(&mut self, entry: &HistoryEntry) {
         self.in_force = self.stores.set_of(entry).files().into();
         let modules = entry.revision().modules.iter();
         let modules = modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));

@@ -41,10 +41,8 @@ impl Host {
             .flat_map(|held| held.iter())
             .map(|file| (file.path.as_path(), file))
             .collect();
-        let last = live.revisions.last();
-        let served: HashMap<&Path, &str> = last
-            .iter()
-            .flat_map(|last| &last.detail.files)
+        let files = live.entry.detail.files.iter();
+        let served: HashMap<&Path, &str> = files
             .map(|file| (file.path.as_path(), file.text.as_str()))
             .collect();
         let problem = live.problem.as_ref();
@@ -66,7 +64,7 @@ impl Host {
                     let mistakes = problem.error.to_string();
                     Some(Standing::Blocked(mistakes.lines().map(str::to_owned).collect()))
                 }
-                _ if matches!(live.revision.origin, Origin::RolledBack { .. }) => Some(Standing::RolledBack),
+                _ if matches!(live.entry.revision().origin, Origin::RolledBack { .. }) => Some(Standing::RolledBack),
                 _ => None,
             }
         };

@@ -12,6 +12,7 @@ use crate::{
     live::disabled::Stages,
     live::exceptions::LiveException,
     live::plugins::Loaded,
+    live::source::{BuiltTable, Source},
     live::stage::{LiveChain, LiveStage, with_disabled},
     rollout::Rollout,
     status::{ChainStatus, ExceptionStatus},
@@ -19,6 +20,7 @@ use crate::{
 
 /// The live chains. A request takes the table once and keeps it to its end, so it never sees a partial
 /// change.
+#[derive(Clone)]
 pub struct Table {
     pub(crate) revision: u64,
     /// The content hash.
@@ -35,10 +37,40 @@ pub struct Table {
     pub(crate) observer: Option<Arc<Observer>>,
     /// A slot for tables in memory, released with the last request that uses this table, or one that differs from it only
     /// in the stages that are disabled; `None` for a table that serves no requests.
-    pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
+    pub(crate) _slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Table {
+    /// A built table, which requests pass through.
+    pub(crate) fn new(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphorePermit) -> Self {
+        Self {
+            revision,
+            hash: built.hash,
+            plugins: built.plugins,
+            exceptions: built.exceptions.into(),
+            observer: Some(source.observer.clone()),
+            _slot: Some(Arc::new(slot)),
+            ..Self::unobserved(source, built.chains)
+        }
+    }
+
+    /// A table of these chains with the settings of the host, which serves no requests.
+    pub(crate) fn unobserved(source: &Source, chains: Vec<Arc<LiveChain>>) -> Self {
+        Self {
+            revision: 0,
+            hash: Digest::of(""),
+            index: Arc::new(ChainIndex::new(chains.iter().map(|chain| &**chain))),
+            chains,
+            plugins: Vec::new(),
+            exceptions: [].into(),
+            namespaces: source.namespaces.clone(),
+            authorizer: source.authorizer.clone(),
+            request_timeout: source.request_timeout,
+            observer: None,
+            _slot: None,
+        }
+    }
+
     /// The revision number, from 1.
     pub fn revision(&self) -> u64 {
         self.revision
@@ -74,17 +106,8 @@ impl Table {
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
         let chains = self.chains.iter().map(|chain| with_disabled(chain, disabled));
         Self {
-            revision: self.revision,
-            hash: self.hash,
             chains: chains.collect(),
-            index: self.index.clone(),
-            plugins: self.plugins.clone(),
-            exceptions: self.exceptions.clone(),
-            namespaces: self.namespaces.clone(),
-            authorizer: self.authorizer.clone(),
-            request_timeout: self.request_timeout,
-            observer: self.observer.clone(),
-            slot: self.slot.clone(),
+            ..self.clone()
         }
     }
 
@@ -116,14 +139,7 @@ impl Table {
         let recorders = observer.map(|observer| observer.recorders.due(&mut request));
         let (request, outcome) = self.evaluate(request, &matching, timeout).await;
         if let Some((observer, recorders)) = observer.zip(recorders) {
-            let observed = Observed {
-                request,
-                selection,
-                outcome: &outcome,
-                duration: started.elapsed(),
-                at: Moment::now(),
-                revision: self.revision,
-            };
+            let observed = self.observed(request, selection, &outcome, started);
             observer.observe(self, observed, recorders);
         }
         outcome
@@ -144,6 +160,24 @@ impl Table {
         };
         evaluation.run(chains, surroundings).await;
         evaluation.finish()
+    }
+
+    /// The outcome of a request that entered the chains at `started`, for its receivers.
+    pub(crate) fn observed<'o>(
+        &self,
+        request: Request,
+        selection: &'o Selection,
+        outcome: &'o Outcome,
+        started: Instant,
+    ) -> Observed<'o> {
+        Observed {
+            request,
+            selection,
+            outcome,
+            duration: started.elapsed(),
+            at: Moment::now(),
+            revision: self.revision,
+        }
     }
 
     /// The selected chains that match the request.

@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use admittance_admission::{Deadline, Evaluation, Outcome, Phase, Request, Selection, Surroundings};
+use admittance_admission::{Outcome, Phase, Request, Selection};
 use admittance_definitions::{ChainDefinition, ChainId};
 use admittance_sandbox::SharedModule;
 use parking_lot::Mutex;
@@ -15,15 +15,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::{
     sync::{OnceCell, Semaphore},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use crate::{
-    DecisionRecord, Error, Host, Moment,
+    DecisionRecord, Error, Host, Table,
     changes::smallest_first::SmallestFirst,
-    decisions::observer::Observed,
     history::HistoryEntry,
-    host::modules_of,
+    changes::start::modules_of,
     live::assembly::{Assembled, Assembler, MayFail, Modules, Servers},
     live::plugins::{LiveModules, Loaded, Plugins, stage_name},
     live::source::{Source, blocking, plugins},
@@ -238,7 +237,7 @@ impl Host {
         request: Request,
         how: &EvaluateOptions,
     ) -> Result<Evaluated, EvaluateError> {
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let evaluator = &self.0.evaluator;
         let turn = timeout(TIME, evaluator.turns.acquire()).await;
         let _turn = turn.ok().and_then(Result::ok).ok_or(EvaluateError::TooMany)?;
@@ -255,13 +254,10 @@ impl Host {
         mut request: Request,
         how: &EvaluateOptions,
     ) -> Result<Evaluated, EvaluateError> {
-        let (source, last) = {
-            let state = self.0.state.lock().await;
-            (state.source.clone(), self.0.live.load().revisions.last().cloned())
-        };
+        let source = self.0.state.lock().await.source.clone();
         let (mut definitions, modules) = match chains {
             EvaluatedChains::Text { text, name } => of_text(&source, text, name).await?,
-            EvaluatedChains::Live(id) => of_live(&source, last.as_deref(), id).await?,
+            EvaluatedChains::Live(id) => of_live(&source, &self.0.live.load_full().entry, id).await?,
         };
         prepare(&mut definitions, &how.settings)?;
         let evaluator = &self.0.evaluator;
@@ -278,31 +274,17 @@ impl Host {
             .iter()
             .filter_map(|chain| UnmatchedChain::of(chain, &request));
         let unmatched = unmatched.collect();
-        let matching: Vec<&LiveChain> = chains
-            .iter()
-            .map(|chain| &**chain)
-            .filter(|chain| chain.matches(&request))
-            .collect();
+        let table = Table {
+            revision: self.table().revision(),
+            ..Table::unobserved(&source, chains)
+        };
+        let matching = table.matching(&request, &Selection::All);
         if !how.call_webhooks {
             matching.iter().try_for_each(|chain| ensure_no_webhooks(chain))?;
         }
         let started = Instant::now();
-        let deadline = Deadline::after(source.request_timeout);
-        let mut evaluation = Evaluation::new(request.clone(), deadline);
-        let surroundings = Surroundings {
-            namespaces: &*source.namespaces,
-            authorizer: &*source.authorizer,
-        };
-        evaluation.run(&matching, surroundings).await;
-        let (request, outcome) = evaluation.finish();
-        let observed = Observed {
-            request: request.clone(),
-            selection: &Selection::All,
-            outcome: &outcome,
-            duration: started.elapsed(),
-            at: Moment::now(),
-            revision: self.table().revision(),
-        };
+        let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
+        let observed = table.observed(request.clone(), &Selection::All, &outcome, started);
         Ok(Evaluated {
             decision: self.decisions().decision(observed.decided()).record(),
             settings_schemas,
@@ -357,12 +339,10 @@ async fn of_text(
 
 async fn of_live(
     source: &Source,
-    last: Option<&HistoryEntry>,
+    live: &HistoryEntry,
     id: &ChainId,
 ) -> Result<(Vec<ChainDefinition>, Modules), EvaluateError> {
-    let none = || EvaluateError::NoSuchChain(id.clone());
-    let last = last.ok_or_else(none)?;
-    let (set, given) = (source.stores.set_of(last), source.given.clone());
+    let (set, given) = (source.stores.set_of(live), source.given.clone());
     let read = move || {
         let mut chains = set.chains()?;
         chains.extend(given);
@@ -370,10 +350,10 @@ async fn of_live(
     };
     let mut chains = blocking(read).await??;
     chains.retain(|chain| chain.phase == id.phase && chain.name == id.name);
-    match chains.is_empty() {
-        true => Err(none()),
-        false => Ok((chains, modules_of(last))),
+    if chains.is_empty() {
+        return Err(EvaluateError::NoSuchChain(id.clone()));
     }
+    Ok((chains, modules_of(live)))
 }
 
 /// Leaves out candidates, and replaces settings.

@@ -1,0 +1,230 @@
+//! The start of a host: its first table, and changes of definitions that a crash left unfinished.
+
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use admittance_definitions::FileChange;
+use arc_swap::ArcSwap;
+use tokio::sync::{Mutex, Notify, watch};
+
+use crate::{
+    Error, Host, Moment, Origin, Revision, RevisionDetail, Table,
+    changes::stores::Stores,
+    history::{History, HistoryEntry},
+    host::Inner,
+    live::{
+        TableProblem, TableSlots,
+        assembly::{MayFail, Modules, Servers},
+        disabled::{DisabledStages, follow_ends},
+        exceptions, log_bad,
+        prepared::PreparedTables,
+        source::{BuiltTable, Purpose, Source},
+        state::TableState,
+    },
+    requests::evaluate::Evaluator,
+    rollout::Rollouts,
+    status::metrics,
+};
+
+impl Host {
+    /// Goes live with the first table.
+    pub(crate) async fn start(mut source: Source, mut history: History, waits: bool) -> Result<Self, Error> {
+        complete_change(&source.stores, &mut history).await?;
+        let slots = TableSlots::default();
+        let slot = slots.take(Duration::ZERO).await?;
+        if let Some(last) = history.last() {
+            source.record_live(last);
+            source.stores.were_live(&source.in_force).await;
+        }
+        let FirstTable {
+            built,
+            entry,
+            problem,
+        } = first_table(&mut source, &history).await?;
+        if history.last() != Some(&entry) {
+            history.note(entry.clone());
+            if let Err(error) = history.write().await {
+                tracing::error!("{error}");
+            }
+        }
+        let revision = entry.revision().number;
+        if let Some(problem) = &problem
+            && problem.bad().is_empty()
+        {
+            tracing::error!(
+                revision,
+                "the definitions cannot be loaded; serving the last live table: {}",
+                problem.error
+            );
+        }
+        log_bad(None, problem.as_ref());
+        source.record_live(&entry);
+        metrics::table_made(problem.is_none());
+        metrics::table_live(revision, built.hash, problem.is_none());
+        source.assembler.work_in_background();
+        let disabled = Arc::new(DisabledStages::open(history.directory()));
+        let table = Table::new(&source, built, revision, slot);
+        let adopt = |rollouts: &mut Rollouts| rollouts.adopt(table.rollouts());
+        let has_new_rollouts = disabled.lock().change_rollouts(adopt);
+        let table = Arc::new(table.with_disabled(&disabled.lock()));
+        metrics::stages_live(&table.chains);
+        let now = Moment::now();
+        exceptions::changed(&[], &table.exceptions, now);
+        let ends = {
+            let mut disabled = disabled.lock();
+            disabled.watch_exceptions(&table.exceptions, now);
+            disabled.ends()
+        };
+        let state = TableState {
+            source,
+            history,
+            prepared: PreparedTables::default(),
+        };
+        let source = &state.source;
+        let host = Self(Arc::new(Inner {
+            live: ArcSwap::from_pointee(state.live(table, entry, problem)),
+            stores: source.stores.clone(),
+            request_timeout: source.request_timeout,
+            rollbacks: watch::Sender::default(),
+            building: AtomicUsize::new(0),
+            changes: watch::Sender::default(),
+            evaluator: Evaluator::new(&source.assembler),
+            assembler: source.assembler.clone(),
+            observer: source.observer.clone(),
+            state: Mutex::new(state),
+            waits,
+            again: Notify::new(),
+            slots,
+            disabled,
+        }));
+        let limits = host.0.assembler.trials.limits.clone();
+        tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
+        if has_new_rollouts {
+            // A failure is logged.
+            let _ = host.0.disabled.keep_rollouts().await;
+        }
+        host.prune(&*host.0.state.lock().await);
+        Ok(host)
+    }
+}
+
+struct FirstTable {
+    built: BuiltTable,
+    entry: Arc<HistoryEntry>,
+    problem: Option<TableProblem>,
+}
+
+/// The table of the definitions; the last live one if they were rolled back, or no table can be built from them.
+async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
+    let read = source.read_first().await;
+    let inputs = source.inputs();
+    let last = history.last();
+    if let Some(entry) = last.filter(|last| last.instead_of.as_deref() == Some(inputs.as_str())) {
+        return Ok(FirstTable {
+            built: rebuilt(source, entry).await?,
+            entry: entry.clone(),
+            problem: None,
+        });
+    }
+    let making = async {
+        source
+            .make(read?, Modules::Current(Servers::all()), Purpose::Start)
+            .await
+    };
+    match (making.await, last) {
+        (Ok(built), last) => {
+            let new = entry_of(&built, history.next_number(), Origin::Start, None);
+            let entry = match last {
+                Some(last) if last.is_like(&new) => last.clone(),
+                _ => Arc::new(new),
+            };
+            let problem = TableProblem::with(&built.bad, None);
+            Ok(FirstTable {
+                built,
+                entry,
+                problem,
+            })
+        }
+        (Err(error), None) => Err(error),
+        (Err(error), Some(entry)) => match rebuilt(source, entry).await {
+            Ok(built) => Ok(FirstTable {
+                built,
+                entry: entry.clone(),
+                problem: Some(TableProblem::after(None, Arc::new(error))),
+            }),
+            Err(gone) => {
+                tracing::error!("the last live table cannot be restored: {gone}");
+                Err(error)
+            }
+        },
+    }
+}
+
+/// Writes the files of the last change that a kill left unwritten, except those that were changed since.
+async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
+    let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
+        return Ok(());
+    };
+    let incomplete = |source| Error::IncompleteChange {
+        revision: last.revision().number,
+        source,
+    };
+    if let Some(store) = stores.of_changes(&last.pending).ok().flatten() {
+        let files = store.read().await.map_err(incomplete)?;
+        let is_unwritten = |change: &&FileChange| {
+            let file = files.iter().find(|file| file.path == change.path);
+            file.map(|file| &file.text) == change.before.as_ref()
+        };
+        let rest: Vec<_> = last.pending.iter().filter(is_unwritten).cloned().collect();
+        store.commit(&rest).await.map_err(incomplete)?;
+        tracing::warn!(
+            revision = last.revision().number,
+            written = rest.len(),
+            "an interrupted change of definitions was completed"
+        );
+    }
+    history.complete().await;
+    Ok(())
+}
+
+/// Rebuilds this revision.
+pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
+    let modules = modules_of(entry);
+    let definitions = source.stores.set_of(entry);
+    // What was allowed then may not be now.
+    let usable = source.usable(definitions).await?;
+    // A stage that was live without its module is live without it again.
+    let mut built = source.make_of(usable.served(), modules, MayFail::All).await?;
+    built.bad.splice(0..0, usable.bad);
+    Ok(built)
+}
+
+/// The modules of this revision.
+pub(crate) fn modules_of(entry: &HistoryEntry) -> Modules {
+    let digests = entry.revision().modules.iter().filter_map(|module| {
+        let digest = module.digest.parse().ok()?;
+        Some(((module.stage.clone(), module.candidate), digest))
+    });
+    Modules::AsOf(Arc::new(digests.collect()))
+}
+
+pub(crate) fn entry_of(built: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> HistoryEntry {
+    HistoryEntry {
+        detail: RevisionDetail {
+            revision: Revision {
+                number,
+                hash: Some(built.hash),
+                at: Moment::now(),
+                origin,
+                by,
+                chains: built.chains.len(),
+                modules: built.modules.clone(),
+            },
+            files: built.files.clone(),
+        },
+        instead_of: None,
+        pending: Vec::new(),
+    }
+}

@@ -1,0 +1,186 @@
+//! The live state of a host, and the only code that changes it.
+
+use std::sync::Arc;
+
+use admittance_definitions::BadDefinition;
+
+use crate::{
+    Error, Host, Moment, Table,
+    history::{History, HistoryEntry},
+    live::{
+        TableProblem,
+        disabled::Stages,
+        exceptions, log_bad,
+        prepared::{PreparedHashes, PreparedTable, PreparedTables},
+        source::{BuiltTable, Source},
+    },
+    status::{HistoryStatus, metrics},
+};
+
+/// The live table, and everything that is known about it. It is replaced as a whole, so one load is consistent.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveState {
+    pub(crate) table: Arc<Table>,
+    /// The revision of the table.
+    pub(crate) entry: Arc<HistoryEntry>,
+    /// When the table went live, in this process.
+    pub(crate) since: Moment,
+    pub(crate) problem: Option<TableProblem>,
+    pub(crate) prepared: PreparedHashes,
+    pub(crate) history: HistoryStatus,
+    /// The kept revisions, the oldest first.
+    pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
+}
+
+/// The inputs of tables, the history, and the tables that wait.
+pub(crate) struct TableState {
+    pub(crate) source: Source,
+    pub(crate) history: History,
+    /// The tables that wait until the program says that they may go live.
+    pub(crate) prepared: PreparedTables,
+}
+
+impl TableState {
+    /// The newest table: the one that waits, or the live one.
+    pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
+        self.prepared
+            .newest()
+            .or_else(|| self.history.last().map(|last| &**last))
+    }
+
+    /// Whether this is the newest table already, by its definitions. If it is the live one, no other table waits any more.
+    pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
+        if self.history.is_newest(entry) {
+            self.prepared.retire_newest();
+            return true;
+        }
+        self.prepared
+            .newest()
+            .is_some_and(|newest| newest.is_like(entry) && newest.instead_of.is_none())
+    }
+
+    /// The state in which this table is live.
+    pub(crate) fn live(
+        &self,
+        table: Arc<Table>,
+        entry: Arc<HistoryEntry>,
+        problem: Option<TableProblem>,
+    ) -> LiveState {
+        LiveState {
+            table,
+            entry,
+            since: Moment::now(),
+            problem,
+            prepared: self.prepared.hashes(),
+            history: self.history.status(),
+            revisions: self.history.entries(),
+        }
+    }
+}
+
+impl Host {
+    /// Changes the live state, and returns the previous one. The lock on the disabled stages, which a table needs to go
+    /// live, makes this the only change at a time.
+    fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
+        let before = self.0.live.load_full();
+        let mut live = (*before).clone();
+        change(&mut live);
+        let (number, hash) = (live.entry.revision().number, live.table.hash);
+        metrics::table_live(number, hash, live.problem.is_none());
+        self.0.live.store(Arc::new(live));
+        self.0.changes.send_replace(());
+        before
+    }
+
+    /// Goes live with a table, and writes it to the history. The table stays live even if that fails.
+    pub(crate) async fn go_live(
+        &self,
+        state: &mut TableState,
+        prepared: PreparedTable,
+        problem: Option<TableProblem>,
+    ) -> Arc<Table> {
+        state.history.note(prepared.entry.clone());
+        let table = self.make_live(state, prepared, problem);
+        if let Err(error) = state.history.write().await {
+            tracing::error!("{error}");
+        }
+        self.change_live(&self.0.disabled.lock(), |live| {
+            live.history = state.history.status();
+        });
+        table
+    }
+
+    /// Makes a table live whose revision is in the history.
+    pub(crate) fn make_live(
+        &self,
+        state: &mut TableState,
+        PreparedTable { built, entry, slot }: PreparedTable,
+        problem: Option<TableProblem>,
+    ) -> Arc<Table> {
+        let table = Table::new(&state.source, built, entry.revision().number, slot);
+        state.source.record_live(&entry);
+        let now = Moment::now();
+        let (before, table) = {
+            let mut disabled = self.0.disabled.lock();
+            if disabled.change_rollouts(|rollouts| rollouts.adopt(table.rollouts())) {
+                let disabled = self.0.disabled.clone();
+                // A failure is logged.
+                tokio::spawn(async move { disabled.keep_rollouts().await });
+            }
+            disabled.watch_exceptions(&table.exceptions, now);
+            let table = Arc::new(table.with_disabled(&disabled));
+            let live = state.live(table.clone(), entry, problem);
+            (self.change_live(&disabled, |state| *state = live), table)
+        };
+        exceptions::changed(&before.table.exceptions, &table.exceptions, now);
+        metrics::stages_live(&table.chains);
+        metrics::table_made(true);
+        self.log_problem(&before);
+        self.prune(state);
+        table
+    }
+
+    /// Derives the live table again, with these stages disabled, and no others, and the current shares of candidates.
+    pub(crate) fn show_disabled(&self, stages: &Stages) {
+        let table = Arc::new(self.table().with_disabled(stages));
+        metrics::stages_live(&table.chains);
+        self.change_live(stages, |live| live.table = table);
+    }
+
+    /// Records that the live table matches the definitions, except for this problem.
+    pub(crate) fn settle(&self, state: &TableState, problem: Option<TableProblem>) {
+        let before = self.change_live(&self.0.disabled.lock(), |live| {
+            live.problem = problem;
+            live.prepared = state.prepared.hashes();
+            live.history = state.history.status();
+        });
+        self.log_problem(&before);
+    }
+
+    /// Records why the definitions are not live.
+    pub(crate) fn record_failure(&self, error: Arc<Error>) {
+        metrics::table_made(false);
+        self.change_live(&self.0.disabled.lock(), |live| {
+            live.problem = Some(TableProblem::after(live.problem.as_ref(), error));
+        });
+    }
+
+    /// The problem after a table was built. As long as missing modules were not requested from servers, the
+    /// previous one is kept.
+    pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
+        if built.lacks_modules {
+            return self.0.live.load().problem.clone();
+        }
+        self.problem_with(&built.bad)
+    }
+
+    /// The problem of these definitions, if there are any.
+    pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
+        TableProblem::with(bad, self.0.live.load().problem.as_ref())
+    }
+
+    /// Logs the changes of the problem, after the status shows them.
+    fn log_problem(&self, before: &LiveState) {
+        log_bad(before.problem.as_ref(), self.0.live.load().problem.as_ref());
+    }
+}
