@@ -17,7 +17,6 @@ use tokio_util::{
 
 use crate::{Cluster, ForwardError};
 
-/// The largest answer.
 const LIMIT: usize = 32 << 20;
 
 /// The limit of attempts at an overloaded API server.
@@ -27,7 +26,6 @@ const ATTEMPTS: u32 = 6;
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// An answer of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,
@@ -171,7 +169,6 @@ impl Answer {
         }
     }
 
-    /// The error for an answer that is not successful.
     pub fn error(&self, path: &str) -> AnswerError {
         let answer: Json = serde_json::from_slice(&self.body).unwrap_or_default();
         let message = answer.get("message").and_then(Json::as_str).unwrap_or_default();

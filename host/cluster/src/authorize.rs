@@ -14,7 +14,6 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// The timeout of a review.
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
 
 /// The error for a request without a user.
@@ -38,9 +37,7 @@ struct Status {
     evaluation_error: String,
 }
 
-/// The errors of a review.
 enum ReviewError {
-    /// The review is not sent, or the answer to it is an error.
     Refused(String),
     /// The API server did not answer it.
     Request(RequestError),
@@ -62,7 +59,6 @@ pub(crate) async fn review(
     })
 }
 
-/// The answer for a plugin.
 pub(crate) async fn ask(
     connection: &Connection,
     user: &UserInfo,

@@ -85,7 +85,6 @@ impl<V> Cache<V> {
         self.write(|contents| contents.objects.remove(key));
     }
 
-    /// Whether a list has been completed.
     pub(crate) fn is_synced(&self) -> bool {
         self.read(|contents| contents.is_synced)
     }

@@ -107,7 +107,6 @@ impl Cluster {
         Election::new(self.0.connection.clone(), name.into(), terms)
     }
 
-    /// Writes events.
     pub fn events(&self) -> Events {
         Events::new(self.0.connection.clone())
     }
@@ -137,7 +136,6 @@ impl Cluster {
         forward::ensure_namespace(&self.0.connection, name).await
     }
 
-    /// The states of the watches.
     pub fn status(&self) -> ClusterStatus {
         ClusterStatus {
             server: self.0.connection.url().to_owned(),

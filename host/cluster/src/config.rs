@@ -15,7 +15,6 @@ pub struct ClusterConfig {
     pub source: ClusterSource,
 }
 
-/// The source of the connection settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterSource {
     /// The service account of the pod that this program runs in. Its token and its CA are read again
@@ -75,7 +74,6 @@ pub enum ConfigError {
     NothingFound,
 }
 
-/// Names, for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names(Vec<String>);
 

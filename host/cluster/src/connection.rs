@@ -31,15 +31,12 @@ use crate::{
     request_error::RequestError,
 };
 
-/// The timeout for TCP and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// TCP keepalive is sent after this much silence.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
-/// Idle connections are closed after this.
 const POOL_IDLE: Duration = Duration::from_secs(90);
 /// The timeout for the head of a reply to a list or a watch. A server sends the head of a watch at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Page size of lists.
 const PAGE: u32 = 500;
 /// The number of concurrent lookups; more wait, within their deadline.
 const LIVE_REQUESTS: usize = 64;

@@ -13,7 +13,6 @@ use crate::{
     resources::{ResourceError, Resources},
 };
 
-/// The timeout of a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// A kind that an API server has, whose resources can be listed and watched.
@@ -34,7 +33,6 @@ impl ServedKind {
         format!("{}.{}", self.resource.plural, self.resource.group)
     }
 
-    /// Group and version.
     pub fn api_version(&self) -> &str {
         &self.resource.api_version
     }

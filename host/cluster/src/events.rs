@@ -16,7 +16,6 @@ use crate::{
 const CONTROLLER: &str = "admittance.dev/admittance";
 /// The longest note that the API server accepts, in bytes.
 const LONGEST_NOTE: usize = 1024;
-/// The timeout of a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// Something that happened to an object.
@@ -26,7 +25,6 @@ pub struct Event {
     pub regarding: EventObject,
     /// Another object that it is about.
     pub related: Option<EventObject>,
-    /// Whether it is a warning.
     pub is_warning: bool,
     /// A word in CamelCase, such as `Denied`.
     pub reason: &'static str,
@@ -36,7 +34,6 @@ pub struct Event {
     pub note: String,
 }
 
-/// An object of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EventObject {
     /// `v1`, `apps/v1`.

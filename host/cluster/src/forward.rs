@@ -92,7 +92,6 @@ fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// The label of the counter.
 fn result(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 => "forbidden",

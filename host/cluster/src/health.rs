@@ -27,7 +27,6 @@ pub enum WatchState {
     Idle,
     /// A list is under way: the first, or a new one because the watch expired.
     Starting,
-    /// Changes arrive.
     Watching,
     /// The API server cannot be watched now; the watch is retried at least every 30 s.
     Down,
@@ -130,12 +129,10 @@ impl Health {
         self.changes.send_modify(|number| *number += 1);
     }
 
-    /// A receiver of the change counter.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Whether changes arrive.
     pub(crate) fn is_watching(&self) -> bool {
         self.now.lock().state == WatchState::Watching
     }
@@ -145,7 +142,6 @@ impl Health {
         self.now.lock().state == WatchState::Refused
     }
 
-    /// A list starts.
     pub(crate) fn starting(&self) {
         self.enter(WatchState::Starting, None);
     }
@@ -155,7 +151,6 @@ impl Health {
         self.now.lock().heard = Some(Moment::now());
     }
 
-    /// A list is complete.
     pub(crate) fn listed(&self) {
         self.now.lock().current = Instant::now();
         self.something_changed();

@@ -91,7 +91,6 @@ pub(crate) struct Stored {
 }
 
 impl Item {
-    /// An object of which only the metadata is known.
     pub(crate) fn of_metadata(mut meta: ObjectMeta) -> Self {
         meta.managed_fields = None;
         let mut object = Map::new();
@@ -103,7 +102,6 @@ impl Item {
         Self { meta, object }
     }
 
-    /// Its namespace and name.
     pub(crate) fn key(&self) -> Key {
         Key::new(
             self.meta.namespace.as_deref(),

@@ -195,7 +195,6 @@ impl Kind {
         .await;
     }
 
-    /// The API for lookups in a namespace, or in all.
     fn api(&self, served: &Served, namespace: Option<&str>) -> Result<Api<Item>, ClusterError> {
         let client: Client = self.connection.client();
         match namespace {
@@ -301,7 +300,6 @@ pub(crate) enum Start {
 const START_LENGTH: usize = 4096;
 
 impl Start {
-    /// A page of what is in memory.
     pub(crate) fn page(
         cache: &Cache<Stored>,
         query: &ClusterQuery,
@@ -343,7 +341,6 @@ pub(crate) fn restart() -> ClusterError {
     ClusterError::Refused("the list cannot be continued there: begin with its first page".to_owned())
 }
 
-/// The longest name of an object.
 const NAME_LENGTH: usize = 253;
 
 /// Checks a text of a plugin that becomes one segment of a URL path, so that it cannot reach another kind.

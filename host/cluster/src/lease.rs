@@ -73,7 +73,6 @@ pub struct LeaderStatus {
 }
 
 impl LeaderStatus {
-    /// Whether another replica is known to be the leader.
     pub fn is_another(&self) -> bool {
         self.holder.is_some() && !self.is_self
     }
@@ -121,7 +120,6 @@ impl Election {
         }
     }
 
-    /// Whether this program is the leader now.
     pub fn is_leader(&self) -> watch::Receiver<bool> {
         self.is_leader.subscribe()
     }
@@ -291,7 +289,6 @@ impl Election {
         spec.and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity)
     }
 
-    /// The Lease after it was renewed, or taken.
     fn renewed(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
         let now = current_time();
         let is_taken = !self.is_holder(before);
@@ -324,7 +321,6 @@ impl Election {
     }
 }
 
-/// Notes the Lease as it is now.
 fn see(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
     let since = seen
         .take()

@@ -28,7 +28,6 @@ use crate::{
     watch::{Selection, View, follow},
 };
 
-/// The annotations of a Lease.
 pub type Annotations = BTreeMap<String, String>;
 
 /// The pause before a Lease that could not be written is written again.

@@ -43,7 +43,6 @@ impl RequestError {
         }
     }
 
-    /// The label of the counter.
     pub(crate) fn result(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not-found",
@@ -55,7 +54,6 @@ impl RequestError {
         }
     }
 
-    /// The message, as one sentence.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::NotFound(words)

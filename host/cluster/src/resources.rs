@@ -29,9 +29,7 @@ use crate::{
     watch::{Selection, View, follow},
 };
 
-/// The timeout of a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// The field manager of writes.
 const MANAGER: &str = "admittance";
 
 /// The pause before the next request to an API server that did not respond or is not watched.
@@ -50,7 +48,6 @@ pub struct ResourceKind {
     pub kind: &'static str,
     /// `admissionwebhookconfigurations`.
     pub plural: &'static str,
-    /// Whether its resources are in namespaces.
     pub is_namespaced: bool,
 }
 
@@ -91,7 +88,6 @@ impl ResourceError {
 
 /// A change of one resource by a store that knows a part of it.
 pub struct ResourceEdit<'a> {
-    /// The path of what the resource is in the store.
     pub path: &'a Path,
     /// Empty for a resource of the whole cluster.
     pub namespace: &'a str,
@@ -162,7 +158,6 @@ struct Inner {
 }
 
 impl ResourceKind {
-    /// Group and version.
     pub fn api_version(&self) -> String {
         match self.group {
             "" => self.version.to_owned(),
@@ -185,7 +180,6 @@ impl ResourceKind {
 }
 
 impl Resource {
-    /// A field of its metadata.
     pub fn metadata(&self, field: &str) -> Option<&str> {
         self.object.get("metadata")?.get(field)?.as_str()
     }

@@ -10,7 +10,6 @@ use serde_json::Value;
 /// The API group and version of roles.
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// The group that may do everything.
 const MASTERS: &str = "system:masters";
 
 /// Roles and who has them. Lives as long as its manifests.

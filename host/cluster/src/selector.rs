@@ -61,7 +61,6 @@ impl TextSelector {
             .map_err(|reason| format!("the label selector `{text}` is invalid: {reason}"))
     }
 
-    /// Whether an object with these labels is selected.
     pub(crate) fn matches(&self, labels: &Labels) -> bool {
         self.sets.matches(labels) && self.bounds.iter().all(|bound| bound.holds(labels))
     }

@@ -45,17 +45,14 @@ impl<V> View<V> {
         self.cache.is_synced() && self.health.is_fresh()
     }
 
-    /// `kind` is what is watched, for the operator.
     pub(crate) fn status(&self, kind: impl Into<String>) -> ClusterWatch {
         self.health.status(kind, self.cache.len())
     }
 }
 
-/// The pauses between attempts.
 pub(crate) struct Pace {
     answers: watch::Receiver<bool>,
     waits: Backoff,
-    /// Whether the watch expired and has not worked since.
     has_expired: bool,
 }
 

@@ -37,7 +37,6 @@ use crate::{DefinitionPlace, FrontConfig, namespaces::NamespacesConfig};
 #[derive(Debug)]
 pub struct Config {
     pub listen: ListenConfig,
-    /// The admin port, if there is one.
     pub admin: Option<AdminConfig>,
     pub front: Box<dyn FrontConfig>,
     /// The lists of the upstream, for audits.
@@ -56,24 +55,20 @@ pub struct Config {
     pub zookeeper: ZooKeeperConfig,
     /// The store of modules and their compiled forms.
     pub store: StoreConfig,
-    /// The history of revisions.
     pub history: HistoryConfig,
     /// The fetching of modules from servers and registries, and the rules of signatures. Modules are kept in `store`.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,
-    /// The labels of namespaces, if no cluster is configured.
     pub namespaces: NamespacesConfig,
     /// The Kubernetes cluster that namespaces, objects for plugins and answers on what users may do come
     /// from.
     pub cluster: Option<ClusterConfig>,
     /// Addresses of webhook hosts: host name, and `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
-    /// The decisions in memory.
     pub decisions: DecisionsConfig,
     pub decision_sinks: SinksConfig,
     pub log: LogConfig,
-    /// The export of traces, if the file configures it.
     pub tracing: Option<TracingConfig>,
     /// A warning for each scalar of the file that YAML 1.2 reads differently.
     pub ambiguities: Vec<Mistake>,
@@ -125,7 +120,6 @@ pub enum SwitchMode {
 
 words!(SwitchMode, "way of going live": Together = "Together", Independently = "Independently");
 
-/// A list of objects that the upstream has.
 #[derive(Clone, Debug)]
 pub struct ListConfig {
     pub route: ListRoute,
@@ -174,7 +168,6 @@ impl Default for StoreConfig {
     }
 }
 
-/// The history of revisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
     /// `None`: the user's state directory.
@@ -273,7 +266,6 @@ impl Default for Limits {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
-    /// The lowest level that is logged.
     pub level: LogLevel,
     pub format: LogFormat,
 }
@@ -289,17 +281,14 @@ pub struct TracingConfig {
     pub headers: Vec<(HeaderName, PathBuf)>,
     /// The share of the traces that begin here that is sampled.
     pub sampling: Option<Share>,
-    /// The timeout of a request.
     pub timeout: Option<Duration>,
     pub tls: ClientTls,
 }
 
 impl TracingConfig {
-    /// The path of an endpoint without one.
     pub const PATH: &str = "/v1/traces";
 }
 
-/// The encoding of spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TracingProtocol {
     #[default]
@@ -309,7 +298,6 @@ pub enum TracingProtocol {
 
 words!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson = "http/json");
 
-/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Pretty on a terminal, JSON otherwise.

@@ -67,7 +67,6 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// The servers of this configuration.
     pub fn new(config: &Config, ensembles: Ensembles, cluster: Option<Cluster>) -> Self {
         let reads_chains = config.definitions.iter().any(|place| place.lease().is_some());
         Self {
@@ -96,7 +95,6 @@ pub struct Driver {
     host: Host,
     limits: Limits,
     namespaces: Option<FileNamespaces>,
-    /// The Lease of the leader, if there is one.
     lease: String,
     audits: Option<Audits>,
 }
@@ -195,7 +193,6 @@ impl Driver {
         self.port.address
     }
 
-    /// The address of the admin port, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|admin| admin.address)
     }

@@ -43,7 +43,6 @@ use crate::{
 /// A front end, as the configuration describes it. Lives until the driver is bound.
 #[async_trait]
 pub trait FrontConfig: Any + Debug + Send + Sync {
-    /// The name of its dialect in decisions.
     fn dialect_name(&self) -> &str;
 
     /// Binds it: from then on, its service can answer.
@@ -73,7 +72,6 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         HeaderMap::new()
     }
 
-    /// The TLS of everything that it connects to.
     fn clients(&self) -> Vec<&ClientTls> {
         self.upstream()
             .map(|upstream| &upstream.tls)
@@ -112,14 +110,12 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// The default limits.
     fn default_limits(&self) -> Limits {
         Limits::default()
     }
 }
 
 impl dyn FrontConfig {
-    /// The requests that reach the chains.
     pub fn reach(&self) -> Reach {
         let webhooks = self.webhooks();
         webhooks
@@ -147,11 +143,9 @@ pub struct Ground<'a> {
     pub bodies: BodyLimits,
 }
 
-/// A front end that was started.
 #[derive(Debug)]
 pub struct Started {
     pub(crate) front: Arc<dyn Front>,
-    /// Its registration in ZooKeeper, if it has one.
     pub(crate) registrar: Option<Registrar>,
     /// The drivers with which it may agree on a table.
     pub(crate) drivers: Option<Drivers>,
@@ -190,7 +184,6 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         None
     }
 
-    /// The client certificate for the upstream.
     fn tls_status(&self) -> Option<CertificateStatus> {
         self.upstreams().first()?.tls_status()
     }
@@ -223,7 +216,6 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         .boxed()
     }
 
-    /// Waits until all tunnels are closed.
     fn tunnels_ended(&self) -> BoxFuture<'_, ()> {
         async {
             join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
@@ -237,10 +229,8 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
 
 /// The service of a front end. Cheap to clone.
 pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
-    /// Answers a request.
     fn answer(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send;
 
-    /// The reply to a request for this path that was aborted.
     fn reply(&self, path: &str, end: &End<'_>) -> Response<Body>;
 }
 
@@ -273,7 +263,6 @@ struct FrontRow {
     /// A minimal section, for messages.
     example: &'static str,
     read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>, &mut Mistakes) -> Option<FrontSection>,
-    /// Its routes of the admin port.
     admin_routes: fn() -> Vec<Route>,
 }
 

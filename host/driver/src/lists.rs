@@ -66,7 +66,6 @@ pub struct Unread {
     pub reason: String,
 }
 
-/// The lists of an upstream.
 #[derive(Debug)]
 pub struct Lists {
     /// Discovery ends when this is dropped.
@@ -88,7 +87,6 @@ struct List {
 #[derive(Debug, Default)]
 struct Unreadable {
     count: usize,
-    /// The reason of one of them.
     reason: String,
 }
 

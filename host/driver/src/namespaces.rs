@@ -12,9 +12,7 @@ use admittance_watch::Reloaded;
 /// The source of the labels of namespaces without a cluster.
 #[derive(Clone, Debug)]
 pub enum NamespacesConfig {
-    /// The section `namespaces` lists them.
     Listed(StaticNamespaces),
-    /// A separate file.
     File(FileNamespaces),
 }
 

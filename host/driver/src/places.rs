@@ -34,7 +34,6 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
     /// When a server that they need is not configured.
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
 
-    /// The path, if it is a file or directory.
     fn path(&self) -> Option<&Path> {
         None
     }
@@ -102,7 +101,6 @@ struct PlaceRow {
 
 static PLACES: [PlaceRow; 3] = [kubernetes::ROW, zookeeper::ROW, custom_resources::ROW];
 
-/// Reads `definitions`.
 pub(crate) fn read(
     node: &Node<'_>,
     sections: Sections<'_>,

@@ -82,7 +82,6 @@ pub(crate) struct Observed {
     pub(crate) host: Host,
     pub(crate) front: Arc<dyn Front>,
     pub(crate) address: SocketAddr,
-    /// The address of the admin port, if there is one.
     pub(crate) admin: Option<SocketAddr>,
     /// The TLS of the listen port and of the admin port.
     pub(crate) tls: [Option<ServerTls>; 2],
@@ -142,7 +141,6 @@ impl Observed {
 }
 
 impl DriverStatus {
-    /// The state for the console.
     pub(crate) fn overview(self) -> Overview {
         Overview {
             stopping: self.stopping,

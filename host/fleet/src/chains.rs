@@ -36,7 +36,6 @@ pub(crate) const EXCEPTION: ResourceKind = ResourceKind {
     ..CHAIN
 };
 
-/// The resources that are definitions.
 pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTION.plural];
 
 pub(crate) const SCHEME: &str = "kubernetes";
@@ -55,7 +54,6 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 #[derive(Clone, Debug)]
 pub struct ChainStore(pub(crate) Arc<[Kind]>);
 
-/// The resources of a kind.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) kind: ResourceKind,

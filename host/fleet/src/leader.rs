@@ -45,7 +45,6 @@ pub struct Leader {
 
 /// One look at all resources.
 pub(crate) struct Pass {
-    /// The status of this replica.
     pub(crate) status: Status,
     /// Whether new counts of calls are reason enough to write a status.
     pub(crate) counts: bool,
@@ -294,7 +293,6 @@ async fn written(write: Write, events: Events) -> (String, Result<(), ResourceEr
     (id, written)
 }
 
-/// The statuses to be written.
 fn new_statuses(host: &Host, pass: &Pass, kind: &Kind, resources: &[Resource]) -> Vec<Write> {
     let files: Vec<DefinitionFile> = resources
         .iter()

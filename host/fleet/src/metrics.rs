@@ -30,7 +30,6 @@ metric_table! {
         "When this replica last wrote its webhook configuration or Secret, in seconds since 1970, by kind";
 }
 
-/// The results of a write.
 const RESULTS: [&str; 2] = ["ok", "failed"];
 
 /// Initializes the counter of statuses, so that the first failure is an increase.

@@ -30,7 +30,6 @@ use crate::RESOURCES;
 pub const IGNORE_LABEL: &str = "admittance.dev/ignore";
 /// The namespace of the cluster's own components.
 const SYSTEM_NAMESPACE: &str = "kube-system";
-/// The namespace of node leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// The way in which the API server calls this program.
@@ -38,7 +37,6 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 pub struct Registration {
     /// The Service, and the webhook configurations.
     pub name: String,
-    /// The namespace of the Service.
     pub namespace: String,
     /// Whether there is a webhook for each chain, instead of one for each phase.
     pub per_chain: bool,
@@ -130,7 +128,6 @@ impl RegisteredChain<'_> {
     }
 }
 
-/// One webhook.
 #[derive(Debug)]
 pub struct Webhook {
     phase: Phase,
@@ -370,7 +367,6 @@ pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Validating, "ValidatingWebhookConfiguration"),
 ];
 
-/// The webhook configurations: at most one of each phase.
 pub fn configurations(registration: &Registration, webhooks: &[Webhook], ca: &str) -> Vec<Json> {
     let of_phase = |(phase, kind)| {
         let webhooks = documents(registration, webhooks, phase, ca);
@@ -399,7 +395,6 @@ pub(crate) fn documents(
         .collect()
 }
 
-/// The path at which definitions are checked.
 pub const DEFINITIONS_PATH: &str = "/definitions";
 
 /// The webhook configuration that checks definitions that are resources before they are stored, if it is not one of the

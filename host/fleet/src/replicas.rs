@@ -119,7 +119,6 @@ fn annotations(report: &Report) -> Annotations {
     fields.into_iter().map(annotation).collect()
 }
 
-/// The report in these annotations, if they have one.
 fn report(annotations: &Annotations) -> Option<Report> {
     let field = |(name, text): (&String, &String)| {
         let name = name.strip_prefix(PREFIX)?;

@@ -199,7 +199,6 @@ fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
     })
 }
 
-/// The counts in a status.
 fn counts(status: &Value) -> [Option<&Value>; 3] {
     let recent = status.get(RECENT);
     ["calls", "denied", "failed"].map(|count| recent.and_then(|recent| recent.get(count)))
@@ -260,7 +259,6 @@ fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static
     }
 }
 
-/// Whether a status has this condition.
 fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
     let conditions = status.get("conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|condition| {

@@ -126,7 +126,6 @@ pub(crate) struct KeptConfigurations {
     certificate: Option<Contents>,
     /// CAs, and since when all webhook configurations have them.
     trusted: Option<(String, Instant)>,
-    /// The last write of each configuration.
     written: HashMap<Phase, Option<Written>>,
     /// The problems of rules for which no webhook is registered.
     unregistered: Vec<String>,

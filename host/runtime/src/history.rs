@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{status::HistoryStatus, status::metrics};
 
-/// A revision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HistoryEntry {
@@ -70,7 +69,6 @@ pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<Hi
 #[derive(Debug)]
 pub(crate) struct History {
     entries: VecDeque<Arc<HistoryEntry>>,
-    /// The number of revisions to keep.
     keep: usize,
     directory: Option<Arc<HistoryDirectory>>,
     /// The error of writing the newest revision.
@@ -78,7 +76,6 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The default number of revisions to keep.
     pub(crate) const DEFAULT_KEEP: usize = 20;
 
     /// A history in memory, which ends with the program.
@@ -107,7 +104,6 @@ impl History {
         self.directory.clone()
     }
 
-    /// Whether it outlives the program.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.directory.is_some()
     }
@@ -138,7 +134,6 @@ impl History {
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
     }
 
-    /// The next number.
     pub(crate) fn next_number(&self) -> u64 {
         self.last()
             .map_or(1, |last| last.revision().number.saturating_add(1))
@@ -227,7 +222,6 @@ impl History {
         }
     }
 
-    /// The modules of all revisions.
     pub(crate) fn modules(&self) -> impl Iterator<Item = Digest> {
         self.entries
             .iter()

@@ -181,7 +181,6 @@ impl Host {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await
     }
-
 }
 
 impl fmt::Debug for Host {

@@ -27,7 +27,6 @@ use crate::{
 /// change waits for requests to end.
 pub(crate) const TABLES: usize = 8;
 
-/// The problem of definitions that are not live.
 #[derive(Clone, Debug)]
 pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,
@@ -42,7 +41,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl TableProblem {
-    /// The problem of these definitions, if there are any.
     pub(crate) fn with(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
         let error = || Arc::new(Error::BadDefinitions(bad.to_vec()));
         (!bad.is_empty()).then(|| Self::after(before, error()))
@@ -56,7 +54,6 @@ impl TableProblem {
         }
     }
 
-    /// The problem after this error and the previous one.
     pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let next = error.is_transient().then(|| {
@@ -102,7 +99,6 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     }
 }
 
-/// Slots for tables in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSlots(Arc<Semaphore>);
 
@@ -121,7 +117,6 @@ impl TableSlots {
         }
     }
 
-    /// The number of used slots.
     pub(crate) fn taken(&self) -> usize {
         TABLES.saturating_sub(self.0.available_permits())
     }

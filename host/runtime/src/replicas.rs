@@ -86,7 +86,6 @@ pub struct Replicas {
     is_ready: watch::Sender<bool>,
 }
 
-/// The result of the last look.
 #[derive(Debug, Default)]
 struct ReplicasView {
     target: Option<Digest>,

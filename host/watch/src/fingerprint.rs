@@ -37,7 +37,6 @@ pub fn counts(path: &Path, extensions: Extensions) -> bool {
         || path.file_name().is_some_and(|name| !is_hidden(name)) && path.extension().is_some_and(is_known)
 }
 
-/// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Absent,

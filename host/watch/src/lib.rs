@@ -77,7 +77,6 @@ pub struct Watch {
     scanner: Arc<Mutex<Scanner>>,
 }
 
-/// The state of a check.
 #[derive(Debug)]
 struct Scanner {
     notices: Notices,
@@ -171,7 +170,6 @@ impl Watch {
         }
     }
 
-    /// Waits until a check is due.
     async fn wait(&mut self) {
         if !self.is_notified {
             let notified = timeout_at(self.next_poll, self.notifier.notify.notified());

@@ -45,7 +45,6 @@ pub(crate) struct Notifier {
 struct Watched {
     /// Files, and directories whose files are watched.
     paths: HashSet<PathBuf>,
-    /// The last parts of these paths.
     names: HashSet<OsString>,
     extensions: Extensions,
 }
@@ -132,7 +131,6 @@ impl Notifier {
     }
 }
 
-/// Handles an event.
 #[derive(Debug)]
 pub(crate) struct Handler(Arc<Notifier>);
 

@@ -17,10 +17,8 @@ use tower::Service;
 use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, refuse_registration};
 use crate::{Error, Limits, handler::Serving};
 
-/// The reason for which an upstream is refused.
 const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
 
-/// A webhook server.
 #[derive(Clone, Debug, Default)]
 pub struct ReviewsConfig {
     /// The webhook configurations that its leader keeps, if it does.

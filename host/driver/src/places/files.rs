@@ -10,7 +10,6 @@ use admittance_definitions::DefinitionStore;
 use super::{DefinitionPlace, PlaceError};
 use crate::Connections;
 
-/// A file, or a directory of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files(pub PathBuf);
 

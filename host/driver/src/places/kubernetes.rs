@@ -25,7 +25,6 @@ pub struct KubernetesResources {
 }
 
 impl KubernetesResources {
-    /// The default of `lease`.
     pub const DEFAULT_LEASE: &str = "admittance";
 }
 
@@ -80,13 +79,11 @@ impl DefinitionPlace for KubernetesResources {
     }
 }
 
-/// Reads `policies`.
 fn policies(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PolicySystem>> {
     let fix = "list Kubernetes, Gatekeeper or Kubewarden, or remove it";
     node.different_words(fix, "the system is listed twice", mistakes)
 }
 
-/// Reads `namespaced`.
 fn namespaced(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacedChains> {
     let mut fields = node.object(mistakes)?;
     let mut may_use = NamespacedChains::default();

@@ -16,7 +16,6 @@ use super::{
 pub struct Auditor {
     user: Arc<UserInfo>,
     jobs: usize,
-    /// The chains, and those with which they are compared.
     tables: Arc<[Arc<Table>]>,
 }
 
@@ -70,7 +69,6 @@ impl Auditor {
         }
     }
 
-    /// Judges one object.
     pub async fn judge(&self, resource: &Resource, object: &Request) -> Judged {
         let mut findings: Vec<Finding> = Vec::new();
         for operation in OPERATIONS {

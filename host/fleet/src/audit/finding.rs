@@ -29,7 +29,6 @@ impl Verdict {
         Self::Allowed,
     ];
 
-    /// The word of reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Denied => "denied",
@@ -155,7 +154,6 @@ impl Finding {
         }
     }
 
-    /// Whether the object is refused, and was not before.
     pub fn is_new_refusal(&self) -> bool {
         let was_refused = self
             .before

@@ -28,12 +28,10 @@ pub(super) struct Ledger {
     findings: usize,
 }
 
-/// The objects of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     /// The verdicts by a hash of resource and name.
     objects: HashMap<u64, AuditedObject>,
-    /// The findings by resource and name.
     findings: BTreeMap<(u16, String), Vec<Finding>>,
     /// Whether its report may be another one now.
     is_changed: bool,
@@ -127,7 +125,6 @@ impl Ledger {
         }
     }
 
-    /// Removes an object.
     pub(super) fn remove(&mut self, resource: u16, namespace: Option<String>, name: &str) {
         let Some(shard) = self.shards.get_mut(&namespace) else {
             return;
@@ -138,7 +135,6 @@ impl Ledger {
         }
     }
 
-    /// Counts the objects of each verdict.
     pub(super) fn verdicts(&self) -> BTreeMap<Verdict, u64> {
         let mut verdicts: BTreeMap<_, _> = Verdict::ALL.map(|verdict| (verdict, 0)).into();
         for (verdict, count) in self.shards.values().flat_map(Shard::verdicts) {
@@ -153,7 +149,6 @@ impl Ledger {
         changed.map(|(namespace, _)| namespace.clone()).collect()
     }
 
-    /// Notes that the report of a namespace was written.
     pub(super) fn written(&mut self, namespace: &Option<String>) {
         if let Some(shard) = self.shards.get_mut(namespace) {
             shard.is_changed = false;
@@ -170,7 +165,6 @@ impl Ledger {
         }
     }
 
-    /// The namespaces that have findings.
     pub(super) fn has_findings(&self, namespace: &Option<String>) -> bool {
         let shard = self.shards.get(namespace);
         shard.is_some_and(|shard| !shard.findings.is_empty())

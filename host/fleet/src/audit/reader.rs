@@ -19,7 +19,6 @@ use tokio::{
 
 use super::reports::ReportApi;
 
-/// The operations as which objects are audited.
 pub(super) const OPERATIONS: [Operation; 2] = [Operation::Create, Operation::Update];
 
 /// A kind of objects that some chain may be for.
@@ -54,7 +53,6 @@ impl Resource {
         name.eq_ignore_ascii_case(&self.resource.resource) || name.eq_ignore_ascii_case(&self.name())
     }
 
-    /// The path of its objects, of one namespace or of all.
     pub(super) fn path(&self, namespace: Option<&str>) -> String {
         let prefix = match self.resource.group.as_str() {
             "" => "api",
@@ -84,7 +82,6 @@ impl Resource {
         ))
     }
 
-    /// The request that creates this object.
     pub fn request(&self, object: Object) -> Request {
         Request::new(Operation::Create, self.kind.clone(), self.resource.clone()).with_object(object)
     }
@@ -148,11 +145,9 @@ pub struct Reader {
 /// The resources that an audit found in the API server.
 #[derive(Debug)]
 pub struct Discovered {
-    /// The resources that a chain may be for.
     pub resources: Vec<Resource>,
     /// The groups whose resources are not known, and why.
     pub unknown: Vec<(String, AnswerError)>,
-    /// The kinds of reports that it has.
     pub reports: Option<ReportApi>,
 }
 
@@ -334,7 +329,6 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Pages of at most `size` objects, of one namespace or of all.
     pub fn of(resource: &Resource, namespace: Option<&str>, size: u32) -> Self {
         Self {
             path: resource.path(namespace),
@@ -394,7 +388,6 @@ impl Pages {
     }
 }
 
-/// The query for the page of this token, or for the first one.
 pub(super) fn page_query(size: u32, token: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("limit", &size.to_string());

@@ -69,12 +69,10 @@ impl ReportApi {
         }
     }
 
-    /// The path of all reports of namespaces, or of all others.
     pub(super) fn path(self, is_namespaced: bool) -> String {
         format!("/apis/{}/{}", self.api_version(), self.plural(is_namespaced))
     }
 
-    /// The path of a report.
     pub(super) fn path_of(self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
             None => format!("{}/{name}", self.path(false)),

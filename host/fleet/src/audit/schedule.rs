@@ -83,7 +83,6 @@ struct Audited {
     excluded: HashMap<String, bool>,
     /// The pauses before resources that could not be listed are listed again.
     retries: HashMap<u16, Backoff>,
-    /// The watches of resources.
     watches: JoinSet<()>,
     sender: mpsc::Sender<(u16, Change)>,
 }

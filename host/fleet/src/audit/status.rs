@@ -19,7 +19,6 @@ pub struct AuditConfig {
     pub resources: Vec<String>,
     /// Namespaces that are not audited, in addition to those that the webhooks exclude.
     pub excluded_namespaces: Vec<String>,
-    /// The user of the requests.
     pub user: UserInfo,
     pub calls_webhooks: bool,
     /// Whether reports are written, if the cluster has a kind of them.

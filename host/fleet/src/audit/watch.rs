@@ -30,7 +30,6 @@ const BETWEEN_LISTS: Duration = Duration::from_secs(10);
 pub(super) enum Change {
     Present(Object),
     Gone(Object),
-    /// The watch works.
     Works,
     /// The watch fails, and is tried again.
     Fails(AnswerError),

@@ -26,7 +26,6 @@ const PAGE: u32 = 100;
 pub(super) struct Writer {
     pub(super) api: ReportApi,
     name: String,
-    /// A hash of each report in the cluster.
     written: HashMap<Option<String>, u64>,
 }
 

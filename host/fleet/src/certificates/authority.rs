@@ -22,11 +22,9 @@ const AUTHORITY_DAYS: u16 = 3650;
 /// Certificates are backdated, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
-/// A CA that can sign.
 pub struct Authority {
     /// The trust bundle: its certificate, and possibly others.
     pub pem: String,
-    /// Its own certificate.
     der: CertificateDer<'static>,
     pub not_after: OffsetDateTime,
     issuer: Issuer<'static, KeyPair>,
@@ -116,7 +114,6 @@ impl Authority {
         Ok(new)
     }
 
-    /// Its key, as PEM.
     pub fn key_pem(&self) -> String {
         self.issuer.key().serialize_pem()
     }
@@ -177,7 +174,6 @@ impl Authority {
     }
 }
 
-/// When a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     pub begins: OffsetDateTime,
@@ -226,7 +222,6 @@ pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
     to_pem(&kept)
 }
 
-/// These certificates as PEM.
 pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
@@ -302,7 +297,6 @@ fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> boo
     leaf.issuer().as_raw() == authority.subject().as_raw() && is_key
 }
 
-/// Whether the certificate has exactly the names of this subject.
 fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     let Ok(Some(usage)) = leaf.extended_key_usage() else {
         return false;

@@ -29,7 +29,6 @@ impl Service {
         Self(format!("{name}.{namespace}"))
     }
 
-    /// Name and namespace.
     pub fn parts(&self) -> (&str, &str) {
         self.0.split_once('.').unwrap_or((&self.0, ""))
     }
@@ -45,7 +44,6 @@ impl Service {
         names.map(Host::Name)
     }
 
-    /// The server at these names.
     pub fn subject(&self) -> CertificateSubject {
         CertificateSubject::Server(self.hosts().into())
     }
@@ -87,7 +85,6 @@ fn is_dns_name(text: &str) -> bool {
     !text.ends_with('.') && DnsName::try_from(text).is_ok()
 }
 
-/// The name of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client(pub String);
 
@@ -106,7 +103,6 @@ impl FromStr for Client {
 /// The limit of X.520.
 pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
-/// The subject of a certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {
     /// A server with these names; at least one.

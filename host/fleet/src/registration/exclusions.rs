@@ -50,7 +50,6 @@ impl Exclusion {
     }
 }
 
-/// Whether one of these rules could match a resource.
 pub(super) fn may_match(rules: &[Rule], group: &str, resource: &str) -> bool {
     let resource = GroupVersionResource {
         group: group.to_owned(),

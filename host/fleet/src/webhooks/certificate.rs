@@ -38,7 +38,6 @@ const AUTHORITIES: &str = "ca.crt";
 const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 
-/// The content of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     served: IdentityPem,

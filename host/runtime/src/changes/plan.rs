@@ -18,7 +18,6 @@ use crate::{
     live::source::{Source, blocking, modules_and_warnings},
 };
 
-/// Makes a change of these definitions.
 pub(super) type Edit = dyn Fn(&DefinitionSet, &Stores) -> Result<Change, InvalidChange> + Send + Sync;
 
 /// A change that was checked, and whose table is not built yet.

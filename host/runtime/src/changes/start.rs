@@ -189,7 +189,6 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
     Ok(())
 }
 
-/// Rebuilds this revision.
 pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
@@ -201,7 +200,6 @@ pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<Bui
     Ok(built)
 }
 
-/// The modules of this revision.
 pub(crate) fn modules_of(entry: &HistoryEntry) -> Modules {
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;

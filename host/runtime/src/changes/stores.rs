@@ -73,7 +73,6 @@ impl Stores {
         }
     }
 
-    /// Reads all stores.
     pub(crate) async fn read(&self) -> Contents {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;
         Contents {
@@ -97,7 +96,6 @@ impl Stores {
         reading.await.map_err(Error::Interrupted)
     }
 
-    /// The definitions of a revision.
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
             // The configuration may have changed since.
@@ -181,7 +179,6 @@ impl Stores {
         status.collect()
     }
 
-    /// All definitions as far as they are known.
     pub(crate) fn known_set(&self) -> DefinitionSet {
         self.set(files_of(self.known()))
     }
@@ -205,7 +202,6 @@ fn sorted(mut files: Vec<DefinitionFile>) -> Held {
 }
 
 impl Contents {
-    /// The known content after this was read.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<Held, StoreError>, &StoreSnapshot)| StoreSnapshot {
             held: read.as_ref().ok().or(known.held.as_ref()).cloned(),

@@ -28,7 +28,6 @@ pub(crate) struct DecidedRequest {
     pub(crate) duration: Duration,
 }
 
-/// The objects of a request.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectTexts {
     pub(super) object: Option<ByteString>,
@@ -82,7 +81,6 @@ impl DecidedRequest {
     }
 }
 
-/// A text in the metadata of an object.
 fn metadata(object: &ByteString, field: &str) -> Option<String> {
     let object = Object::parse(&**object).ok()?;
     let text = object.value().get("metadata")?.get(field)?.as_str()?;

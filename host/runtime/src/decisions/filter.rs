@@ -42,7 +42,6 @@ impl DecisionFilter {
         self
     }
 
-    /// Whether a decision in memory is one of them.
     pub(super) fn includes(&self, entry: &LogEntry) -> bool {
         let Some(packed) = entry.read() else { return false };
         let is = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| wanted == value);

@@ -78,7 +78,6 @@ impl DecisionLog {
         }))
     }
 
-    /// Whether decisions are kept.
     pub(crate) fn is_on(&self) -> bool {
         self.0.memory.is_on()
     }

@@ -29,12 +29,10 @@ pub(crate) struct Observed<'a> {
     pub(crate) duration: Duration,
     /// When the outcome was known.
     pub(crate) at: Moment,
-    /// The revision of the table.
     pub(crate) revision: u64,
 }
 
 impl Observer {
-    /// `recorders` are the recordings that want it.
     pub(crate) fn observe(&self, table: &Table, observed: Observed<'_>, recorders: Vec<Arc<Recorder>>) {
         let outcome = observed.outcome;
         metrics::record(outcome, observed.duration);

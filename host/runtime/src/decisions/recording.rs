@@ -104,7 +104,6 @@ pub(crate) struct Recorder {
 pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
 impl Recorders {
-    /// Starts a recording.
     pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> Recording {
         let (sender, requests) = mpsc::channel(WAITING);
         let tap = Arc::new(Recorder {

@@ -40,7 +40,6 @@ struct Collection(Mutex<Collected>);
 struct Collected {
     bytes: Vec<u8>,
     decisions: Vec<(Unpacked, Range<usize>)>,
-    /// The origin of the last decision.
     origin: RequestOrigin,
 }
 
@@ -54,7 +53,6 @@ pub(super) struct Ring {
     pub(super) size: usize,
     /// The number of decisions that have left: the position of the first slot among all decisions.
     pub(super) gone: u64,
-    /// The last id.
     last: u64,
 }
 

@@ -7,7 +7,6 @@ use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 /// The most pairs of lines of two texts that are compared: texts that have nothing in common take time for each pair.
 const PAIRS: usize = 25_000_000;
 
-/// The differences between two revisions.
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
     Comparison {
         from: from.revision.number,

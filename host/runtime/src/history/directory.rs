@@ -21,13 +21,10 @@ pub(crate) struct HistoryDirectory {
     _lock: File,
 }
 
-/// The prefix of temporary files.
 const TEMPORARY: &str = ".tmp";
 
-/// The suffix of the files of revisions.
 const ENDING: &str = "revision";
 
-/// The file of the stages that are disabled.
 const DISABLED: &str = "disabled";
 
 /// The file of how far roll-outs are.
@@ -161,7 +158,6 @@ impl HistoryDirectory {
         }
     }
 
-    /// Removes this revision.
     pub(crate) fn remove(&self, number: u64) {
         remove(&self.file(number));
     }

@@ -99,7 +99,6 @@ pub(crate) struct Assembler {
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     /// Created when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
-    /// The plugins of the live tables.
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
@@ -332,7 +331,6 @@ impl Assembler {
 /// A plugin of a stage, or why its module cannot be fetched now.
 type PluginOrReason = Result<Arc<Loaded>, Unavailable>;
 
-/// The hook of a plugin.
 fn prepared(plugin: PluginOrReason) -> PreparedHook {
     match plugin {
         Ok(plugin) => plugin.prepared(),
@@ -346,7 +344,6 @@ fn prepared(plugin: PluginOrReason) -> PreparedHook {
     }
 }
 
-/// The result of loading a plugin.
 struct OrderedPlugin {
     order: Order,
     loaded: Result<LoadedPlugin, StageErrorCause>,

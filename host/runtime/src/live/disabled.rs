@@ -237,7 +237,6 @@ impl Host {
         ended.iter().for_each(log_end);
     }
 
-    /// Logs the exceptions that have expired.
     fn log_expired(&self) {
         let now = Moment::now();
         let mut stages = self.0.disabled.lock();
@@ -280,7 +279,6 @@ pub(crate) async fn follow_ends(
     }
 }
 
-/// The names of the stages of a table.
 fn addresses(table: &Table) -> Vec<String> {
     let chains = table.chains();
     let stages = chains.flat_map(|chain| chain.stages.iter().map(move |stage| (chain, stage)));
@@ -337,7 +335,6 @@ fn log_end(disabled: &DisabledStage) {
     );
 }
 
-/// These names, or that there is none.
 fn list(names: &[String]) -> impl fmt::Display + '_ {
     fmt::from_fn(move |f| {
         let (listed, more) = names.split_at(names.len().min(MOST_NAMES));

@@ -83,7 +83,6 @@ pub(crate) fn changed(before: &[LiveException], now: &[LiveException], moment: M
     }
 }
 
-/// Logs the exceptions that have expired after one moment and until another.
 pub(crate) fn log_expired(exceptions: &[LiveException], after: Moment, until: Moment) {
     let has_expired = |live: &&LiveException| after < live.until() && live.until() <= until;
     exceptions
@@ -92,7 +91,6 @@ pub(crate) fn log_expired(exceptions: &[LiveException], after: Moment, until: Mo
         .for_each(LiveException::log_expired);
 }
 
-/// When the next of these expires.
 pub(crate) fn next_end(exceptions: &[LiveException], now: Moment) -> Option<Instant> {
     let ends = exceptions
         .iter()

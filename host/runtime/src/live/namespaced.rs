@@ -32,7 +32,6 @@ pub enum NamespacedWebhooks {
 
 words!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices", Any = "Any");
 
-/// The key of the configuration with what is allowed.
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {

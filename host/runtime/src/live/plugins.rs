@@ -80,7 +80,6 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The store entries that it was made from.
     pub(crate) fn in_store(&self) -> (Option<Digest>, CompiledKey) {
         (self.status.digest.parse().ok(), self.compiled)
     }
@@ -96,7 +95,6 @@ impl Loaded {
         Digest::of_parts(parts.map(str::as_bytes))
     }
 
-    /// Its settings, as JSON.
     pub(crate) fn settings(&self) -> &str {
         &self.settings
     }
@@ -121,7 +119,6 @@ impl Loaded {
     }
 }
 
-/// One plugin to be loaded.
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
@@ -202,7 +199,6 @@ pub(crate) fn stage_name(stage: &StageDefinition, role: PluginRole<'_>) -> Arc<s
     }
 }
 
-/// The modules of the live table, by reference.
 pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
 /// The preparation shared by stages with the same module and settings. Lives while a table is built.
@@ -222,7 +218,6 @@ type Key = (String, String, String);
 /// A plugin for a stage.
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
-    /// Whether it was loaded now.
     pub(crate) is_new: bool,
     /// The error because of which the plugin of the live table is used instead of a current one.
     pub(crate) fallback_cause: Option<StageErrorCause>,
@@ -239,7 +234,6 @@ impl LoadedPlugin {
 }
 
 impl Plugins {
-    /// Loads a plugin, or reuses a live one.
     pub(crate) async fn load(
         &self,
         assembler: &Assembler,
@@ -316,7 +310,6 @@ impl Plugins {
         }
     }
 
-    /// The loaded plugin of this module with the same configuration.
     fn find(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
         let source = order.reference.to_string();
         find(&self.0.lock(), &order.key(module.digest()), |loaded| {
@@ -398,7 +391,6 @@ fn find(
     plugins.get(key)?.iter().filter_map(Weak::upgrade).find(is_right)
 }
 
-/// The verified module.
 async fn module(
     assembler: &Assembler,
     resolver: &Resolver,

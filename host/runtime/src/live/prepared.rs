@@ -6,8 +6,8 @@ use admittance_admission::{Digest, Moment};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use crate::{
-    Host, Table, history::HistoryEntry, live::state::TableState, live::TableProblem, live::plugins::Loaded,
-    live::source::BuiltTable,
+    Host, Table, history::HistoryEntry, live::TableProblem, live::plugins::Loaded, live::source::BuiltTable,
+    live::state::TableState,
 };
 
 /// The time that a requested change waits until it is live.

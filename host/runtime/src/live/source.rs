@@ -35,7 +35,6 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) stores: Arc<Stores>,
-    /// The definitions given by the embedding program.
     pub(crate) given: Vec<ChainDefinition>,
     /// Chains of the embedding program; they come first.
     pub(crate) chains: Arc<[Chain]>,
@@ -51,15 +50,12 @@ pub(crate) struct Source {
     pub(crate) modules: Fingerprint,
     /// Counts the recorded inputs: what was read before a later one is stale.
     pub(crate) version: u64,
-    /// The modules that are refreshed on a schedule.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
     pub(crate) on_bad: OnBadDefinition,
     pub(crate) namespaced: Arc<NamespacedChains>,
-    /// Whether to start without the modules that cannot be fetched.
     pub(crate) starts_without_modules: bool,
     /// The inputs of the live table.
     pub(crate) in_force: Arc<[DefinitionFile]>,
-    /// The modules of the live table.
     pub(crate) live_modules: LiveModules,
 }
 
@@ -72,7 +68,6 @@ pub(crate) struct Input {
     refreshed: Vec<(ModuleReference, Duration)>,
 }
 
-/// A table and its parts.
 #[derive(Debug)]
 pub(crate) struct BuiltTable {
     pub(crate) chains: Vec<Arc<LiveChain>>,
@@ -80,7 +75,6 @@ pub(crate) struct BuiltTable {
     pub(crate) modules: Vec<RevisionModule>,
     pub(crate) files: Vec<RevisionFile>,
     pub(crate) exceptions: Vec<LiveException>,
-    /// The content hash.
     pub(crate) hash: Digest,
     /// The invalid definitions, and those whose modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
@@ -168,7 +162,6 @@ impl Source {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
-    /// Records the inputs of the live table.
     pub(crate) fn record_live(&mut self, entry: &HistoryEntry) {
         self.in_force = self.stores.set_of(entry).files().into();
         let modules = entry.revision().modules.iter();
@@ -421,7 +414,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .map_err(Error::Interrupted)
 }
 
-/// The plugins of a chain, including candidates.
 pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
     let plugins = chain.stages.iter().flat_map(StageDefinition::plugins);
     plugins.map(|(_, plugin)| plugin)

@@ -28,11 +28,9 @@ pub struct LiveStage {
     shadowed: Option<Arc<Shadowed>>,
     /// The progress of the candidate's roll-out, if it has one.
     pub(crate) progress: Option<Arc<RolloutProgress>>,
-    /// The way in which an operator has disabled it, if one has.
     pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
 
-/// A chain of a live table.
 pub(crate) type LiveChain = Chain<LiveStage>;
 
 impl LiveStage {

@@ -64,7 +64,9 @@ impl Host {
                     let mistakes = problem.error.to_string();
                     Some(Standing::Blocked(mistakes.lines().map(str::to_owned).collect()))
                 }
-                _ if matches!(live.entry.revision().origin, Origin::RolledBack { .. }) => Some(Standing::RolledBack),
+                _ if matches!(live.entry.revision().origin, Origin::RolledBack { .. }) => {
+                    Some(Standing::RolledBack)
+                }
                 _ => None,
             }
         };

@@ -59,7 +59,6 @@ impl TableState {
             .is_some_and(|newest| newest.is_like(entry) && newest.instead_of.is_none())
     }
 
-    /// The state in which this table is live.
     pub(crate) fn live(
         &self,
         table: Arc<Table>,
@@ -174,7 +173,6 @@ impl Host {
         self.problem_with(&built.bad)
     }
 
-    /// The problem of these definitions, if there are any.
     pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
         TableProblem::with(bad, self.0.live.load().problem.as_ref())
     }

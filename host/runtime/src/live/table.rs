@@ -23,10 +23,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Table {
     pub(crate) revision: u64,
-    /// The content hash.
     pub(crate) hash: Digest,
     pub(crate) chains: Vec<Arc<LiveChain>>,
-    /// The index of `chains`.
     pub(crate) index: Arc<ChainIndex>,
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) exceptions: Arc<[LiveException]>,
@@ -180,7 +178,6 @@ impl Table {
         }
     }
 
-    /// The selected chains that match the request.
     pub(crate) fn matching(&self, request: &Request, selection: &Selection) -> Vec<&LiveChain> {
         self.chains_at(self.index.candidates(request))
             .filter(|chain| selection.selects(chain) && chain.matches(request))

@@ -176,7 +176,6 @@ impl Table {
     }
 }
 
-/// The conditions of a stage that depend on the object.
 fn conditions_of_object(stage: &Stage) -> Vec<String> {
     let selector = &stage.spec.object_selector;
     let selector = (!selector.is_empty()).then(|| format!("objectSelector: {selector}"));

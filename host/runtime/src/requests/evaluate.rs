@@ -21,8 +21,8 @@ use tokio::{
 use crate::{
     DecisionRecord, Error, Host, Table,
     changes::smallest_first::SmallestFirst,
-    history::HistoryEntry,
     changes::start::modules_of,
+    history::HistoryEntry,
     live::assembly::{Assembled, Assembler, MayFail, Modules, Servers},
     live::plugins::{LiveModules, Loaded, Plugins, stage_name},
     live::source::{Source, blocking, plugins},
@@ -305,7 +305,6 @@ fn ensure_no_webhooks(chain: &LiveChain) -> Result<(), EvaluateError> {
     }
 }
 
-/// The schemas of the settings of plugins, by stage.
 fn schemas(plugins: &[Arc<Loaded>]) -> BTreeMap<String, Json> {
     let schema = |plugin: &Arc<Loaded>| {
         let text = plugin.plugin.description().settings_schema.as_deref()?;

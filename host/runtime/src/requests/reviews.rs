@@ -250,7 +250,6 @@ impl ReviewState {
     }
 }
 
-/// Evaluates a review with the chains.
 async fn judge(table: &Table, review: Review, selection: &Selection, patience: Duration) -> Response<Bytes> {
     let uid = review.request.uid.clone();
     let version = review.version;

@@ -61,7 +61,6 @@ pub(crate) struct Trial {
     candidate: PluginStatus,
     share: Share,
     since: Moment,
-    /// Values to redact in samples.
     redact: Arc<[Redaction]>,
     /// The roll-out of the candidate, if it has one.
     pub(crate) rollout: Option<Arc<Rollout>>,
@@ -93,14 +92,12 @@ pub(crate) struct TrialIdentity {
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     trials: Mutex<HashMap<TrialIdentity, Weak<Trial>>>,
-    /// Values to redact in samples.
     redact: Arc<[Redaction]>,
     /// Told when a roll-out reaches a limit.
     pub(crate) limits: Arc<Notify>,
 }
 
 impl Trials {
-    /// Redacts these values in samples.
     pub(crate) fn redacting(redact: &[Redaction]) -> Self {
         Self {
             redact: redact.into(),
@@ -108,7 +105,6 @@ impl Trials {
         }
     }
 
-    /// The trial of this subject: the existing one, or a new one.
     pub(crate) fn of(
         &self,
         subject: TrialIdentity,
@@ -173,7 +169,6 @@ impl Shadowed {
         }
     }
 
-    /// Whether the candidate answers this request.
     fn is_for_candidate(&self, request: &Request) -> bool {
         match (self.decides, &self.trial.rollout) {
             (Some(share), Some(rollout)) => rollout.includes(request, share),
@@ -248,7 +243,6 @@ impl Answer {
         }
     }
 
-    /// Whether the two have the same effect.
     fn is_same(&self, other: &Self) -> bool {
         let effects = match (&self.effect, &other.effect) {
             (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,

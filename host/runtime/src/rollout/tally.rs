@@ -63,7 +63,6 @@ impl Rollout {
         }
     }
 
-    /// Whether the candidate decides this request while it has this share.
     pub(crate) fn includes(&self, request: &Request, share: Share) -> bool {
         self.definition.includes(&self.stage, request, share)
     }

@@ -92,7 +92,6 @@ pub fn describe_metrics() {
     }
 }
 
-/// Sets what this replica sees of all.
 pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
     let alive = status.replicas.iter().filter(|replica| replica.alive);
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
@@ -124,7 +123,6 @@ pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
     }
 }
 
-/// The kinds of failures that a stage may have.
 fn failures_of(stage: &LiveStage) -> impl Iterator<Item = FailureKind> {
     let has_labels = matches!(&stage.spec.namespace_selector, Some(NamespaceSelector::Labels(_)));
     let has_conditions = !stage.spec.match_conditions.is_empty();
@@ -183,7 +181,6 @@ pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
     gauge!(BAD_DEFINITION, "definition" => definition).set(if is_bad { 1.0 } else { 0.0 });
 }
 
-/// Sets whether a stage is disabled.
 pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
     gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
 }

@@ -113,7 +113,6 @@ impl StageStatistics {
         }
     }
 
-    /// The statistics so far.
     pub(crate) fn status(&self) -> (StageState, CallStatus, Option<FailureStatus>) {
         let counts = self.0.lock();
         let now = Instant::now();

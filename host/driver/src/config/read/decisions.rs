@@ -14,13 +14,11 @@ use super::{GIB, HOUR, KIB, MIB, Sections, ports::pem_file};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The most decisions in memory.
 const MOST: usize = 10_000_000;
 
 /// The longest file with a token, in bytes.
 const TOKEN: u64 = 16 * KIB;
 
-/// The decisions in memory, and where they are written.
 pub(super) fn decisions(
     node: &Node<'_>,
     sections: Sections<'_>,
@@ -63,7 +61,6 @@ fn memory(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<DecisionsConfig> {
     Some(config)
 }
 
-/// A share, or none.
 fn share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Option<admittance_definitions::Share>> {
     if node.json() == "0%" {
         return Some(None);

@@ -13,7 +13,6 @@ pub(crate) type List<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
 
-/// One of `upstream.lists`.
 pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<List<'a>> {
     let mut fields = node.object(mistakes)?;
     let paths = fields.get_required("path", PATH, paths, mistakes);
@@ -58,7 +57,6 @@ pub(crate) fn checked_lists(
     Some(lists.into_iter().map(check).collect())
 }
 
-/// One path, or a list of them.
 fn paths(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PathAndQuery>> {
     if node.json().is_array() {
         return node.filled_list_of(PATH, readers::parse_with(path), mistakes);

@@ -16,7 +16,6 @@ use super::{
     zookeeper::path,
 };
 
-/// The servers, the connections to them, and their lists.
 type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<List<'a>>);
 
 /// Reads `upstream` of a front end that has one.
@@ -29,7 +28,6 @@ pub(crate) fn upstream_section<'a>(
     fields.get_required("upstream", fix, |node, m| upstream(node, sections, m), mistakes)
 }
 
-/// Refuses `upstream.discover`.
 pub(crate) fn refuse_discovery<T>(
     fields: &mut Fields<'_>,
     why: &str,

@@ -33,7 +33,6 @@ impl Ensembles {
         self.cluster
     }
 
-    /// `node` needs the cluster's ensemble.
     pub(crate) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) {
         if !self.cluster {
             node.wrong(
@@ -56,7 +55,6 @@ impl Ensembles {
     }
 }
 
-/// An object with the `path` of a node.
 pub(crate) fn path(node: &Node<'_>, default: &str, mistakes: &mut Mistakes) -> Option<NodePath> {
     let mut fields = node.object(mistakes)?;
     let path = match fields.optional("path") {

@@ -10,7 +10,6 @@ use admittance_definitions::{
 
 use crate::config::Sections;
 
-/// The content of `dialect.bcs`.
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
     /// `None`: it depends on the upstream.

@@ -22,7 +22,6 @@ use crate::config::{
     read::{HOUR, duration, upstream, url},
 };
 
-/// The content of `dialect.gateway`.
 pub(super) fn gateway(
     node: &Node<'_>,
     sections: Sections<'_>,
@@ -179,7 +178,6 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
 
 /// The file, if it contains a token and is not world-readable.
 fn token_file(path: &Path) -> Result<PathBuf, String> {
-    /// The limit of a header.
     const MOST: u64 = 4096;
     let name = path.display();
     let text =

@@ -182,7 +182,6 @@ fn kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<KindSource> {
     pointer.map(KindSource::Pointer)
 }
 
-/// One source, or a list of them.
 fn sources(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<ValueSource>> {
     if node.json().is_array() {
         return node.list_of(source, mistakes);

@@ -31,7 +31,6 @@ impl Queue {
         }
     }
 
-    /// Whether there is a place for one more.
     fn enter(&self) -> bool {
         let one_more = |waiting| (waiting < self.size).then_some(waiting + 1);
         self.waiting
@@ -87,7 +86,6 @@ impl SpanProcessor for Queued {
     }
 }
 
-/// Sends spans, and counts them.
 #[derive(Debug)]
 pub(super) struct Counted<E> {
     exporter: E,

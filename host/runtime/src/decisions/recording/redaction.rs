@@ -130,7 +130,6 @@ pub(super) fn redact_review(
     (Redacted(review_request), Redacted(review_response), count)
 }
 
-/// An object of a request.
 pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut object: Value) -> Redacted {
     apply_to(&mut object, is_secret(request), redactions);
     Redacted(object)

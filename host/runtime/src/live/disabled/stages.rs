@@ -140,7 +140,6 @@ impl Stages {
         stages.map(|(disabled, _)| (**disabled).clone()).collect()
     }
 
-    /// The disabled stages that are not in this table.
     pub(crate) fn missing(&self, table: &Table) -> Vec<DisabledStage> {
         let mut missing = self.list();
         let stages = table.chains.iter().flat_map(|chain| &chain.stages);
@@ -187,7 +186,6 @@ impl Stages {
         before.into_iter().next()
     }
 
-    /// Removes these stages.
     pub(super) fn remove(
         &mut self,
         mut which: impl FnMut(&DisabledStage, Instant) -> bool,
