@@ -9,11 +9,11 @@ mod monitoring;
 pub(crate) mod page;
 mod targets;
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use admittance::definitions::Mistakes;
 use admittance_driver::Config;
-use admittance_tests::{Admittance, Finished};
+use admittance_tests::{Admittance, Finished, repository};
 
 use self::page::{Block, Page, resolve};
 use crate::scene::store;
@@ -38,6 +38,61 @@ async fn tested_with(plugin: &Path, cases: &Path) -> Finished {
         store().as_os_str(),
     ];
     Admittance::run(arguments).await.unwrap()
+}
+
+/// A page that is not in the summary is not in the book that `cargo task book` writes.
+#[test]
+fn the_summary_of_the_book_names_every_page_once() {
+    let summary = Page::read("docs/SUMMARY.md");
+    let mut named: Vec<_> = summary
+        .links()
+        .into_iter()
+        .map(|(_, target)| Path::new("docs").join(target))
+        .collect();
+    let mut pages: Vec<_> = Page::all()
+        .into_iter()
+        .map(|page| page.path)
+        .filter(|path| path.starts_with("docs") && *path != summary.path)
+        .collect();
+    named.sort();
+    pages.sort();
+    assert_eq!(named, pages);
+}
+
+#[test]
+fn pages_that_use_a_term_link_the_vocabulary() {
+    let vocabulary = Page::read("docs/vocabulary.md");
+    let terms = vocabulary.rows("Vocabulary");
+    let terms: BTreeSet<&str> = terms.iter().skip(1).map(|row| row[0]).collect();
+    let not_linked: Vec<_> = Page::all()
+        .into_iter()
+        .filter(|page| {
+            let uses = |(_, line): &(usize, &str)| {
+                let mut words = line.split(|c: char| !c.is_alphanumeric());
+                words.any(|word| terms.contains(word.trim_end_matches('s')))
+            };
+            let is_linked = page.path == vocabulary.path || page.text.contains("vocabulary.md");
+            !is_linked && page.prose().iter().any(uses)
+        })
+        .map(|page| page.path)
+        .collect();
+    assert!(not_linked.is_empty(), "link docs/vocabulary.md: {not_linked:?}");
+}
+
+#[test]
+fn source_files_on_the_pages_exist() {
+    let mut missing = Vec::new();
+    for page in Page::all() {
+        for (line, code) in page.codes() {
+            let path = code.split("::").next().unwrap_or_default();
+            let folders = ["host/", "tests/", "sdk/", "plugins/", "wit/"];
+            let is_of_sources = folders.iter().any(|folder| path.starts_with(folder));
+            if is_of_sources && !path.contains(['*', '<', ' ']) && !repository().join(path).exists() {
+                missing.push(format!("{}:{line}: {code}", page.path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "these do not exist: {missing:#?}");
 }
 
 #[test]

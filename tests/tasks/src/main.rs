@@ -5,6 +5,7 @@
 
 mod apt;
 mod bench;
+mod book;
 mod chromium;
 mod cluster;
 mod command;
@@ -18,6 +19,7 @@ mod plugins;
 mod suite;
 mod supply;
 mod target;
+mod tool;
 mod toolchains;
 mod zookeeper;
 
@@ -107,6 +109,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// Write the manual as a book that can be searched to target/book. The first time, mdBook is compiled.
+    Book,
     /// Compile the plugins and run the benchmarks.
     Bench(bench::Bench),
     /// Write the fields of Kubernetes' own kinds, which the program contains, from the source of client-go.
@@ -193,6 +197,7 @@ fn run(task: Task) -> Result<(), Error> {
             build_optimised()?;
             command::become_built("release", "admittance-hostile", &rest)
         }
+        Task::Book => book::write(),
         Task::Bench(arguments) => {
             plugins::build(Selection::All)?;
             build_optimised()?;

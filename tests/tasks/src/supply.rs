@@ -8,27 +8,25 @@ use std::{
 };
 
 use crate::{
-    command::{Error, cargo_command, root, run, say, target_directory},
+    command::{Error, root, run, say, target_directory},
     folders::{at, create_directory},
+    tool::Tool,
 };
-
-/// A program from crates.io that is compiled on demand.
-struct Tool {
-    name: &'static str,
-    version: &'static str,
-}
 
 const DENY: Tool = Tool {
     name: "cargo-deny",
     version: "0.20.2",
+    features: None,
 };
 const CYCLONEDX: Tool = Tool {
     name: "cargo-cyclonedx",
     version: "0.5.9",
+    features: None,
 };
 const AUDITABLE: Tool = Tool {
     name: "cargo-auditable",
     version: "0.7.7",
+    features: None,
 };
 
 /// The source of cargo-deny's advisories.
@@ -36,35 +34,6 @@ const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
 /// The section in which `cargo auditable` keeps the list of dependencies.
 const SECTION: &[u8] = b".dep-v0";
-
-impl Tool {
-    /// The program, compiled if it is missing.
-    fn install(&self) -> Result<PathBuf, Error> {
-        let top = root()
-            .join("target/tools")
-            .join(format!("{}-{}", self.name, self.version));
-        let program = top.join("bin").join(self.name);
-        if program.is_file() {
-            return Ok(program);
-        }
-        say(&format!(
-            "Compiling {} {} (some minutes, once)",
-            self.name, self.version
-        ));
-        run(cargo_command()
-            .args([
-                "install",
-                "--locked",
-                "--version",
-                self.version,
-                self.name,
-                "--root",
-            ])
-            .arg(&top)
-            .current_dir(root()))?;
-        Ok(program)
-    }
-}
 
 /// Check the dependencies against the RustSec advisories. `rest` goes to `cargo deny check`.
 pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> {

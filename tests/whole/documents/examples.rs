@@ -5,6 +5,7 @@ use admittance_tests::{Admittance, Artifacts};
 use serde_json::Value;
 
 use super::{blocks, commands::commands, configuration, page::Page, tested_with};
+use crate::scene::store;
 
 /// The info strings that a block may have. A block without one would be treated as Rust.
 const INFOS: [&str; 15] = [
@@ -102,11 +103,11 @@ fn definitions_and_configurations_are_right() {
     assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
-/// The commands for certificates on the page for operators create the files that its fragments name.
+/// The commands for certificates on the page about TLS create the files that its fragments name.
 #[tokio::test]
 async fn fragments_fit_where_they_belong() {
     let folder = tempfile::tempdir().unwrap();
-    let certificates = Page::read("docs/operators.md")
+    let certificates = Page::read("docs/tls.md")
         .blocks()
         .into_iter()
         .flat_map(|block| commands(&block))
@@ -183,6 +184,30 @@ async fn check_says_of_wrong_examples_what_the_pages_say() {
         checked += 1;
     }
     assert!(checked > 0, "a page shows what `check` says");
+}
+
+#[tokio::test]
+async fn the_chain_of_the_readme_refuses_the_object_of_the_readme() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
+    let readme = Page::read("README.md");
+    let [chain] = readme.yaml().try_into().unwrap();
+    let object = readme.blocks().into_iter().find(|block| block.info == "json");
+    for name in ["chains", "plugins"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    std::fs::copy(plugin, folder.path().join("plugins/image_policy.wasm")).unwrap();
+    std::fs::write(folder.path().join("chains/applications.yaml"), chain).unwrap();
+    std::fs::write(folder.path().join("application.json"), object.unwrap().text).unwrap();
+    let mut program = Admittance::command().unwrap();
+    program
+        .args(["run", "chains/applications.yaml", "application.json", "--store"])
+        .arg(store())
+        .current_dir(folder.path());
+    let output = program.output().await.unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("nginx:latest"), "{printed}");
 }
 
 #[tokio::test]

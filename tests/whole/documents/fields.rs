@@ -369,7 +369,7 @@ async fn keys_of_the_configuration_are_listed() {
     keys.insert("namespaces.<name>".to_owned());
     let page = Page::read("docs/configuration.md");
     let listed: BTreeSet<String> = page
-        .first_column("Every key")
+        .first_column_with_subsections("Every key")
         .into_iter()
         .map(str::to_owned)
         .collect();
@@ -409,7 +409,7 @@ async fn keys_of_the_configuration_are_listed() {
             "the key {key} of a gateway is listed"
         );
     }
-    let kubernetes = Page::read("docs/kubernetes.md");
+    let kubernetes = Page::read("docs/kubernetes-resources.md");
     let keys = known("{ cluster: {}, definitions: [ { kubernetes: { ? } } ] }");
     assert_eq!(keys, ["lease", "namespaced", "policies"]);
     let listed = kubernetes.first_column("Chains of a namespace");
@@ -442,7 +442,8 @@ async fn keys_of_the_configuration_are_listed() {
         known("dialect: { rest: { ? } }"),
         ["routes", "spellings", "unmatched"]
     );
-    let listed: BTreeSet<&str> = page.first_column("The dialect rest").into_iter().collect();
+    let rest = Page::read("docs/dialect-rest.md");
+    let listed: BTreeSet<&str> = rest.first_column("The dialect rest").into_iter().collect();
     for field in known("dialect: { rest: { routes: [ { ? } ] } }") {
         assert!(
             listed.contains(field.as_str()),

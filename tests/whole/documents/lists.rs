@@ -21,7 +21,7 @@ fn metrics_are_listed() {
             )
         })
         .collect();
-    let pages = ["docs/operators.md", "docs/gateway.md"].map(Page::read);
+    let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let listed = rows.filter_map(|row| {
         // An empty cell leaves its delimiter to the next one.
@@ -34,7 +34,7 @@ fn metrics_are_listed() {
 
 #[test]
 fn failures_are_listed() {
-    let page = Page::read("docs/operators.md");
+    let page = Page::read("docs/health.md");
     assert_eq!(
         page.first_column("Failures"),
         FailureKind::ALL
@@ -46,7 +46,7 @@ fn failures_are_listed() {
 
 #[test]
 fn settings_of_the_stock_plugins_are_listed() {
-    let page = Page::read("docs/operators.md");
+    let page = Page::read("docs/stock-plugins.md");
     for description in [
         testing::describe::<sidecar_injector::SidecarInjector>(),
         testing::describe::<image_policy::ImagePolicy>(),

@@ -33,7 +33,7 @@ struct Listed {
 /// The metrics on the pages. Another test compares them with those that the program describes.
 fn listed() -> BTreeMap<String, Listed> {
     let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
-    let pages = ["docs/operators.md", "docs/gateway.md"].map(Page::read);
+    let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let metrics = rows.filter_map(|row| {
         let name = codes(row[0]).first().map(|name| (*name).to_owned())?;
@@ -130,14 +130,14 @@ fn of_dashboard() -> Vec<Shown> {
 #[test]
 fn expressions_use_metrics_and_labels_that_exist() {
     let listed = listed();
-    let operators = Page::read("docs/operators.md").text;
+    let metrics = Page::read("docs/metrics.md").text;
     let mut wrong = Vec::new();
     for shown in of_rules().into_iter().chain(of_dashboard()) {
         let expression = Expression::parse(&shown.expression);
         assert!(!expression.selectors.is_empty(), "{}", shown.place);
         let mut known: BTreeSet<String> = OF_TARGET.map(str::to_owned).into();
         for Selector { name, matchers } in &expression.selectors {
-            if name.starts_with("process_") && operators.contains(&format!("`{name}`")) {
+            if name.starts_with("process_") && metrics.contains(&format!("`{name}`")) {
                 continue;
             }
             let base = ["_bucket", "_count", "_sum"]

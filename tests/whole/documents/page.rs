@@ -161,20 +161,36 @@ impl Page {
             .collect()
     }
 
-    /// The rows of the tables under a heading, up to the next heading; without delimiter rows.
+    /// Returns the code spans in the first column of the tables under a heading and under the headings below it.
+    pub(super) fn first_column_with_subsections(&self, heading: &str) -> Vec<&str> {
+        self.rows_until(heading, |level, other| other <= level)
+            .into_iter()
+            .flat_map(|row| codes(row[0]))
+            .collect()
+    }
+
+    /// Returns the rows of the tables under a heading, up to the next heading; without delimiter rows.
     pub(super) fn rows(&self, heading: &str) -> Vec<Vec<&str>> {
+        self.rows_until(heading, |_, _| true)
+    }
+
+    /// Returns the rows under a heading, up to the first one whose level, after that of the heading, `ends` the section.
+    fn rows_until(&self, heading: &str, ends: impl Fn(usize, usize) -> bool) -> Vec<Vec<&str>> {
+        let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
         let prose = self.prose();
         let mut section = prose
             .iter()
             .map(|(_, line)| *line)
             .skip_while(|line| line.trim_start_matches('#').trim() != heading || !line.starts_with('#'));
+        let start = section.next();
         assert!(
-            section.next().is_some(),
+            start.is_some(),
             "{} has the heading {heading}",
             self.path.display()
         );
+        let start = start.map_or(0, level);
         let rows: Vec<Vec<&str>> = section
-            .take_while(|line| !line.starts_with('#'))
+            .take_while(|line| !line.starts_with('#') || !ends(start, level(line)))
             .filter(|line| line.starts_with('|') && !line.starts_with("|---"))
             .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
             .collect();

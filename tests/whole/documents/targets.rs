@@ -1,4 +1,4 @@
-//! The targets of the log in docs/operators.md are those of the program.
+//! The targets of the log in docs/logs.md are those of the program.
 
 use std::{
     collections::BTreeSet,
@@ -68,7 +68,7 @@ fn targets() -> BTreeSet<String> {
 
 #[test]
 fn every_target_of_the_log_is_listed() {
-    let page = fs::read_to_string(repository().join("docs/operators.md")).unwrap();
+    let page = fs::read_to_string(repository().join("docs/logs.md")).unwrap();
     let (_, table) = page.split_once("| target | lines |\n|---|---|\n").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let cells = table.lines().map(|line| line.split('|').nth(1).unwrap());
@@ -84,7 +84,7 @@ fn every_target_of_the_log_is_listed() {
         .iter()
         .filter(|target| !listed.iter().any(|row| covers(row, target)))
         .collect();
-    assert!(missing.is_empty(), "add these to docs/operators.md: {missing:?}");
+    assert!(missing.is_empty(), "add these to docs/logs.md: {missing:?}");
     for row in listed {
         assert!(
             targets.iter().any(|target| covers(row, target)),

@@ -1,0 +1,48 @@
+//! Programs from crates.io that a task needs and most contributors do not: each is compiled when it is first used.
+
+use std::path::PathBuf;
+
+use crate::command::{Error, cargo_command, root, run, say};
+
+/// A program from crates.io that is compiled on demand.
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    /// An argument of Cargo that selects features in place of the default ones.
+    pub(crate) features: Option<&'static str>,
+}
+
+impl Tool {
+    /// Returns the path of the program, which is compiled if it is missing.
+    pub(crate) fn install(&self) -> Result<PathBuf, Error> {
+        let top = root()
+            .join("target/tools")
+            .join(format!("{}-{}", self.name, self.version));
+        let program = top.join("bin").join(self.name);
+        if program.is_file() {
+            return Ok(program);
+        }
+        say(&format!(
+            "Compiling {} {} (some minutes, once)",
+            self.name, self.version
+        ));
+        run(cargo_command()
+            .args([
+                "install",
+                "--locked",
+                "--version",
+                self.version,
+                self.name,
+                "--root",
+            ])
+            .arg(&top)
+            .args(
+                self.features
+                    .map(|features| ["--no-default-features", features])
+                    .into_iter()
+                    .flatten(),
+            )
+            .current_dir(root()))?;
+        Ok(program)
+    }
+}
