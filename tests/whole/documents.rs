@@ -85,7 +85,14 @@ fn source_files_on_the_pages_exist() {
     for page in Page::all() {
         for (line, code) in page.codes() {
             let path = code.split("::").next().unwrap_or_default();
-            let folders = ["host/", "tests/", "sdk/", "plugins/", "wit/"];
+            let folders = [
+                "host/",
+                "sdk/",
+                "plugins/",
+                "tests/fuzz/",
+                "tests/tasks/",
+                "tests/whole/",
+            ];
             let is_of_sources = folders.iter().any(|folder| path.starts_with(folder));
             if is_of_sources && !path.contains(['*', '<', ' ']) && !repository().join(path).exists() {
                 missing.push(format!("{}:{line}: {code}", page.path.display()));
