@@ -18,6 +18,8 @@ use tokio::{
     task::coop,
 };
 
+use crate::turns;
+
 /// The beginning of each HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -28,13 +30,13 @@ const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The number of HTTP/2 frames that cost as much of the cooperative budget as one read. A read may bring thousands.
-const FRAMES_PER_TURN: usize = 32;
+/// The number of HTTP/2 frames that cost a unit of tokio's cooperative budget. A read may bring thousands.
+const FRAMES_PER_UNIT: usize = 32;
 
 /// A connection that fails when its server sends more informational responses for a request than it may.
 ///
-/// The bytes pass unchanged. Each read takes part in tokio's cooperative budget, whatever the connection
-/// is made of.
+/// The bytes pass unchanged. Each read and write takes part in tokio's cooperative budget, whatever the connection
+/// is made of, and costs more of it the more bytes it moves.
 #[derive(Debug)]
 pub struct InformationalLimit<S> {
     stream: S,
@@ -212,7 +214,7 @@ impl Watch {
                         spent = credit.spend(1, length);
                     }
                 });
-                spent.map(|()| frames / FRAMES_PER_TURN)
+                spent.map(|()| frames / FRAMES_PER_UNIT)
             }
         }
     }
@@ -260,26 +262,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for InformationalLimit<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let turn = ready!(coop::poll_proceed(cx));
+        let unit = ready!(coop::poll_proceed(cx));
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        turn.made_progress();
+        unit.made_progress();
         let received = buffer.filled().get(before..).unwrap_or_default();
-        let turns = this.watch.received(received);
-        for _ in 0..turns.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
-            match coop::poll_proceed(cx) {
-                Poll::Ready(turn) => turn.made_progress(),
-                // The next read waits.
-                Poll::Pending => break,
-            }
-        }
+        let units = this.watch.received(received);
+        turns::spend_bytes(cx, received.len());
+        turns::spend(cx, units.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
         Poll::Ready(Ok(()))
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for InformationalLimit<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        let unit = ready!(coop::poll_proceed(cx));
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, turns::one_write(bytes)))?;
+        unit.made_progress();
+        turns::spend_bytes(cx, written);
         self.watch.sent(bytes.get(..written).unwrap_or_default());
         Poll::Ready(Ok(written))
     }
@@ -289,7 +289,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InformationalLimit<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let unit = ready!(coop::poll_proceed(cx));
+        let (limited, used) = turns::one_vectored_write(slices);
+        let slices = limited.get(..used).unwrap_or_default();
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
+        unit.made_progress();
+        turns::spend_bytes(cx, written);
         let mut rest = written;
         for slice in slices {
             let sent = slice.get(..rest.min(slice.len())).unwrap_or_default();

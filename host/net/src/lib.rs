@@ -22,6 +22,7 @@ mod metric;
 mod telemetry;
 pub mod tls;
 pub mod trace;
+mod turns;
 pub mod upstream;
 pub mod workers;
 

@@ -207,6 +207,53 @@ impl AsyncRead for AlwaysReady {
     }
 }
 
+impl AsyncWrite for AlwaysReady {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_large_write_yields_to_other_tasks() {
+    const LARGE: usize = 16 << 20;
+    for is_vectored in [false, true] {
+        let mut limit = limited(TokioIo::new(AlwaysReady));
+        let stream = limit.inner_mut();
+        let body = vec![0; LARGE];
+        let mut written = 0;
+        let other = tokio::spawn(async {});
+        while !other.is_finished() && written < LARGE {
+            let rest = &body[written..];
+            let parts = [io::IoSlice::new(&rest[..1]), io::IoSlice::new(&rest[1..])];
+            written += match is_vectored {
+                true => stream.write_vectored(&parts).await.unwrap(),
+                false => stream.write(rest).await.unwrap(),
+            };
+        }
+        assert!(written < 2 << 20, "{written} bytes before another task had its turn");
+    }
+}
+
 #[tokio::test]
 async fn reads_yield_whatever_the_connection_is_made_of() {
     let mut endless = limited(TokioIo::new(AlwaysReady));

@@ -10,6 +10,7 @@ use tokio::{
 };
 
 use super::activity::Activity;
+use crate::turns;
 
 /// A stream that records when bytes are received and sent, and that is returned when hyper, or a tunnel,
 /// drops it.
@@ -32,9 +33,10 @@ impl<S> TrackedStream<S> {
         (tracked, receiver)
     }
 
-    fn sent<T>(&self, polled: Poll<T>) -> Poll<T> {
-        if polled.is_ready() {
+    fn record_write(&self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = &polled {
             self.activity.sent();
+            turns::spend_bytes(cx, *written.as_ref().unwrap_or(&0));
         }
         polled
     }
@@ -71,6 +73,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
             .filter(|arrived| !arrived.is_empty())
         {
             this.activity.received(arrived);
+            turns::spend_bytes(cx, arrived.len());
         }
         polled
     }
@@ -79,10 +82,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = match &mut self.stream {
-            Some(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Some(stream) => Pin::new(stream).poll_write(cx, turns::one_write(bytes)),
             None => Poll::Ready(Err(gone())),
         };
-        self.sent(polled)
+        self.record_write(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -90,11 +93,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let (limited, used) = turns::one_vectored_write(slices);
+        let slices = limited.get(..used).unwrap_or_default();
         let polled = match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             None => Poll::Ready(Err(gone())),
         };
-        self.sent(polled)
+        self.record_write(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
