@@ -2,6 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
+use admittance_admission::apart;
 use admittance_dialect::End;
 use admittance_net::{
     budget::{BodyMemory, NoBodyMemory},
@@ -175,9 +176,62 @@ enum Interrupted {
     Body(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Up to this size, a body gets the memory for its announced length at once; a larger one twice what has arrived. So a
-/// client that announces much and sends little takes little.
-const AT_ONCE: usize = 256 << 10;
+/// The size of the pieces in which a large body is collected, in bytes. Growing one piece instead would copy megabytes on a
+/// thread that serves.
+const PIECE: usize = 256 << 10;
+
+/// The bytes of a body that has arrived in part.
+#[derive(Default)]
+struct PartialBody {
+    complete_pieces: Vec<Vec<u8>>,
+    last_piece: Vec<u8>,
+    length: usize,
+}
+
+impl PartialBody {
+    /// Appends the next part of the body, of which `rest` bytes follow if its length is known.
+    fn append(
+        &mut self,
+        mut part: &[u8],
+        rest: Option<usize>,
+        memory: &mut BodyMemory,
+    ) -> Result<(), NoBodyMemory> {
+        while !part.is_empty() {
+            let free = self.last_piece.capacity() - self.last_piece.len();
+            if free == 0 {
+                // A client that announces much and sends little takes little.
+                let ahead = rest.unwrap_or(self.length);
+                let size = part.len().saturating_add(ahead).min(PIECE);
+                memory.take(size)?;
+                let complete = std::mem::replace(&mut self.last_piece, Vec::with_capacity(size));
+                if !complete.is_empty() {
+                    self.complete_pieces.push(complete);
+                }
+                continue;
+            }
+            let (now, later) = part.split_at(free.min(part.len()));
+            self.last_piece.extend_from_slice(now);
+            self.length += now.len();
+            part = later;
+        }
+        Ok(())
+    }
+
+    async fn joined(self) -> Bytes {
+        if self.complete_pieces.is_empty() {
+            return self.last_piece.into();
+        }
+        apart(self.length, move || {
+            let mut all = Vec::with_capacity(self.length);
+            // Each piece is freed when it was copied, so that little more memory than the body's is used.
+            for piece in self.complete_pieces.into_iter().chain([self.last_piece]) {
+                all.extend_from_slice(&piece);
+            }
+            all.into()
+        })
+        .await
+    }
+}
 
 /// The bytes of a body. Each part is dropped when it was copied, so that the connection can use its memory for the next;
 /// a body of one part is not copied.
@@ -185,32 +239,19 @@ async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, Interru
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
 {
-    let mut first = Bytes::new();
-    let mut all = Vec::new();
+    let mut partial = PartialBody::default();
     while let Some(frame) = body.frame().await {
         // Trailers are lost.
         let Ok(part) = frame?.into_data() else { continue };
-        if first.is_empty() && all.is_empty() {
+        if partial.length == 0 && body.is_end_stream() {
             memory.take(part.len())?;
-            first = part;
-            continue;
+            return Ok(part);
         }
-        let held = first.len() + all.len();
-        if held + part.len() > all.capacity() {
-            let rest = body
-                .size_hint()
-                .exact()
-                .map(|rest| usize::try_from(rest).unwrap_or(usize::MAX));
-            let ahead = rest.map_or(held, |rest| rest.min(held.max(AT_ONCE)));
-            let capacity = held + part.len() + ahead;
-            // The memory of the first part is kept for its copy.
-            memory.take(capacity - all.capacity().max(first.len()))?;
-            all.reserve_exact(capacity - all.len());
-            all.extend_from_slice(&std::mem::take(&mut first));
-        }
-        all.extend_from_slice(&part);
+        let rest = body.size_hint().exact();
+        let rest = rest.map(|rest| usize::try_from(rest).unwrap_or(usize::MAX));
+        partial.append(&part, rest, memory)?;
     }
-    Ok(if all.is_empty() { first } else { Bytes::from(all) })
+    Ok(partial.joined().await)
 }
 
 /// Discards what a client is still sending, for a while: a client whose connection is closed while it sends
@@ -247,19 +288,58 @@ mod tests {
 
     use super::*;
 
+    async fn collected(parts: &[&[u8]], is_announced: bool, memory: &mut BodyMemory) -> Bytes {
+        let frames = parts
+            .iter()
+            .map(|part| Frame::data(Bytes::copy_from_slice(part)));
+        let trailers = Frame::trailers(HeaderMap::new());
+        let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)));
+        let body = body.map_err(|never| match never {});
+        if is_announced {
+            return whole(Announced(body, parts.concat().len()), memory).await.unwrap();
+        }
+        whole(body, memory).await.unwrap()
+    }
+
+    /// A body whose length is known.
+    struct Announced<B>(B, usize);
+
+    impl<B: Body<Data = Bytes> + Unpin> Body for Announced<B> {
+        type Data = Bytes;
+        type Error = B::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+            let polled = Pin::new(&mut self.0).poll_frame(cx);
+            if let std::task::Poll::Ready(Some(Ok(frame))) = &polled {
+                self.1 -= frame.data_ref().map_or(0, Bytes::len);
+            }
+            polled
+        }
+
+        fn size_hint(&self) -> http_body::SizeHint {
+            http_body::SizeHint::with_exact(self.1 as u64)
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.1 == 0
+        }
+    }
+
     #[tokio::test]
     async fn the_parts_of_a_body_are_joined() {
-        for parts in [&[][..], &["a"], &["", "ab", ""], &["abc", "d", "", "ef"]] {
-            let frames = parts.iter().map(|part| Frame::data(Bytes::from(*part)));
-            let trailers = Frame::trailers(HeaderMap::new());
-            let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)));
-            let body = body.map_err(|never| match never {});
-            let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
-            assert_eq!(
-                whole(body, &mut memory).await.unwrap(),
-                parts.concat(),
-                "{parts:?}"
-            );
+        let large: Vec<u8> = (0..3 * PIECE + 7).map(|number| number as u8).collect();
+        let mut of_large: Vec<&[u8]> = large.chunks(100_000).collect();
+        of_large.insert(3, b"");
+        let small: [&[&[u8]]; 4] = [&[], &[b"a"], &[b"", b"ab", b""], &[b"abc", b"d", b"", b"ef"]];
+        for parts in small.into_iter().chain([&*of_large]) {
+            for is_announced in [false, true] {
+                let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
+                let joined = collected(parts, is_announced, &mut memory).await;
+                assert!(joined == parts.concat(), "{} parts, {is_announced}", parts.len());
+            }
         }
     }
 }
