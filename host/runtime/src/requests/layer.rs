@@ -21,7 +21,7 @@ use tracing::Instrument;
 
 use crate::{
     Host,
-    requests::body::BodyLimits,
+    requests::body::{BodyLimits, reading_work},
     requests::stored::settle,
     requests::trace::{request_span, trace_context},
 };
@@ -256,7 +256,7 @@ impl LayerState {
         let body = self.collect(&head, body).await?;
         let rejected = |rejection: &Rejection| self.end(&End::Rejected(rejection), &[]);
         let query = self.dialect.stored(&head, &inspection, &body);
-        let mut work = 0;
+        let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
             settle(query, &mut head, inner.clone(), self.limits, |end| {
                 self.end(end, &[])
@@ -264,9 +264,9 @@ impl LayerState {
             .await?;
             let stored = head.extensions.get::<StoredState>();
             let stored = stored.and_then(|stored| stored.object.as_ref());
+            // Applying a patch takes longer than reading a body.
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
-        // Applying a patch takes longer than reading a body.
         let (dialect, original) = (self.dialect.clone(), body.clone());
         let (head, inspection, reading) = apart(work, move || {
             let reading = dialect.read(&head, &inspection, &original);
@@ -299,6 +299,7 @@ impl LayerState {
         let (head, body, passage) = match outcome.object {
             Some(object) if !outcome.patch.is_empty() => {
                 let (dialect, patch) = (self.dialect.clone(), outcome.patch);
+                let work = work.max(object.text().len());
                 let (head, written) = apart(work, move || {
                     let written = dialect.write(&head, &inspection, &original, &object, &patch);
                     (head, written)

@@ -27,7 +27,7 @@ use tracing::Instrument;
 
 use crate::{
     Checked, Host, Passage, REQUEST_ID, Table,
-    requests::body::BodyLimits,
+    requests::body::{BodyLimits, reading_work},
     requests::trace::{request_span, trace_context},
 };
 
@@ -178,8 +178,8 @@ impl ReviewService {
             .collect(head, body)
             .await
             .map_err(|error| Box::new(self.reply(&error.end())))?;
-        let mut review =
-            read_review(body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
+        let review = apart(reading_work(&body), move || read_review(body)).await;
+        let mut review = review.map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let front = head.extensions.get().unwrap_or(&state.front);
         review.request.front = Some(front.clone());
         let span = request_span(&review.request.uid, trace.as_ref());
