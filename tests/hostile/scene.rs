@@ -148,7 +148,7 @@ impl Scene {
         let (upstream, url) = if matches!(attack.means, Means::Informational(Server::Upstream)) {
             (None, informational)
         } else {
-            let upstream = Upstream::forgetful().await?;
+            let upstream = Upstream::discarding().await?;
             let url = upstream.url();
             (Some(upstream), url)
         };

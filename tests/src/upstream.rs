@@ -5,6 +5,7 @@ use std::{
 
 use axum::{
     Router,
+    body::Body,
     extract::{Request, State},
     http::{HeaderMap, Method, StatusCode, Uri, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
@@ -24,6 +25,16 @@ pub struct Upstream {
     received: watch::Sender<Vec<Received>>,
     gate: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// The use of the bodies of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bodies {
+    /// They are returned in `data`, and recorded.
+    Recorded,
+    /// They are returned in `data`.
+    Returned,
+    Discarded,
 }
 
 /// One request as it arrived.
@@ -73,7 +84,7 @@ struct Shared {
     received: watch::Sender<Vec<Received>>,
     open: watch::Receiver<bool>,
     watcher: Arc<Mutex<Option<Watcher>>>,
-    keeps: bool,
+    bodies: Bodies,
 }
 
 type Watcher = Box<dyn Fn(&Received) + Send>;
@@ -85,7 +96,7 @@ impl Upstream {
     ///
     /// When there is none.
     pub async fn start() -> Result<Self, Error> {
-        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, true).await
+        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, Bodies::Recorded).await
     }
 
     /// Like [`start`](Self::start), but without recording requests: for more requests than fit into memory.
@@ -94,7 +105,16 @@ impl Upstream {
     ///
     /// When there is no port.
     pub async fn forgetful() -> Result<Self, Error> {
-        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, false).await
+        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, Bodies::Returned).await
+    }
+
+    /// Like [`forgetful`](Self::forgetful), but without returning objects, so that a large one delays no other request.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port.
+    pub async fn discarding() -> Result<Self, Error> {
+        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, Bodies::Discarded).await
     }
 
     /// Listen on this address, and call `watcher` with each request.
@@ -106,10 +126,14 @@ impl Upstream {
         address: SocketAddr,
         watcher: impl Fn(&Received) + Send + 'static,
     ) -> Result<Self, Error> {
-        Self::start_with(address, Some(Box::new(watcher)), true).await
+        Self::start_with(address, Some(Box::new(watcher)), Bodies::Recorded).await
     }
 
-    async fn start_with(address: SocketAddr, watcher: Option<Watcher>, keeps: bool) -> Result<Self, Error> {
+    async fn start_with(
+        address: SocketAddr,
+        watcher: Option<Watcher>,
+        bodies: Bodies,
+    ) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
             .map_err(Error::io(format!("listening on {address}")))?;
@@ -122,7 +146,7 @@ impl Upstream {
             received: received.clone(),
             open,
             watcher: Arc::new(Mutex::new(watcher)),
-            keeps,
+            bodies,
         };
         let router = Router::new().fallback(answer).with_state(shared);
         let task = tokio::spawn(async move {
@@ -192,6 +216,9 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     if head.uri.path() == "/healthz" {
         return "ok".into_response();
     }
+    if shared.bodies == Bodies::Discarded {
+        return discard(body).await;
+    }
     let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
@@ -209,11 +236,26 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
         false => serde_json::from_slice(&received.body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&received.body).into_owned())),
     };
-    if shared.keeps {
+    if shared.bodies == Bodies::Recorded {
         shared.received.send_modify(|all| all.push(received));
     }
     // The gate's other end lives as long as the upstream.
     let _ = shared.open.wait_for(|open| *open).await;
+    accepted(&data)
+}
+
+/// Reads a body as a server does that delays no other request for a large one.
+async fn discard(mut body: Body) -> Response {
+    while let Some(frame) = body.frame().await {
+        if frame.is_err() {
+            return StatusCode::BAD_REQUEST.into_response();
+        }
+        tokio::task::yield_now().await;
+    }
+    accepted(&Value::Null)
+}
+
+fn accepted(data: &Value) -> Response {
     let envelope = json!({"result": true, "code": 0, "message": "success", "data": data});
     ([(CONTENT_TYPE, "application/json")], envelope.to_string()).into_response()
 }
