@@ -269,7 +269,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for InformationalLimit<S> {
         let received = buffer.filled().get(before..).unwrap_or_default();
         let units = this.watch.received(received);
         turns::spend_bytes(cx, received.len());
-        turns::spend(cx, units.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+        turns::spend(
+            cx,
+            units.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
+        );
         Poll::Ready(Ok(()))
     }
 }

@@ -250,7 +250,10 @@ async fn a_large_write_yields_to_other_tasks() {
                 false => stream.write(rest).await.unwrap(),
             };
         }
-        assert!(written < 2 << 20, "{written} bytes before another task had its turn");
+        assert!(
+            written < 2 << 20,
+            "{written} bytes before another task had its turn"
+        );
     }
 }
 
