@@ -3,7 +3,7 @@ use std::{path::Path, sync::Arc};
 use admittance_admission::{Grants, Matcher, ModuleReference, Operation, Phase, Rule, StageSpec};
 use serde_json::Value as Json;
 
-use crate::{CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginRole};
+use crate::{CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole};
 
 /// A chain as a document defines it, whatever the form of the document.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,11 +103,12 @@ impl StageDefinition {
         }
     }
 
-    /// Every plugin of it: first the plugins of its hook, then the candidate.
-    pub fn plugins(&self) -> impl Iterator<Item = (PluginRole<'_>, &PluginDefinition)> {
+    /// Returns every plugin of the stage with its place: first the plugins of its hook, then the candidate.
+    pub fn plugins(&self) -> impl Iterator<Item = (PluginPart<'_>, &PluginDefinition)> {
         let candidate = self.candidate.iter();
         let candidate = candidate.map(|candidate| (PluginRole::Candidate, &candidate.plugin));
-        self.hook.plugins().into_iter().chain(candidate)
+        let plugins = self.hook.plugins().into_iter().chain(candidate);
+        plugins.map(|(role, plugin)| (role.part(self, plugin), plugin))
     }
 
     /// Every plugin of it, to change them.

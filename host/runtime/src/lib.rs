@@ -125,7 +125,7 @@ pub mod definitions {
         ExceptionDefinition, Expected, FileChange, FileStore, FormContent, FormDocuments, GroupDefinition,
         HookContext, HookDefinition, HookError, HookKind, HookStatus, ImportResult, InvalidId, InvalidShare,
         Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition, OnBadDefinition, PluginDefinition,
-        PluginRole, PreparedHook, ReadDefinition, Served, Share, StageDefinition, StageId, StoreError,
+        PluginPart, PluginRole, PreparedHook, ReadDefinition, Served, Share, StageDefinition, StageId, StoreError,
         StoreKind, StoredDefinition, TypedDocument, WebhookDefinition, document, load, load_text,
     };
 }

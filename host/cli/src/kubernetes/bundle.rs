@@ -49,14 +49,14 @@ impl Bundle {
         let mut modules = Modules::default();
         let mut by_file: BTreeMap<String, Vec<NewSource>> = BTreeMap::new();
         for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
-            for (role, plugin) in stage.plugins() {
+            for (part, plugin) in stage.plugins() {
                 // Modules that are fetched are also fetched by the Pod.
                 if let ModuleReference::File(path) = &plugin.source {
                     let file_name = modules.add(path)?;
                     let source = format!("file:{directory}/{file_name}");
                     let new = NewSource {
                         may_be_implied: plugin.source.stock_name().is_some(),
-                        ..NewSource::of(stage, role, source)
+                        ..NewSource::of(&part, source)
                     };
                     by_file.entry(new.at.file.clone()).or_default().push(new);
                 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use admittance_definitions::{
-    Location, Mistake, Mistakes, PluginRole, StageDefinition,
+    Location, Mistake, Mistakes, PluginPart,
     document::{self, Document, Node},
 };
 
@@ -19,16 +19,12 @@ pub(super) struct NewSource {
 }
 
 impl NewSource {
-    /// Returns the new source of a plugin with this role in a stage.
-    pub(super) fn of(stage: &StageDefinition, role: PluginRole<'_>, source: String) -> Self {
-        let (at, field) = match role {
-            PluginRole::Plugin => (&stage.location, Some("plugin")),
-            PluginRole::Candidate => (&stage.location, Some("candidate")),
-            PluginRole::Member(member) => (&member.location, None),
-        };
+    /// Returns the new source of a plugin at this place of a stage.
+    pub(super) fn of(part: &PluginPart<'_>, source: String) -> Self {
+        let field = if part.is_candidate { "candidate" } else { "plugin" };
         Self {
-            at: at.clone(),
-            field,
+            at: part.location.clone(),
+            field: (!part.is_member).then_some(field),
             source,
             may_be_implied: false,
         }
@@ -117,9 +113,9 @@ mod tests {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
         let new: Vec<_> = stages
-            .flat_map(|stage| stage.plugins().map(move |(role, _)| (stage, role)))
+            .flat_map(|stage| stage.plugins())
             .enumerate()
-            .map(|(index, (stage, role))| NewSource::of(stage, role, format!("file:new-{index}")))
+            .map(|(index, (part, _))| NewSource::of(&part, format!("file:new-{index}")))
             .collect();
         sources(name, text, &new).map_err(|error| error.to_string())
     }

@@ -4,14 +4,14 @@ mod allow;
 mod location;
 mod read;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{Digest, FailureKind, Grants, ModuleReference};
 use serde_json::{Map, Value as Json, json};
 
 use super::{HookContext, HookDefinition, HookError, HookKind, PreparedHook, group::MemberDefinition};
 use crate::{
-    RolloutDefinition, Share,
+    Location, RolloutDefinition, Share, StageDefinition,
     forms::native::write::{duration, put},
 };
 
@@ -33,6 +33,56 @@ pub enum PluginRole<'a> {
     Candidate,
     /// One of a group.
     Member(&'a MemberDefinition),
+}
+
+/// The place of a plugin in its stage.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PluginPart<'a> {
+    /// The name in logs and in the history: of the stage, or of stage and member, `images/signed`.
+    pub name: Arc<str>,
+    /// The path of its field below the stage: `.plugin`, or `.group.plugins.signed`.
+    pub path: String,
+    /// Where the stage or the member begins in its document.
+    pub location: &'a Location,
+    /// The limit of a call.
+    pub timeout: Duration,
+    /// Whether it is the candidate of its stage.
+    pub is_candidate: bool,
+    /// Whether it is a member of a group.
+    pub is_member: bool,
+}
+
+impl<'a> PluginRole<'a> {
+    /// Returns the place of this plugin, which has this role, in its stage.
+    pub(crate) fn part(self, stage: &'a StageDefinition, plugin: &PluginDefinition) -> PluginPart<'a> {
+        let of_stage = |path: &str| PluginPart {
+            name: stage.spec.name.clone(),
+            path: path.to_owned(),
+            location: &stage.location,
+            timeout: stage.spec.timeout,
+            is_candidate: false,
+            is_member: false,
+        };
+        match self {
+            // A policy in Rego names no module.
+            Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
+                of_stage(".rego")
+            }
+            Self::Plugin => of_stage(".plugin"),
+            Self::Candidate => PluginPart {
+                is_candidate: true,
+                ..of_stage(".candidate")
+            },
+            Self::Member(member) => PluginPart {
+                name: format!("{}/{}", stage.spec.name, member.name).into(),
+                location: &member.location,
+                timeout: member.timeout.map_or(stage.spec.timeout, |own| own.min(stage.spec.timeout)),
+                is_member: true,
+                ..of_stage(&format!(".group.plugins.{}", member.name))
+            },
+        }
+    }
 }
 
 /// A plugin, its settings and its grants.

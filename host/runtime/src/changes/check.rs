@@ -6,7 +6,6 @@ use admittance_definitions::{DefinitionFile, DefinitionSet, StoreKind};
 
 use crate::{
     Error, Host, ModuleReference,
-    live::namespaced::place_of,
     live::source::{blocking, modules_and_warnings},
 };
 
@@ -74,8 +73,8 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String>
             continue;
         }
         for (index, stage) in chain.stages.iter().enumerate() {
-            for (role, plugin) in stage.plugins() {
-                let place = || format!("spec.stages[{index}]{}", place_of(role, plugin));
+            for (part, plugin) in stage.plugins() {
+                let place = || format!("spec.stages[{index}]{}", part.path);
                 if let Some(wanted) = plugin.memory.filter(|wanted| *wanted > most) {
                     mistakes.push(format!(
                         "{}.memory: {wanted} bytes are above this host's maximum of {most} bytes; write less, or let the \

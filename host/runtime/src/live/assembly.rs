@@ -407,7 +407,7 @@ fn orders(definitions: &[ChainDefinition]) -> Vec<Order> {
     for chain in definitions {
         for stage in &chain.stages {
             let plugins = stage.plugins();
-            orders.extend(plugins.map(|(role, plugin)| Order::new(chain, stage, role, plugin)));
+            orders.extend(plugins.map(|(part, plugin)| Order::new(chain, part, plugin)));
         }
     }
     orders

@@ -2,7 +2,7 @@
 
 use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
-use admittance_definitions::{ChainDefinition, Mistake, PluginDefinition, PluginRole, StageDefinition};
+use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
 /// The modules, webhooks and grants that chains of namespaces in stores may use, besides expressions. Whoever may write
 /// such a chain decides about the requests of a namespace, but not about what this program reads and calls. Default: none.
@@ -92,8 +92,8 @@ impl NamespacedChains {
                 found.push((".webhook".to_owned(), what, "webhooks"));
             }
         }
-        for (role, plugin) in stage.plugins() {
-            let place = place_of(role, plugin);
+        for (part, plugin) in stage.plugins() {
+            let place = part.path;
             // A source that cannot be determined is not allowed.
             let source = Source::of(&plugin.source).ok();
             let is_allowed =
@@ -113,17 +113,6 @@ impl NamespacedChains {
             found.extend(grants.map(|(what, key)| (format!("{place}.{key}"), what, key)));
         }
         found
-    }
-}
-
-/// The field of a plugin in its stage.
-pub(crate) fn place_of(role: PluginRole<'_>, plugin: &PluginDefinition) -> String {
-    match (role, plugin.source.stock_name()) {
-        (PluginRole::Candidate, _) => ".candidate".to_owned(),
-        (PluginRole::Member(member), _) => format!(".group.plugins.{}", member.name),
-        // A policy in Rego, which names no module.
-        (PluginRole::Plugin, Some(name)) if name == "rego" => ".rego".to_owned(),
-        (PluginRole::Plugin, _) => ".plugin".to_owned(),
     }
 }
 

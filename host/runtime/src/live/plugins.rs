@@ -9,7 +9,7 @@ use std::{
 use admittance_admission::{ClusterKind, Phase};
 use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
 use admittance_definitions::{
-    ChainDefinition, Location, PluginDefinition, PluginRole, PreparedHook, StageDefinition,
+    ChainDefinition, Location, PluginDefinition, PluginPart, PreparedHook,
 };
 use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Prepared, Sandbox};
 use parking_lot::Mutex;
@@ -135,36 +135,30 @@ pub(crate) struct Order {
 impl Order {
     pub(crate) fn new(
         chain: &ChainDefinition,
-        stage: &StageDefinition,
-        role: PluginRole<'_>,
+        part: PluginPart<'_>,
         plugin: &PluginDefinition,
     ) -> Self {
-        let (time, location) = match role {
-            PluginRole::Plugin | PluginRole::Candidate => (None, &stage.location),
-            PluginRole::Member(member) => (member.timeout, &member.location),
-        };
         let mut limits = Limits {
-            time: time.map_or(stage.spec.timeout, |time| time.min(stage.spec.timeout)),
+            time: part.timeout,
             ..Limits::default()
         };
         if let Some(memory) = plugin.memory {
             limits.memory = memory;
         }
-        let name = stage_name(stage, role);
         Self {
             chain: chain.name.as_str().into(),
             phase: chain.phase,
-            stage: name.clone(),
-            location: location.clone(),
-            is_candidate: matches!(role, PluginRole::Candidate),
+            location: part.location.clone(),
+            is_candidate: part.is_candidate,
             reference: plugin.source.clone(),
             pinned: plugin.digest,
             settings: plugin.settings.to_string(),
             config: PluginConfig {
-                name: name.to_string(),
+                name: part.name.to_string(),
                 limits,
                 grants: plugin.allow.clone(),
             },
+            stage: part.name,
         }
     }
 
@@ -188,14 +182,6 @@ impl Order {
 
     pub(crate) fn address(&self) -> (String, bool) {
         (address(self.phase, &self.chain, &self.stage), self.is_candidate)
-    }
-}
-
-/// The name of a stage, or of the member of its group that a plugin is, in logs and the history.
-pub(crate) fn stage_name(stage: &StageDefinition, role: PluginRole<'_>) -> Arc<str> {
-    match role {
-        PluginRole::Plugin | PluginRole::Candidate => stage.spec.name.clone(),
-        PluginRole::Member(member) => format!("{}/{}", stage.spec.name, member.name).into(),
     }
 }
 

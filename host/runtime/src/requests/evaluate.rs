@@ -24,7 +24,7 @@ use crate::{
     changes::start::modules_of,
     history::HistoryEntry,
     live::assembly::{Assembled, Assembler, MayFail, Modules, Servers},
-    live::plugins::{LiveModules, Loaded, Plugins, stage_name},
+    live::plugins::{LiveModules, Loaded, Plugins},
     live::source::{Source, blocking, plugins},
     live::stage::LiveChain,
 };
@@ -363,7 +363,7 @@ fn prepare(
     let mut rest = settings.clone();
     for stage in definitions.iter_mut().flat_map(|chain| &mut chain.stages) {
         stage.candidate = None;
-        let names: Vec<_> = stage.plugins().map(|(role, _)| stage_name(stage, role)).collect();
+        let names: Vec<_> = stage.plugins().map(|(part, _)| part.name).collect();
         for (name, plugin) in names.iter().zip(stage.plugins_mut()) {
             if let Some(settings) = settings.get(&**name) {
                 plugin.settings = settings.clone();

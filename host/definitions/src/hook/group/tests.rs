@@ -3,7 +3,7 @@ use std::time::Duration;
 use admittance_admission::{Phase, StageSpec};
 use serde_json::json;
 
-use crate::{ChainDefinition, GroupDefinition, PluginRole, load_text, module_location, setting_location};
+use crate::{ChainDefinition, GroupDefinition, load_text, module_location, setting_location};
 
 fn native(group: &str) -> String {
     format!(
@@ -59,14 +59,10 @@ fn a_group_of_a_native_stage() {
     assert_eq!(signed.timeout, Some(Duration::from_millis(200)));
     assert_eq!(signed.plugin.allow.cluster.len(), 1);
     assert_eq!((internal.timeout, internal.plugin.memory), (None, Some(8 << 20)));
-    let roles = chain.stages[0].plugins();
-    let roles: Vec<_> = roles
-        .map(|(role, _)| match role {
-            PluginRole::Member(member) => member.name.to_string(),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(roles, ["signed", "internal"]);
+    let parts = chain.stages[0].plugins().map(|(part, _)| part);
+    let parts: Vec<_> = parts.map(|part| (part.path, part.is_member)).collect();
+    let paths = [".group.plugins.signed", ".group.plugins.internal"];
+    assert_eq!(parts, paths.map(|path| (path.to_owned(), true)));
 }
 
 #[test]

@@ -2,6 +2,8 @@ use admittance_admission::ImageGrant;
 use admittance_definitions::load_text;
 use base64::{Engine, prelude::BASE64_STANDARD};
 
+use admittance_definitions::PluginDefinition;
+
 use super::*;
 
 const CHAIN: &str = r#"
