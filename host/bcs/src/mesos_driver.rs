@@ -146,8 +146,7 @@ impl MesosDriver {
         };
         let layer = host
             .layer_with(dialect.clone())
-            .body_limit(limits.size)
-            .body_timeout(limits.time);
+            .body_limits(limits);
         Ok(Self(Arc::new(Inner {
             cluster: config.cluster,
             definitions: DefinitionsApi::new(host.clone(), dialect.clone(), limits),

@@ -111,8 +111,7 @@ impl Kubernetes {
     ) -> Self {
         let layer = host
             .layer(KubernetesApi)
-            .body_limit(limits.size)
-            .body_timeout(limits.time);
+            .body_limits(limits);
         Self(Arc::new(Inner {
             accounts,
             routes: Arc::default(),

@@ -103,10 +103,7 @@ impl Proxy {
     fn new(config: ProxyConfig, host: &Host, limits: BodyLimits) -> Self {
         let upstream = Upstream::new(Servers::Listed(config.servers), Choice::Turns, config.upstream);
         let dialect = config.dialect;
-        let layer = host
-            .layer_with(dialect.clone())
-            .body_limit(limits.size)
-            .body_timeout(limits.time);
+        let layer = host.layer_with(dialect.clone()).body_limits(limits);
         let behind = (upstream.clone(), dialect.clone());
         let forward = service_fn(move |request: Request<Body>| {
             let (upstream, dialect) = behind.clone();

@@ -46,11 +46,7 @@ impl FrontConfig for ReviewsConfig {
     }
 
     async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
-        let reviews = ground
-            .host
-            .reviews()
-            .body_limit(ground.bodies.size)
-            .body_timeout(ground.bodies.time);
+        let reviews = ground.host.reviews().body_limits(ground.bodies);
         Ok(Started::unregistered(match ground.connections.chains.clone() {
             Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
             None => reviews,

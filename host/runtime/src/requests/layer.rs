@@ -122,17 +122,10 @@ impl AdmissionLayer {
     /// Bodies that must be read are small; this is for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// The largest body that is read, in bytes. Default: 7 MiB. A streamed body has no limit.
-    pub fn body_limit(self, bytes: usize) -> Self {
+    /// Limits the size and the time of a body that is read. A streamed body has no limit. Default: 7 MiB within 30 s.
+    pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
-        state.limits.size = bytes;
-        Self(Arc::new(state))
-    }
-
-    /// The timeout for a body that must be read. Default: 30 s.
-    pub fn body_timeout(self, timeout: Duration) -> Self {
-        let mut state = Arc::unwrap_or_clone(self.0);
-        state.limits.time = timeout;
+        state.limits = limits;
         Self(Arc::new(state))
     }
 }

@@ -78,17 +78,10 @@ impl Host {
 }
 
 impl ReviewService {
-    /// The largest review that is read, in bytes. Default: 7 MiB.
-    pub fn body_limit(self, bytes: usize) -> Self {
+    /// Limits the size and the time of a review. Default: 7 MiB within 30 s.
+    pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
-        state.limits.size = bytes;
-        Self(Arc::new(state))
-    }
-
-    /// The timeout for receiving a review. Default: 30 s.
-    pub fn body_timeout(self, timeout: Duration) -> Self {
-        let mut state = Arc::unwrap_or_clone(self.0);
-        state.limits.time = timeout;
+        state.limits = limits;
         Self(Arc::new(state))
     }
 
