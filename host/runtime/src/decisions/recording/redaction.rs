@@ -119,17 +119,6 @@ fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-/// Request and response of a review, and the number of redacted values.
-pub(super) fn redact_review(
-    request: &Request,
-    redactions: &[Redaction],
-    mut review_request: Value,
-    mut review_response: Value,
-) -> (Redacted, Redacted, usize) {
-    let count = apply(request, redactions, &mut review_request, &mut review_response);
-    (Redacted(review_request), Redacted(review_response), count)
-}
-
 pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut object: Value) -> Redacted {
     apply_to(&mut object, is_secret(request), redactions);
     Redacted(object)
@@ -156,30 +145,28 @@ pub(super) fn redact_found(
     (Redacted(object), count)
 }
 
-/// The answer of a server, and the number of redacted values.
+/// The answer of a server without the values of queries, the Secrets in its body, and these values; and their number.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],
 ) -> (Redacted<HttpAnswer>, usize) {
-    let count = apply_to_answer(&mut answer, redactions);
+    let body = &mut answer.body;
+    let count = apply_to(body, false, redactions) + redact_secrets(body, "") + answer.redact_queries();
     (Redacted(answer), count)
 }
 
-/// Redacts these values, and secrets, in request and response of a review. Returns the number of redacted
-/// values.
-fn apply(
+/// Request and response of a review without these values and secrets, and the number of redacted values.
+pub(super) fn redact_review(
     request: &Request,
     redactions: &[Redaction],
-    review_request: &mut Value,
-    review_response: &mut Value,
-) -> usize {
-    let own = own(is_secret(request));
+    mut review_request: Value,
+    mut review_response: Value,
+) -> (Redacted, Redacted, usize) {
+    let is_secret = is_secret(request);
     let mut count = 0;
-    for redaction in redactions.iter().chain(&own) {
-        for name in ["object", "oldObject"] {
-            if let Some(object) = review_request.get_mut(name) {
-                count += redact(object, &redaction.0);
-            }
+    for name in ["object", "oldObject"] {
+        if let Some(object) = review_request.get_mut(name) {
+            count += apply_to(object, is_secret, redactions);
         }
     }
     if let Some(patch) = review_response.get_mut("patch") {
@@ -190,7 +177,7 @@ fn apply(
             *patch = Value::String(BASE64_STANDARD.encode(operations.to_string()));
         }
     }
-    count
+    (Redacted(review_request), Redacted(review_response), count)
 }
 
 /// Whether the object of a request is a Secret, of Kubernetes or of BCS.
@@ -211,14 +198,6 @@ fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usi
     let own = own(is_secret);
     let all = redactions.iter().chain(&own);
     all.map(|redaction| redact(value, &redaction.0)).sum()
-}
-
-/// Redacts these values, and secrets, in the answer of a server: the values of queries, and the content of every Secret
-/// in the body. Returns the number of redacted values.
-fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
-    let body = &mut answer.body;
-    let count = apply_to(body, false, redactions) + redact_secrets(body, "");
-    count + answer.redact_queries()
 }
 
 /// Redacts the Secrets in a value. `list` is the kind of the list that contains it: the items of a list may have no kind.
@@ -249,7 +228,6 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
     count + inner
 }
 
-/// The fields of Secrets that are always redacted.
 fn own(is_secret: bool) -> Vec<Redaction> {
     if !is_secret {
         return Vec::new();
@@ -266,7 +244,6 @@ fn own(is_secret: bool) -> Vec<Redaction> {
     .collect()
 }
 
-/// Replaces the values at the path.
 fn redact(value: &mut Value, path: &[Token]) -> usize {
     let Some((token, rest)) = path.split_first() else {
         return match value {

@@ -3,6 +3,21 @@ use serde_json::json;
 
 use super::*;
 
+/// Redacts the parts of a review in place, and returns the number of redacted values.
+fn apply(request: &Request, redactions: &[Redaction], asked: &mut Value, answered: &mut Value) -> usize {
+    let (review_request, review_response, count) =
+        redact_review(request, redactions, asked.clone(), answered.clone());
+    (*asked, *answered) = (review_request.into_inner(), review_response.into_inner());
+    count
+}
+
+/// Redacts an answer in place, and returns the number of redacted values.
+fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
+    let (redacted, count) = redact_answer(answer.clone(), redactions);
+    *answer = redacted.into_inner();
+    count
+}
+
 fn request(kind: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", kind);
     let resource = kind.guess_resource();
