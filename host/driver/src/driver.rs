@@ -15,7 +15,7 @@ use admittance_cluster::{Cluster, Terms};
 use admittance_fleet::{ChainStore, Leader, Webhooks, audit::Audits};
 use admittance_gateway::GatewayStartError;
 use admittance_net::{listener::Stop, tls::ServerTls, upstream::Upstream, workers::Workers};
-use futures_util::future::join_all;
+use futures_util::future::{OptionFuture, join_all};
 use tokio::sync::watch;
 
 use crate::{
@@ -203,25 +203,7 @@ impl Driver {
             port, admin, front, ..
         } = self;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let Connections {
-            ensembles,
-            cluster,
-            chains,
-            webhooks,
-            together,
-        } = self.connections;
-        let leader = cluster
-            .as_ref()
-            .and_then(|cluster| {
-                let (webhooks, audits) = (webhooks.clone(), self.audits.clone());
-                Leader::new(cluster, chains, webhooks, audits, self.lease, Terms::default())
-            })
-            .map(Arc::new);
-        let replicas = match (leader.as_deref(), self.drivers) {
-            (Some(leader), _) => together.then(|| leader.replicas()),
-            (None, drivers) => drivers.map(Replicas::new),
-        };
-        let replicas = replicas.map(Arc::new);
+        let (leader, replicas) = team(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
         // Its port is bound: connections are answered from now on.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
@@ -231,9 +213,9 @@ impl Driver {
             address: port.address,
             admin: admin.as_ref().map(AdminPort::address),
             tls: [port.tls, admin.as_ref().and_then(|admin| admin.tls.clone())],
-            ensembles,
-            cluster,
-            webhooks,
+            ensembles: self.connections.ensembles,
+            cluster: self.connections.cluster,
+            webhooks: self.connections.webhooks,
             audits: self.audits,
             leader: leader.clone(),
             replicas: replicas.clone(),
@@ -256,27 +238,18 @@ impl Driver {
         let bodies = admin
             .as_ref()
             .map_or_else(|| self.limits.body_budget(), |admin| admin.bodies.clone());
-        // Tunnels run on these threads too, and outlive the connections that they began as.
-        let workers = self.workers;
-        let serving = front.serve(Serving {
-            listener: port.listener,
-            workers: workers.clone(),
-            stop: stop.clone(),
-            front_end: self.front_end,
-            in_flight: [self.limits.concurrency, self.limits.streams],
-            bodies,
-            is_stopping: is_stopping.clone(),
-        });
-        let serving = async {
-            let stopping = async {
-                stop.graceful.cancelled().await;
-                front.stop();
-            };
-            // The listener ends only after a graceful stop, so both complete.
-            tokio::join!(serving, stopping);
-            front.tunnels_ended().await;
-            drop(workers);
-        };
+        let serving = serve(
+            front.clone(),
+            Serving {
+                listener: port.listener,
+                workers: self.workers,
+                stop: stop.clone(),
+                front_end: self.front_end,
+                in_flight: [self.limits.concurrency, self.limits.streams],
+                bodies,
+                is_stopping: is_stopping.clone(),
+            },
+        );
         tokio::pin!(serving);
         let stopped = tokio::select! {
             () = &mut serving => Stopped::Cleanly,
@@ -288,16 +261,8 @@ impl Driver {
                 Stopped::Cut
             }
         };
-        let resign = async {
-            if let Some(leader) = leader {
-                leader.resign().await;
-            }
-        };
-        let leave = async {
-            if let Some(replicas) = replicas {
-                replicas.leave().await;
-            }
-        };
+        let resign = OptionFuture::from(leader.as_deref().map(Leader::resign));
+        let leave = OptionFuture::from(replicas.as_deref().map(Replicas::leave));
         tokio::join!(resign, leave);
         sinks.finish().await;
         if let Some(admin) = admin {
@@ -305,6 +270,45 @@ impl Driver {
         }
         stopped
     }
+}
+
+/// The leader of the replicas, if there is something for it to do, and the replicas if they go live together.
+fn team(
+    connections: &Connections,
+    audits: Option<&Audits>,
+    lease: String,
+    drivers: Option<Drivers>,
+) -> (Option<Arc<Leader>>, Option<Arc<Replicas>>) {
+    let Connections {
+        cluster,
+        chains,
+        webhooks,
+        together,
+        ..
+    } = connections;
+    let leader = cluster.as_ref().and_then(|cluster| {
+        let (chains, webhooks) = (chains.clone(), webhooks.clone());
+        Leader::new(cluster, chains, webhooks, audits.cloned(), lease, Terms::default())
+    });
+    let replicas = match &leader {
+        Some(leader) => together.then(|| leader.replicas()),
+        None => drivers.map(Replicas::new),
+    };
+    (leader.map(Arc::new), replicas.map(Arc::new))
+}
+
+/// Serves until a graceful stop, and then until all tunnels have ended.
+async fn serve(front: Arc<dyn Front>, serving: Serving) {
+    // Tunnels run on these threads too, and outlive the connections that they began as.
+    let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
+    let stopping = async {
+        stop.graceful.cancelled().await;
+        front.stop();
+    };
+    // The listener ends only after a graceful stop, so both complete.
+    tokio::join!(front.serve(serving), stopping);
+    front.tunnels_ended().await;
+    drop(workers);
 }
 
 /// The background work: reloads definitions, certificates, tokens and namespaces when they change, checks the health of
@@ -315,26 +319,10 @@ async fn follow(
     namespaces: Option<FileNamespaces>,
     leader: Option<&Leader>,
 ) {
-    let access = async {
-        if let Some(access) = access {
-            access.follow().await;
-        }
-    };
-    let namespaces = async {
-        if let Some(file) = namespaces {
-            file.follow().await;
-        }
-    };
-    let webhooks = async {
-        if let Some(webhooks) = &observed.webhooks {
-            webhooks.follow().await;
-        }
-    };
-    let leader = async {
-        if let Some(leader) = leader {
-            leader.follow(&observed.host).await;
-        }
-    };
+    let access = OptionFuture::from(access.as_ref().map(Access::follow));
+    let namespaces = OptionFuture::from(namespaces.map(FileNamespaces::follow));
+    let webhooks = OptionFuture::from(observed.webhooks.as_ref().map(Webhooks::follow));
+    let leader = OptionFuture::from(leader.map(|leader| leader.follow(&observed.host)));
     let replicas = async {
         if let Some(replicas) = &observed.replicas {
             let registered = observed.registrations.follow(replicas.readiness());
