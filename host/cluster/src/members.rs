@@ -25,7 +25,7 @@ use crate::{
     lease::{LABEL, REQUEST_LIMIT, Terms, current_time, has_expired},
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{Selection, View, follow},
+    watch::{Selection, View, spawn},
 };
 
 pub type Annotations = BTreeMap<String, String>;
@@ -92,29 +92,22 @@ impl Members {
         runtime: &Handle,
     ) -> Self {
         let view = Arc::new(View::new("replicas"));
-        view.health.starting();
-        let watched = (connection.clone(), view.clone(), format!("{LABEL}={leader}"));
-        let task = runtime.spawn(async move {
-            let (connection, view, label) = watched;
-            let permission = permission("`list` and `watch`", "leases", "coordination.k8s.io");
-            let entry = |lease: Lease| {
-                let held = Held {
-                    spec: lease.spec.unwrap_or_default(),
-                    annotations: lease.metadata.annotations.unwrap_or_default(),
-                };
-                (Key::new(None, &lease.metadata.name.unwrap_or_default()), held)
+        let entry = |lease: Lease| {
+            let held = Held {
+                spec: lease.spec.unwrap_or_default(),
+                annotations: lease.metadata.annotations.unwrap_or_default(),
             };
-            let api = |client: Client| Api::<Lease>::default_namespaced(client);
-            follow(
-                &connection,
-                api,
-                Selection::Labelled(&label),
-                &view,
-                entry,
-                &permission,
-            )
-            .await;
-        });
+            (Key::new(None, &lease.metadata.name.unwrap_or_default()), held)
+        };
+        let task = spawn(
+            runtime,
+            &connection,
+            |client: Client| Api::<Lease>::default_namespaced(client),
+            Selection::Labelled(format!("{LABEL}={leader}")),
+            &view,
+            entry,
+            permission("`list` and `watch`", "leases", "coordination.k8s.io"),
+        );
         Self {
             api: Api::default_namespaced(connection.client()),
             connection,
@@ -125,7 +118,7 @@ impl Members {
             view,
             seen: Mutex::default(),
             annotations: watch::Sender::new(Annotations::new()),
-            _task: AbortOnDropHandle::new(task),
+            _task: task,
         }
     }
 

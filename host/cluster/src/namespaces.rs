@@ -20,7 +20,7 @@ use crate::{
     item::Item,
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{Selection, View, follow},
+    watch::{Selection, View, spawn},
 };
 
 /// The longest time of a lookup; the deadline of the request may be earlier.
@@ -78,12 +78,9 @@ impl Namespaces {
     /// Starts the watch, if it is not running yet.
     pub(crate) fn start(&self, runtime: &Handle) {
         self.task.get_or_init(|| {
-            self.view.health.starting();
-            let (connection, view) = (self.connection.clone(), self.view.clone());
-            AbortOnDropHandle::new(runtime.spawn(async move {
-                let permission = permission("`list` and `watch`", "namespaces", "");
-                follow(&connection, api, Selection::All, &view, entry, &permission).await;
-            }))
+            let permission = permission("`list` and `watch`", "namespaces", "");
+            let (connection, view) = (&self.connection, &self.view);
+            spawn(runtime, connection, api, Selection::All, view, entry, permission)
         });
     }
 

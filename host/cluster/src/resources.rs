@@ -26,7 +26,7 @@ use crate::{
     item::Item,
     metrics::Verb,
     request_error::{RequestError, permission},
-    watch::{Selection, View, follow},
+    watch::{Selection, View, spawn},
 };
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -208,37 +208,29 @@ impl Resources {
         runtime: &Handle,
     ) -> Self {
         let resource = kind.resource.clone();
-        let only = only.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
         let view = Arc::new(View::new(resource.plural.clone()));
-        view.health.starting();
-        let watched = (connection.clone(), resource.clone(), view.clone());
-        let task = runtime.spawn(async move {
-            let (connection, resource, view) = watched;
-            let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
-            // Only namespace, name and version of watched resources are kept.
-            let entry = |found: PartialObjectMeta<Item>| {
-                let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
-                let metadata = found.metadata;
-                let name = metadata.name.unwrap_or_default();
-                (Key::new(metadata.namespace.as_deref(), &name), version)
-            };
-            let namespace = only.as_ref().map_or("", |(namespace, _)| namespace);
-            let api = |client: Client| match namespace {
-                "" => Api::all_with(client, &resource),
-                namespace => Api::namespaced_with(client, namespace, &resource),
-            };
-            let selection = only
-                .as_ref()
-                .map_or(Selection::All, |(_, name)| Selection::Named(name));
-            follow(&connection, api, selection, &view, entry, &permission).await;
-        });
+        // Only namespace, name and version of watched resources are kept.
+        let entry = |found: PartialObjectMeta<Item>| {
+            let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
+            let metadata = found.metadata;
+            let name = metadata.name.unwrap_or_default();
+            (Key::new(metadata.namespace.as_deref(), &name), version)
+        };
+        let (watched, namespace) = (resource.clone(), only.map_or("", |(namespace, _)| namespace).to_owned());
+        let api = move |client: Client| match &*namespace {
+            "" => Api::all_with(client, &watched),
+            namespace => Api::namespaced_with(client, namespace, &watched),
+        };
+        let selection = only.map_or(Selection::All, |(_, name)| Selection::Named(name.to_owned()));
+        let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
+        let task = spawn(runtime, &connection, api, selection, &view, entry, permission);
         Self(Arc::new(Inner {
             connection,
             resource,
             is_namespaced: kind.is_namespaced,
             view,
             last: Mutex::new(None),
-            _task: AbortOnDropHandle::new(task),
+            _task: task,
         }))
     }
 

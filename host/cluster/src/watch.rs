@@ -9,7 +9,8 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, time::sleep};
+use tokio::{runtime::Handle, sync::watch, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     cache::{Cache, Key},
@@ -99,13 +100,34 @@ impl Pace {
 }
 
 /// Selects the objects of a kind that are watched.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Selection<'a> {
+#[derive(Clone, Debug)]
+pub(crate) enum Selection {
     All,
     /// Nothing but the object of this name, as an account may be allowed to.
-    Named(&'a str),
+    Named(String),
     /// All objects with this label: `key=value`.
-    Labelled(&'a str),
+    Labelled(String),
+}
+
+/// [Follows](follow) objects in a task that ends with the returned handle.
+pub(crate) fn spawn<K, V>(
+    runtime: &Handle,
+    connection: &Connection,
+    api: impl Fn(Client) -> Api<K> + Send + 'static,
+    selection: Selection,
+    view: &Arc<View<V>>,
+    entry: impl Fn(K) -> (Key, V) + Send + 'static,
+    permission: String,
+) -> AbortOnDropHandle<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    V: PartialEq + Send + Sync + 'static,
+{
+    view.health.starting();
+    let (connection, view) = (connection.clone(), view.clone());
+    AbortOnDropHandle::new(runtime.spawn(async move {
+        follow(&connection, api, selection, &view, entry, &permission).await;
+    }))
 }
 
 /// Fills the view and keeps it up to date, forever. `entry` extracts what is cached of an object, and only a change of
@@ -113,7 +135,7 @@ pub(crate) enum Selection<'a> {
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
-    selection: Selection<'_>,
+    selection: Selection,
     view: &View<V>,
     entry: impl Fn(K) -> (Key, V),
     permission: &str,
@@ -126,7 +148,7 @@ pub(crate) async fn follow<K, V>(
     let mut pace = Pace::new(connection);
     loop {
         let mut config = watcher::Config::default().timeout(WATCH_SECONDS);
-        config = match selection {
+        config = match &selection {
             Selection::All => config,
             Selection::Named(name) => config.fields(&format!("metadata.name={name}")),
             Selection::Labelled(label) => config.labels(label),
