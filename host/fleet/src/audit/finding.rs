@@ -1,11 +1,12 @@
 //! The verdict of the chains on an object that exists.
 
-use admittance_admission::{Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow};
+use admittance_admission::{
+    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow, words,
+};
 use serde::Serialize;
 
 /// The verdict on an object, the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     Denied,
     /// A stage failed, and its policy is `Fail`.
@@ -19,27 +20,9 @@ pub enum Verdict {
     Allowed,
 }
 
+words!(Verdict, "verdict": Denied = "denied", Failed = "failed", WouldBeDenied = "would-be-denied", FailureIgnored = "failure-ignored", Changed = "changed", Allowed = "allowed");
+
 impl Verdict {
-    pub const ALL: [Self; 6] = [
-        Self::Denied,
-        Self::Failed,
-        Self::WouldBeDenied,
-        Self::FailureIgnored,
-        Self::Changed,
-        Self::Allowed,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::Failed => "failed",
-            Self::WouldBeDenied => "would-be-denied",
-            Self::FailureIgnored => "failure-ignored",
-            Self::Changed => "changed",
-            Self::Allowed => "allowed",
-        }
-    }
-
     /// Whether the object would be refused.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Denied | Self::Failed)
