@@ -144,9 +144,7 @@ impl MesosDriver {
             retry_timeout,
             other_servers,
         };
-        let layer = host
-            .layer_with(dialect.clone())
-            .body_limits(limits);
+        let layer = host.layer_with(dialect.clone()).body_limits(limits);
         Ok(Self(Arc::new(Inner {
             cluster: config.cluster,
             definitions: DefinitionsApi::new(host.clone(), dialect.clone(), limits),

@@ -216,7 +216,10 @@ impl Resources {
             let name = metadata.name.unwrap_or_default();
             (Key::new(metadata.namespace.as_deref(), &name), version)
         };
-        let (watched, namespace) = (resource.clone(), only.map_or("", |(namespace, _)| namespace).to_owned());
+        let (watched, namespace) = (
+            resource.clone(),
+            only.map_or("", |(namespace, _)| namespace).to_owned(),
+        );
         let api = move |client: Client| match &*namespace {
             "" => Api::all_with(client, &watched),
             namespace => Api::namespaced_with(client, namespace, &watched),

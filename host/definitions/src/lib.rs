@@ -55,7 +55,8 @@ pub use hook::{
     group::{GroupDefinition, MemberDefinition},
     mutators::MutatorsDefinition,
     plugin::{
-        CandidateDefinition, PluginDefinition, PluginPart, PluginRole, module_location, read_allow, setting_location,
+        CandidateDefinition, PluginDefinition, PluginPart, PluginRole, module_location, read_allow,
+        setting_location,
     },
     webhook::WebhookDefinition,
 };

@@ -3,7 +3,9 @@ use std::{path::Path, sync::Arc};
 use admittance_admission::{Grants, Matcher, ModuleReference, Operation, Phase, Rule, StageSpec};
 use serde_json::Value as Json;
 
-use crate::{CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole};
+use crate::{
+    CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole,
+};
 
 /// A chain as a document defines it, whatever the form of the document.
 #[derive(Clone, Debug, PartialEq)]

@@ -288,7 +288,14 @@ fn team(
     } = connections;
     let leader = cluster.as_ref().and_then(|cluster| {
         let (chains, webhooks) = (chains.clone(), webhooks.clone());
-        Leader::new(cluster, chains, webhooks, audits.cloned(), lease, Terms::default())
+        Leader::new(
+            cluster,
+            chains,
+            webhooks,
+            audits.cloned(),
+            lease,
+            Terms::default(),
+        )
     });
     let replicas = match &leader {
         Some(leader) => together.then(|| leader.replicas()),

@@ -55,7 +55,6 @@ pub(crate) struct Pass {
 /// A status to be written, with its event.
 struct Write {
     resources: Resources,
-    /// Kind and name.
     id: String,
     namespace: String,
     name: String,

@@ -58,7 +58,6 @@ pub(crate) fn audits_begin_at_zero() {
     }
 }
 
-/// Notes that all objects were audited.
 pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
     let result = if is_complete { "ok" } else { "incomplete" };
     counter!(AUDITS, "result" => result).increment(1);

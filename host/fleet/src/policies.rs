@@ -36,7 +36,6 @@ pub enum PolicySystem {
 
 words!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeeper", Kubewarden = "Kubewarden");
 
-/// An API group of a system.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyGroup {
     pub name: &'static str,

@@ -46,7 +46,6 @@ pub struct Registration {
     pub failure_policy: Option<FailurePolicy>,
     /// Excluded namespaces, in addition to the namespaces of the cluster and of this program.
     pub excluded_namespaces: Vec<String>,
-    /// Whether the webhooks are called for `kube-system`.
     pub includes_kube_system: bool,
     /// Whether the API server supports match conditions.
     pub has_match_conditions: bool,
@@ -278,7 +277,6 @@ impl Webhook {
         }
     }
 
-    /// Whether a rule could match nodes.
     pub fn may_match_nodes(&self) -> bool {
         may_match(&self.rules, "", "nodes")
     }

@@ -55,7 +55,6 @@ struct Conditions {
     enforced: Condition,
 }
 
-/// A definition in the live table.
 #[derive(Clone, Copy)]
 enum Definition<'a> {
     Chain(&'a ChainStatus),
@@ -333,7 +332,6 @@ fn not_live(
     }
 }
 
-/// Whether the answers of all stages count.
 fn enforced(stages: &[StageStatus]) -> Condition {
     let stages = || stages.iter();
     let disabled: Vec<_> = stages()

@@ -30,7 +30,6 @@ use crate::{
 /// The longest interval between two comparisons, because certificates expire.
 const CHECK: Duration = Duration::from_secs(3600);
 
-/// The configuration of the webhook configurations that the leader keeps.
 #[derive(Clone, Debug)]
 pub struct WebhooksConfig {
     pub registration: Registration,
@@ -60,7 +59,6 @@ impl CertificateConfig {
     }
 }
 
-/// A certificate that this program makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnCertificate {
     /// The validity in days. The certificate is replaced when less than a third is left.
@@ -122,7 +120,6 @@ enum Trust {
 /// The state of the leader between two comparisons.
 #[derive(Debug, Default)]
 pub(crate) struct KeptConfigurations {
-    /// The last content of the Secret.
     certificate: Option<Contents>,
     /// CAs, and since when all webhook configurations have them.
     trusted: Option<(String, Instant)>,
@@ -272,7 +269,6 @@ impl Webhooks {
 }
 
 impl Inner {
-    /// The resources that the leader watches.
     fn resources(&self) -> impl Iterator<Item = &Resources> {
         let secret = match &self.trust {
             Trust::Own(secret) => Some(secret.resources()),

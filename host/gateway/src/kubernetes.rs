@@ -109,9 +109,7 @@ impl Kubernetes {
         host: &Host,
         limits: BodyLimits,
     ) -> Self {
-        let layer = host
-            .layer(KubernetesApi)
-            .body_limits(limits);
+        let layer = host.layer(KubernetesApi).body_limits(limits);
         Self(Arc::new(Inner {
             accounts,
             routes: Arc::default(),

@@ -125,8 +125,8 @@ pub mod definitions {
         ExceptionDefinition, Expected, FileChange, FileStore, FormContent, FormDocuments, GroupDefinition,
         HookContext, HookDefinition, HookError, HookKind, HookStatus, ImportResult, InvalidId, InvalidShare,
         Location, MemberDefinition, Mistake, Mistakes, MutatorsDefinition, OnBadDefinition, PluginDefinition,
-        PluginPart, PluginRole, PreparedHook, ReadDefinition, Served, Share, StageDefinition, StageId, StoreError,
-        StoreKind, StoredDefinition, TypedDocument, WebhookDefinition, document, load, load_text,
+        PluginPart, PluginRole, PreparedHook, ReadDefinition, Served, Share, StageDefinition, StageId,
+        StoreError, StoreKind, StoredDefinition, TypedDocument, WebhookDefinition, document, load, load_text,
     };
 }
 

@@ -77,7 +77,9 @@ impl<'a> PluginRole<'a> {
             Self::Member(member) => PluginPart {
                 name: format!("{}/{}", stage.spec.name, member.name).into(),
                 location: &member.location,
-                timeout: member.timeout.map_or(stage.spec.timeout, |own| own.min(stage.spec.timeout)),
+                timeout: member
+                    .timeout
+                    .map_or(stage.spec.timeout, |own| own.min(stage.spec.timeout)),
                 is_member: true,
                 ..of_stage(&format!(".group.plugins.{}", member.name))
             },

@@ -64,7 +64,6 @@ impl Ledger {
         self.retain(|seen| seen.resource != resource || seen.round == round);
     }
 
-    /// Removes the objects of all other resources.
     pub(super) fn keep_only(&mut self, resources: &[u16]) {
         self.retain(|seen| resources.contains(&seen.resource));
     }

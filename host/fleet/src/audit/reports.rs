@@ -32,7 +32,6 @@ pub enum ReportApi {
 impl ReportApi {
     pub const ALL: [Self; 3] = [Self::PolicyReport, Self::KubernetesReports, Self::OpenReports];
 
-    /// The kinds of this group and version, if they are reports.
     pub(super) fn of(api_version: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|api| api.api_version() == api_version)
     }

@@ -25,7 +25,6 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The shortest time between two lists of a resource.
 const BETWEEN_LISTS: Duration = Duration::from_secs(10);
 
-/// A change of an object, or of the watch.
 #[derive(Debug)]
 pub(super) enum Change {
     Present(Object),

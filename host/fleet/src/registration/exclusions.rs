@@ -41,7 +41,6 @@ pub(super) static EXCLUSIONS: [Exclusion; 3] = [
 ];
 
 impl Exclusion {
-    /// The exclusions that these rules could match.
     pub(super) fn of(rules: &[Rule]) -> Vec<&'static Self> {
         let matched = EXCLUSIONS
             .iter()

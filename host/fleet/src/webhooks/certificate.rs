@@ -91,7 +91,6 @@ impl Contents {
         }
     }
 
-    /// The validity of a certificate that may be served.
     fn validity(&self, identity: &IdentityPem, service: &Service, now: OffsetDateTime) -> Option<Validity> {
         let authorities = certificates_in(self.authorities.as_bytes()).ok()?;
         let IdentityPem { certificate, key } = identity;

@@ -22,7 +22,6 @@ const VALIDATING: ResourceKind = ResourceKind {
     ..MUTATING
 };
 
-/// The kinds of webhook configurations.
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
@@ -31,7 +30,6 @@ pub(super) const KINDS: [(Phase, ResourceKind); 2] =
 #[derive(Debug)]
 pub(super) struct Written {
     webhooks: Vec<Value>,
-    /// The version of the stored object.
     version: Option<String>,
     at: Instant,
 }

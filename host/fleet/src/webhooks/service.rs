@@ -8,7 +8,6 @@ use tokio::time::sleep;
 
 use super::Inner;
 
-/// The interval of looking.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The slices of a Service, as far as they are of interest.

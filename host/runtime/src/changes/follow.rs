@@ -175,7 +175,6 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// The schedule of module refreshes.
 #[derive(Debug, Default)]
 struct Schedule {
     modules: HashMap<ModuleReference, (Duration, Instant)>,

@@ -25,9 +25,7 @@ pub(super) struct Plan {
     /// The version of the source when it was made.
     pub(super) version: u64,
     pub(super) change: Change,
-    /// The definitions as they will be.
     pub(super) usable: Usable,
-    /// The definitions that it writes.
     pub(super) paths: Vec<PathBuf>,
     /// The modules that those name, and the warnings about them.
     pub(super) modules: HashSet<ModuleReference>,

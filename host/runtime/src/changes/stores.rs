@@ -15,7 +15,6 @@ use crate::{ChangeError, Error, StoreStatus, history::HistoryEntry};
 /// The content of a store, sorted by path.
 type Held = Arc<[DefinitionFile]>;
 
-/// The last known content of a store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoreSnapshot {
     /// Its content when it was last read successfully; `None` before that.
@@ -37,7 +36,6 @@ pub(crate) struct Stores {
     forms: DocumentForms,
 }
 
-/// A snapshot of the stores.
 #[derive(Debug)]
 pub(crate) struct Contents {
     stores: Vec<Result<Held, StoreError>>,
@@ -163,7 +161,6 @@ impl Stores {
         self.known.lock().clone()
     }
 
-    /// The content of each store as far as it is known.
     pub(crate) fn known_content(&self) -> Vec<Option<Held>> {
         self.known().into_iter().map(|known| known.held).collect()
     }
@@ -222,7 +219,6 @@ impl Contents {
         }
     }
 
-    /// Whether a store is unreachable.
     pub(crate) fn is_lost(&self) -> bool {
         let is_unreachable =
             |read: &Result<Held, StoreError>| matches!(read, Err(StoreError::Unreachable { .. }));

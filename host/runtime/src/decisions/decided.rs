@@ -36,7 +36,6 @@ pub(crate) struct ObjectTexts {
 }
 
 impl ObjectTexts {
-    /// Takes the objects out of a request.
     pub(crate) fn take(request: &mut Request) -> Self {
         let text = |object: &mut Option<Object>| Some(object.take()?.shared_text().clone());
         Self {

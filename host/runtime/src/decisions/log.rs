@@ -222,7 +222,6 @@ struct Follower {
 }
 
 impl Follower {
-    /// The next decisions. Waits until there are any.
     async fn next(&mut self) -> Vec<Followed> {
         let log = self.log.clone();
         loop {

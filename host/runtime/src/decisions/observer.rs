@@ -27,7 +27,6 @@ pub(crate) struct Observed<'a> {
     pub(crate) selection: &'a Selection,
     pub(crate) outcome: &'a Outcome,
     pub(crate) duration: Duration,
-    /// When the outcome was known.
     pub(crate) at: Moment,
     pub(crate) revision: u64,
 }

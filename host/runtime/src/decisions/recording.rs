@@ -90,7 +90,6 @@ pub struct Recording {
     redact: Vec<Redaction>,
 }
 
-/// The sender of an active recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     share: Share,

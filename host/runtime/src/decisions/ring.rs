@@ -43,7 +43,6 @@ struct Collected {
     origin: RequestOrigin,
 }
 
-/// The decisions of all threads.
 #[derive(Default)]
 pub(super) struct Ring {
     bytes: VecDeque<u8>,
@@ -171,7 +170,6 @@ impl Ring {
         self.slots.len()
     }
 
-    /// The id of the oldest decision.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.slots.front().map(|slot| slot.id)
     }

@@ -8,9 +8,7 @@ use std::{
 
 use admittance_admission::{ClusterKind, Phase};
 use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
-use admittance_definitions::{
-    ChainDefinition, Location, PluginDefinition, PluginPart, PreparedHook,
-};
+use admittance_definitions::{ChainDefinition, Location, PluginDefinition, PluginPart, PreparedHook};
 use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Prepared, Sandbox};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
@@ -133,11 +131,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn new(
-        chain: &ChainDefinition,
-        part: PluginPart<'_>,
-        plugin: &PluginDefinition,
-    ) -> Self {
+    pub(crate) fn new(chain: &ChainDefinition, part: PluginPart<'_>, plugin: &PluginDefinition) -> Self {
         let mut limits = Limits {
             time: part.timeout,
             ..Limits::default()

@@ -250,7 +250,9 @@ async fn passages() {
 
 #[tokio::test]
 async fn limits() {
-    let layer = layer().await.body_limits(BodyLimits::new(60, Duration::from_secs(30)));
+    let layer = layer()
+        .await
+        .body_limits(BodyLimits::new(60, Duration::from_secs(30)));
     let large = application(&"x".repeat(60));
     let (response, seen) = send(&layer, request("POST", &large)).await;
     assert_eq!(response.status(), 413);
