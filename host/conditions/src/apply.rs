@@ -1,4 +1,4 @@
-//! What a mutation gives, as JSON: an object to apply, or the operations of a JSON Patch.
+//! Writes the value of a mutation as JSON: an object to apply, or the operations of a JSON Patch.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -13,11 +13,11 @@ use crate::{
 
 mod json_patch;
 
-/// How deep values may nest: as deep as JSON is read.
+/// The deepest nesting of values that is written, which is also the deepest that JSON is read with.
 const MAX_DEPTH: usize = 128;
 /// The largest integer that every reader of JSON has exactly.
 const LARGEST_EXACT: u64 = (1 << 53) - 1;
-/// How much is written between two checks of the deadline, in bytes.
+/// The deadline is checked each time that this many bytes were written.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
 /// Writes what a mutation gives as JSON.
@@ -38,7 +38,7 @@ pub(crate) struct Writer {
 type Written = Result<(), Failure>;
 
 impl Writer {
-    /// For at most this many bytes.
+    /// Creates a writer of at most `limit` bytes.
     pub(crate) fn new(limit: usize, deadline: Deadline) -> Self {
         Self {
             text: String::new(),

@@ -20,7 +20,7 @@ mod objects;
 
 use self::objects::SetValue;
 
-/// How deep operators, calls and selects may nest.
+/// The deepest nesting of operators, calls and selects.
 const MAX_DEPTH: usize = 200;
 
 #[derive(Debug)]
@@ -35,17 +35,17 @@ pub(crate) struct Checked {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// How deep its evaluation nests, with that of the variables that it uses.
+    /// The depth of its evaluation, including the evaluation of the variables that it uses.
     pub(crate) height: usize,
     /// The values that it sets, if it is a mutation.
     pub(crate) set_values: Vec<SetValue>,
 }
 
-/// What an expression may use beside the variables of every expression.
+/// The variables and functions that an expression may use in addition to those of every expression.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     /// The variables that a policy defined so far, `variables.x`; none for a match condition of a stage.
-    pub(crate) variables: Option<Vec<Known>>,
+    pub(crate) variables: Option<Vec<DeclaredVariable>>,
     /// The type of `object` and `oldObject`, if their schema is known.
     pub(crate) object: Option<Type>,
     /// Whether there is `params`.
@@ -58,7 +58,7 @@ pub(crate) struct Scope {
 
 /// A variable that a policy defined.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct DeclaredVariable {
     pub(crate) name: Box<str>,
     pub(crate) kind: Type,
     pub(crate) height: usize,

@@ -11,7 +11,7 @@ use crate::{
     types::Type,
 };
 
-/// In bytes.
+/// The longest expression, in bytes.
 pub(crate) const MAX_LENGTH: usize = 16 << 10;
 /// The stack for the parser's recursion: several times what the longest expression needs. Pages are used only as far
 /// as an expression nests.
@@ -114,7 +114,7 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
     }
 }
 
-/// How deep the parser follows parentheses, brackets and arguments.
+/// The deepest nesting of parentheses, brackets and arguments that the parser follows.
 const PARSER_DEPTH: usize = 96;
 
 /// A message without its list of expected tokens.

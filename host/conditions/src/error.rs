@@ -7,13 +7,13 @@ use crate::{
     machine::{Fault, Halt},
 };
 
-/// Why a condition cannot be compiled.
+/// The errors of compiling a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// The name is not a valid qualified name.
     #[error("the name of a match condition cannot be `{name}`: {why}")]
     Name {
-        /// The name.
+        /// The name that is not valid.
         name: String,
         /// The rule that it violates.
         why: String,
@@ -28,13 +28,13 @@ pub enum ConditionError {
     TooLong {
         /// Its length in bytes.
         length: usize,
-        /// The limit.
+        /// The largest size, in bytes.
         limit: usize,
     },
     /// The expression nests too deeply.
     #[error("the expression is nested more than {limit} levels deep; split it into several conditions")]
     TooDeep {
-        /// The limit.
+        /// The largest depth.
         limit: usize,
     },
     /// A syntax or type error.
@@ -44,13 +44,13 @@ pub enum ConditionError {
         line: usize,
         /// The character in the line, from 1.
         column: usize,
-        /// The problem.
+        /// The parser's or the checker's message.
         message: String,
     },
     /// The type of the expression is not bool.
     #[error("must evaluate to bool but got {kind}; compare it with what you expect")]
     NotBool {
-        /// Its type.
+        /// The type of the value that the expression has.
         kind: String,
     },
     /// The type of the expression is not what is needed there.
@@ -58,7 +58,7 @@ pub enum ConditionError {
     WrongType {
         /// The types that it may have.
         wanted: String,
-        /// Its type.
+        /// The type of the value that the expression has.
         kind: String,
     },
     /// The parser failed.
@@ -90,7 +90,7 @@ impl FailedCondition {
     }
 }
 
-/// Why an expression failed, as kube-apiserver words it.
+/// Words the failure of an expression as kube-apiserver does.
 pub(crate) fn because(expression: &str, fault: &Fault) -> String {
     let because = |why: &str| format!("expression '{expression}' resulted in error: {why}");
     match fault {

@@ -29,7 +29,7 @@ mod version;
 
 use typed::{Arguments, CelType};
 
-/// How a function is called.
+/// The syntax of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `f(x)`; operators too.
@@ -44,7 +44,7 @@ pub(crate) struct Function {
     name: &'static str,
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
-    /// Which argument is a regular expression. A literal there is compiled with the condition.
+    /// The index of the argument that is a regular expression. A literal there is compiled with the condition.
     pub(crate) pattern: Option<usize>,
 }
 

@@ -32,7 +32,7 @@ impl GroupExpression {
         })
     }
 
-    /// As it was written.
+    /// Returns the text of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -49,7 +49,7 @@ impl PartialEq for GroupExpression {
     }
 }
 
-/// How deep operators may nest; `a() && b() && ...` is balanced by the parser.
+/// The deepest nesting of operators. The parser balances `a() && b() && ...`.
 const MAX_DEPTH: usize = 64;
 
 fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {

@@ -44,17 +44,17 @@ pub enum Action {
 
 words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
 
-/// How a policy is applied.
+/// The settings with which a policy is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
     /// The names of policy and binding, for messages; none for a stage of a native chain. Its messages have no names, and
     /// an expression that fails is a failure of the stage.
     pub names: Option<(String, String)>,
-    /// What is done about an object that is not valid. A stage of a native chain denies it.
+    /// The reactions to an object that is not valid. A stage of a native chain denies it.
     pub actions: Vec<Action>,
-    /// What is done if an expression fails. For a stage of a native chain, its own failure policy decides.
+    /// The reaction to an expression that fails. For a stage of a native chain, its own failure policy decides.
     pub failure_policy: FailurePolicy,
-    /// Where the parameters come from.
+    /// The objects that `params` stands for.
     pub params: Option<Params>,
     /// The constraint of a template of Gatekeeper, which is the parameters, and which its messages name.
     pub constraint: Option<ConstraintBinding>,
@@ -65,7 +65,7 @@ pub struct Binding {
 /// A constraint of Gatekeeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConstraintBinding {
-    /// What its messages begin with: its name, in brackets.
+    /// The prefix of its messages: its name in brackets.
     pub prefix: String,
     /// The object, as `params`.
     pub object: Arc<Json>,
@@ -83,7 +83,7 @@ pub struct PolicyHook {
 }
 
 impl PolicyHook {
-    /// With what its expressions may ask.
+    /// Creates the hook. Its expressions query the authorizer and the cluster.
     pub fn new(
         policy: Arc<Policy>,
         binding: Binding,
@@ -168,7 +168,7 @@ impl PolicyHook {
     }
 }
 
-/// What the expressions of a policy see.
+/// The variables that the expressions of a policy read.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
     request: &'a Request,
@@ -331,7 +331,7 @@ impl PolicyHook {
         Ok(())
     }
 
-    /// What the message expression of a validation gives, if that is usable; else its message, or the expression.
+    /// Returns the value of a validation's message expression if that is usable; else its message, or the expression.
     async fn message<'a>(
         &self,
         machine: &mut Machine<'a>,
@@ -358,7 +358,7 @@ impl PolicyHook {
     }
 }
 
-/// Why an expression failed; the outer error if that is the time.
+/// Describes why an expression failed. The outer error is a deadline that has passed.
 fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Failure> {
     if *fault == Fault::Halt(Halt::Deadline) {
         return Err(too_late());

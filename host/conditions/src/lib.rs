@@ -1,22 +1,22 @@
-//! Expressions in CEL: the conditions that decide whether a stage is called, kube-apiserver's `matchConditions`, and its
-//! policies.
+//! Expressions in CEL: the conditions that decide whether a stage is called, kube-apiserver's `matchConditions`, and
+//! its policies.
 //!
 //! An expression sees `object` and `oldObject` (null when there is none), `request` (the fields of an
-//! AdmissionRequest without uid and objects; empty fields are absent), `authorizer`,
-//! `authorizer.requestResource`, and `namespaceObject`, which is always null for webhooks.
+//! AdmissionRequest without uid and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`,
+//! and `namespaceObject`, which is always null for webhooks.
 //!
 //! A [`Policy`] has expressions that validate or change an object; they see `params` and `variables` too.
 //!
 //! # Functions
 //!
-//! Those of kube-apiserver 1.36; `docs/kubernetes-policies.md` lists them by library, and the test `library` has a row for
-//! each.
+//! Expressions have the functions of kube-apiserver 1.36. `docs/kubernetes-policies.md` lists them by library, and
+//! the test `library` has a row for each.
 //!
 //! # Cost
 //!
-//! Every operation is charged before it runs, in about the units of kube-apiserver and with its limits:
-//! 1,000,000 for an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. That bounds time and
-//! memory of an evaluation, whatever is in the object.
+//! Every operation is charged before it runs, in about the units of kube-apiserver and with its limits: 1,000,000 for
+//! an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. That bounds time and memory of an
+//! evaluation, whatever is in the object.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::sync::Arc;

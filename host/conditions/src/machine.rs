@@ -38,7 +38,7 @@ pub(crate) struct Machine<'a> {
     composed: Vec<Option<Result<Value<'a>, String>>>,
     answers: Answers,
     locals: Vec<Value<'a>>,
-    /// What is left for all expressions.
+    /// The cost that is left for all expressions.
     budget: u64,
     /// The cost of computing whole expressions since other tasks had their turn.
     unpaused: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// Which limit it is.
+    /// The limit that is exceeded first.
     exceeded: Halt,
     /// The part of it that is for questions to the authorizer, which take no processor time.
     asked: u64,
@@ -82,7 +82,7 @@ impl Meter {
 }
 
 impl<'a> Machine<'a> {
-    /// With a budget for all expressions together.
+    /// Creates a machine with a budget for all expressions together.
     pub(crate) fn new(
         variables: &'a Variables<'a>,
         definitions: &'a [Definition],

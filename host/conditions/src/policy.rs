@@ -5,7 +5,7 @@ use admittance_admission::words;
 
 use crate::{
     ConditionError, MatchCondition, ObjectSchema, Structure,
-    check::{Checked, Known, Scope},
+    check::{Checked, DeclaredVariable, Scope},
     compile,
     expression::{Definition, Expression},
     types::{JSON_PATCH, Type, list},
@@ -19,7 +19,7 @@ pub struct Policy {
     pub(crate) uses: Uses,
     /// The policy applies to a request if all of these are true.
     pub conditions: Vec<MatchCondition>,
-    /// What must be true of an object.
+    /// The expressions that must be true.
     pub validations: Vec<Validation>,
     /// Notes for the audit log: the key, and an expression that gives a string, or null for none.
     pub audit_annotations: Vec<(String, PolicyExpression)>,
@@ -30,7 +30,7 @@ pub struct Policy {
 /// One validation.
 #[derive(Debug, PartialEq)]
 pub struct Validation {
-    /// What must be true.
+    /// The expression that must be true.
     pub expression: PolicyExpression,
     /// The message of the denial; without it, the expression.
     pub message: Option<String>,
@@ -69,14 +69,14 @@ impl DenialReason {
     }
 }
 
-/// What an expression of a policy gives.
+/// The purpose of an expression in a policy, which decides its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A value of any type: a variable.
     Variable,
-    /// A bool.
+    /// An expression of the type bool.
     Validation,
-    /// A string.
+    /// An expression of the type string.
     Message,
     /// A string or null.
     Annotation,
@@ -94,7 +94,7 @@ pub struct PolicyExpression {
 }
 
 impl PolicyExpression {
-    /// As it was written.
+    /// Returns the text of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -129,7 +129,7 @@ pub struct PolicyCompiler {
 }
 
 impl PolicyCompiler {
-    /// For a policy with or without `params`.
+    /// Creates a compiler for a policy with or without `params`.
     pub fn new(params: bool) -> Self {
         Self {
             scope: Scope {
@@ -141,7 +141,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// The same, with the types of `object` and `oldObject`, and of `params` if that is known too.
+    /// Sets the types of `object` and `oldObject`, and of `params` if that is known too.
     #[must_use]
     pub fn with_schemas(mut self, object: ObjectSchema, params: Option<ObjectSchema>) -> Self {
         self.scope.object = Some(object.0);
@@ -149,11 +149,11 @@ impl PolicyCompiler {
         self
     }
 
-    /// Compile a match condition. It sees `params`, and no variables.
+    /// Compiles a match condition. It sees `params`, and no variables.
     ///
     /// # Errors
     ///
-    /// As [`MatchCondition::compile`].
+    /// The errors of [`MatchCondition::compile`].
     pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
         let scope = Scope {
             params: self.scope.params,
@@ -195,7 +195,7 @@ impl PolicyCompiler {
     /// Define `variables.name` for the expressions that are compiled from now on.
     pub fn define(&mut self, name: &str, value: PolicyExpression) {
         if let Some(variables) = &mut self.scope.variables {
-            variables.push(Known {
+            variables.push(DeclaredVariable {
                 name: name.into(),
                 kind: value.checked.kind,
                 height: value.checked.height,
@@ -212,7 +212,7 @@ impl PolicyCompiler {
     /// is not for evaluation.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
-            variables.push(Known {
+            variables.push(DeclaredVariable {
                 name: name.into(),
                 kind: Type::Dyn,
                 height: 0,
@@ -254,7 +254,7 @@ impl Policy {
         self.uses.namespace
     }
 
-    /// How many validations and mutations it has, as a short text.
+    /// Returns the numbers of validations and mutations as short text.
     pub fn summary(&self) -> String {
         let count = |number: usize, what: &str| match number {
             0 => None,

@@ -12,11 +12,11 @@ use crate::{
     types::{Declared, Type, list, map},
 };
 
-/// How many references one after another are followed.
+/// The longest sequence of references that is followed.
 const MOST_REFERENCES: usize = 64;
 
-/// The type of the objects of a kind: that of its OpenAPI schema, as a CustomResourceDefinition or an API server's
-/// OpenAPI document has it.
+/// The type of the objects of a kind, from its OpenAPI schema in a CustomResourceDefinition or in an API server's
+/// OpenAPI document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectSchema(pub(crate) Type);
 
@@ -37,7 +37,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// Those of the field `components.schemas`.
+    /// Reads the schemas of the field `components.schemas`.
     pub fn new(schemas: &'a Map<String, Json>) -> Self {
         Self {
             schemas,
@@ -136,7 +136,7 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::Declared(Arc::new(Declared { name, fields }))
 }
 
-/// What a schema refers to, by itself or as the only one of `allOf`, beside a default.
+/// Returns the target of a schema's reference, which stands alone or as the only item of `allOf`, next to a default.
 pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),

@@ -15,7 +15,7 @@ mod library;
 mod policies;
 mod refused;
 
-/// A cluster that knows one rule, and what it was asked.
+/// A cluster that has one rule, and records its queries.
 #[derive(Default)]
 struct Rules {
     allowed: Vec<AccessAttributes>,
@@ -213,7 +213,7 @@ async fn the_authorizer_is_asked() {
         path: "/healthz".into(),
     };
     let account = "system:serviceaccount:shop:robot";
-    // (expression, what is allowed, expectation, who and what was asked); source: Kubernetes'
+    // (expression, permission that is granted, expectation, query of the authorizer); source: Kubernetes'
     // authorization library for CEL.
     let table = [
         (

@@ -18,7 +18,7 @@ pub(crate) enum Type {
     Kind,
     /// Known only at evaluation, as everything in `object`.
     Dyn,
-    /// Any type: that of the value in `optional.none()`, and of the items in `[]`.
+    /// Any type: the type of the value in `optional.none()`, and of the items in `[]`.
     Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),

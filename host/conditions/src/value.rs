@@ -320,7 +320,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A number that compares with those of other types.
+/// A number that compares with numbers of other types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Whole(i128),

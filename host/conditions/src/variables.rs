@@ -72,12 +72,12 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// With this object instead of the request's.
+    /// Replaces the request's object.
     pub(crate) fn with_object(self, object: Option<&'a Object>) -> Self {
         Self { object, ..self }
     }
 
-    /// With the object of the request's namespace, and with parameters.
+    /// Adds the object of the request's namespace, and the parameters.
     pub(crate) fn with(self, namespace: Option<&'a Json>, params: Option<&'a Json>) -> Self {
         Self {
             namespace: namespace.map_or(Value::Null, namespace_value),

@@ -12,7 +12,7 @@ static CA: LazyLock<String> = LazyLock::new(|| {
     parameters.self_signed(&key).unwrap().pem()
 });
 
-/// Its PEM.
+/// Returns the certificate as PEM.
 pub(crate) fn pem() -> &'static str {
     &CA
 }

@@ -51,11 +51,11 @@ pub enum Expected {
     Any,
     /// None of them exists.
     New,
-    /// All of them exist.
+    /// All of the definitions exist.
     There,
 }
 
-/// Where a definition that is new is written.
+/// The place of a definition that is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Whether it is a file or an entry.
@@ -68,13 +68,13 @@ pub struct Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AppliedEffect {
-    /// It is created.
+    /// The definition is created.
     Created,
-    /// It is changed.
+    /// The definition is changed.
     Changed,
-    /// It is unchanged.
+    /// The definition is unchanged.
     Unchanged,
-    /// It is deleted.
+    /// The definition is deleted.
     Deleted,
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     Ok(Change::between(set, set.with_text(found.file, None), effects))
 }
 
-/// That the definition is all that its file holds.
+/// Ensures that the definition is alone in its file.
 fn alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
     let (id, location) = (definition.id.clone(), definition.root.location());
     match there.get(definition.file).map(|file| file.documents.len()) {
@@ -159,7 +159,7 @@ fn alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), Cha
     }
 }
 
-/// Where an entry of this name is that cannot be used.
+/// Finds the entry of this name among the entries that cannot be used.
 fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
     let is_it = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is(id));
     set.unusable().iter().find(is_it).map(|file| file.path.as_path())

@@ -7,7 +7,7 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Mistakes, Node, quoted};
 
-/// Any name that a condition may have, to check an expression beside a name that it may not.
+/// A valid name, with which an expression is checked if its own name is not valid.
 const SOME_NAME: &str = "condition";
 
 /// The field `matchConditions`, which is optional.

@@ -183,7 +183,7 @@ impl Default for DocumentForms {
     }
 }
 
-/// A sentence that lists all kinds, with those of one version together: `write an A or B (v1), or a C (v2)`.
+/// Lists all kinds in a sentence, with the kinds of one version together: `write an A or B (v1), or a C (v2)`.
 fn fix(forms: &[Arc<dyn DocumentForm>]) -> String {
     let kinds = forms.iter().flat_map(|form| form.kinds());
     let kinds: Vec<_> = kinds.filter(|kind| !kind.versions.is_empty()).collect();

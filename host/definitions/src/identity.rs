@@ -8,10 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Share;
 
-/// The name of a definition: what kind it is and what it is called. As text `AdmissionChain/pods`,
-/// `admissionwebhook/bcs-system/inject`.
+/// The kind and name of a definition. As text `AdmissionChain/pods`, `admissionwebhook/bcs-system/inject`.
 ///
-/// Of a native chain there can be two, one in each phase.
+/// Two native chains can have one name, one in each phase.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionId {
     /// The kind as written in the file: `AdmissionChain`.
@@ -35,22 +34,22 @@ pub struct ChainId {
 pub struct StageId {
     /// The phase of the chain; `None` if the name of the chain is unique.
     pub phase: Option<Phase>,
-    /// The chain.
+    /// The name of the chain.
     pub chain: String,
-    /// The stage.
+    /// The name of the stage.
     pub stage: String,
 }
 
 /// A text that is not the name of a definition, chain or stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
-    /// Of a definition.
+    /// A text that is not the name of a definition.
     #[error("`{0}` is not the name of a definition; write its kind and its name, `AdmissionChain/pods`")]
     Definition(String),
-    /// Of a chain.
+    /// A text that is not the name of a chain.
     #[error("`{0}` is not the name of a chain; write its phase and its name, `Mutating:pods`")]
     Chain(String),
-    /// Of a stage.
+    /// A text that is not the name of a stage.
     #[error(
         "`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`"
     )]
@@ -111,7 +110,7 @@ fn split_phase(text: &str) -> Option<(Phase, &str)> {
 }
 
 impl StageId {
-    /// Whether this stage is meant. Names of BCS may hold a `/`, so only the whole counts.
+    /// Returns whether the name matches this stage. Names of BCS may contain a `/`, so only the whole text counts.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)

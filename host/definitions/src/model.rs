@@ -19,19 +19,20 @@ pub struct ChainDefinition {
     pub namespace: Option<String>,
     /// When its stages are called, and whether they may change the object. Default `Mutating`.
     pub phase: Phase,
-    /// Where the document begins.
+    /// The beginning of the document.
     pub source: Location,
     /// The requests that the chain is for. Those of a webhook configuration are the rules of all of its
     /// stages; there is none if it has no stage.
     pub rules: Vec<Rule>,
-    /// In the order they are called. Empty in a BCS definition or webhook configuration whose list is empty, and in a
-    /// policy of Kubernetes without a binding. A webhook or policy of Kubewarden without rules is never called, and is no
-    /// stage.
+    /// The stages in the order in which they are called. Empty in a BCS definition or webhook configuration whose
+    /// list is empty, and in a policy of Kubernetes without a binding. A webhook or policy of Kubewarden without
+    /// rules is never called, and is not a stage.
     pub stages: Vec<StageDefinition>,
-    /// What the document says that has no meaning here. The method of this name adds what it finds in the rules.
+    /// Warnings about parts of the document that have no meaning here. The method of this name adds the warnings
+    /// about rules.
     pub warnings: Vec<Mistake>,
-    /// Stages that nothing calls, so that their plugins are loaded only to find mistakes in them: that of a template of
-    /// Gatekeeper without constraints.
+    /// Stages that no request calls, so that their plugins are loaded only to find mistakes in them: the stage of a
+    /// template of Gatekeeper without constraints.
     pub idle: Vec<StageDefinition>,
 }
 
@@ -89,7 +90,7 @@ pub struct StageDefinition {
     pub hook: HookDefinition,
     /// A plugin to compare with `hook`, which must be a plugin.
     pub candidate: Option<CandidateDefinition>,
-    /// Where the stage begins in its document.
+    /// The beginning of the stage in its document.
     pub location: Location,
 }
 

@@ -46,7 +46,7 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     }
 }
 
-/// Where the values of `allow.environment` are. BCS' documents may have fields in any case.
+/// Collects the places of the values of `allow.environment`. BCS's documents may have fields in any case.
 fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
     let is = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
     for (key, child) in node.children() {

@@ -10,7 +10,7 @@ use crate::{
     document::{Fields, Mistakes, Node, readers},
 };
 
-/// How long a step lasts: not so short that nothing can be seen of it.
+/// The range of a step's length. Too few requests come in a shorter one.
 const PAUSE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
@@ -25,11 +25,11 @@ const FEWEST: u64 = 100;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct RolloutDefinition {
-    /// The shares of its steps: at least one, each larger than the one before.
+    /// The shares of its steps: at least one, each larger than the previous one.
     pub shares: Vec<Share>,
-    /// What the version that decides a request depends on.
+    /// The property of a request that selects the version that decides it.
     pub by: RolloutKey,
-    /// How long each step lasts.
+    /// The length of each step.
     pub pause: Duration,
     /// The failures of the candidate that end the roll-out.
     pub failures: RolloutLimit,
@@ -37,7 +37,8 @@ pub struct RolloutDefinition {
     pub refusals: RolloutLimit,
 }
 
-/// What the version that decides a request depends on: all requests that have it in common are decided by the same one.
+/// The property of a request that selects the version that decides it: one version decides all requests that share
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace; the name of the object if it is in none.
@@ -51,7 +52,7 @@ pub enum RolloutKey {
 
 words!(RolloutKey, "key of a roll-out": Namespace = "namespace", User = "user", Uid = "uid");
 
-/// How many requests end a roll-out, of those during one [pause](RolloutDefinition::pause).
+/// The number of failing requests during one [pause](RolloutDefinition::pause) that ends a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutLimit {
     /// This many, at least one.
@@ -78,7 +79,7 @@ impl RolloutDefinition {
         bucket < u64::from(share.parts_of_ten_thousand())
     }
 
-    /// As it is written in a document.
+    /// Writes the rollout as in a document.
     pub fn to_json(&self) -> Json {
         let percents = self
             .shares
@@ -94,7 +95,7 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Whether so many requests, out of so many, end the roll-out.
+    /// Returns whether `number` of `of` requests end the rollout.
     pub fn is_reached(self, number: u64, of: u64) -> bool {
         match self {
             Self::Count(limit) => number >= limit,

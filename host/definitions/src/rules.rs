@@ -1,4 +1,4 @@
-//! `rules` of a native chain, and of its stages. The meaning is that of Kubernetes, with `kinds` added.
+//! `rules` of a native chain and its stages. They mean the same as in Kubernetes, with `kinds` added.
 
 use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule};
 

@@ -11,12 +11,12 @@ use crate::{
 const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
     [("In", NamespaceSelector::In), ("NotIn", NamespaceSelector::NotIn)];
 
-/// Which labels are valid.
+/// The rules for valid labels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
     /// Anything: control planes have their own rules.
     Free,
-    /// Those that kube-apiserver accepts; a selector with any other could never match.
+    /// Only labels that kube-apiserver accepts; a selector with any other could never match.
     Kubernetes,
 }
 

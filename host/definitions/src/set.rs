@@ -65,7 +65,7 @@ impl DefinitionSet {
         self.reads.are_current()
     }
 
-    /// The same texts, of which nothing was read.
+    /// Drops what was read of the texts.
     #[must_use]
     pub fn afresh(self) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl DefinitionSet {
         }
     }
 
-    /// The same with this text in the file of this index, or without the file.
+    /// Copies the set with this text in the file of this index, or without the file.
     pub(crate) fn with_text(&self, index: usize, text: Option<String>) -> Self {
         let mut files = self.files.to_vec();
         match (text, files.get_mut(index)) {
@@ -147,7 +147,7 @@ impl DefinitionSet {
         )
     }
 
-    /// What was read of each file.
+    /// Returns what was read of each file.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
         let read = self.files.iter().map(|file| self.reads.file(file));
         let read: Vec<_> = read.collect();
@@ -167,8 +167,8 @@ impl DefinitionSet {
         stored::all(self)
     }
 
-    /// The definitions that make this chain: that of the chain itself, and those of its stages if they are elsewhere, such as
-    /// the bindings of a policy.
+    /// Returns the definitions that make this chain: the chain's own, and the definitions of its stages if they are
+    /// elsewhere, such as the bindings of a policy.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let documents = self.documents();
         let chains = self.chains().unwrap_or_default();
@@ -186,17 +186,17 @@ impl DefinitionSet {
         of_chain.map(|(_, document)| document).collect()
     }
 
-    /// What is to be written so that the definitions of this text are there: each in place of the one
-    /// that has its name now, or where `destination` has it.
+    /// Plans the writes after which the definitions of this text are there: each in place of the definition that has
+    /// its name now, or where `destination` has it.
     ///
-    /// A file that holds one definition is replaced whole. The whole that comes of it is checked. `name` stands for
+    /// A file that holds one definition is replaced whole. The resulting set is checked as a whole. `name` stands for
     /// the text in mistakes.
     ///
     /// # Errors
     ///
-    /// Every mistake in the text, and every conflict with other definitions; a definition that is not as
-    /// `expected`; one that shares its file with others; a new one without a destination. An entry that
-    /// [cannot be used](Self::usable) does not conflict with others, and may be what is replaced.
+    /// Every mistake in the text, and every conflict with other definitions; a definition that is not as `expected`;
+    /// one that shares its file with others; a new one without a destination. An entry that [cannot be
+    /// used](Self::usable) does not conflict with others, and may be replaced.
     pub fn apply(
         &self,
         text: &str,
@@ -233,8 +233,8 @@ impl DefinitionSet {
         change::delete(self, id)
     }
 
-    /// What is to be written so that the candidate of this stage is its plugin. The file is written anew, with the
-    /// comments above its document and without those inside.
+    /// Plans the writes after which the candidate of this stage is its plugin. The file is written anew, with the
+    /// comments above its document and without the comments inside.
     ///
     /// # Errors
     ///

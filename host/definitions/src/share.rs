@@ -9,9 +9,9 @@ pub struct Share(NonZeroU16);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid share; write {fix}")]
 pub struct InvalidShare {
-    /// The text.
+    /// The text that is not a share.
     pub text: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub fix: String,
 }
 
@@ -29,7 +29,7 @@ impl Share {
             .map(Self)
     }
 
-    /// How many of ten thousand requests it is: 1 to 10,000.
+    /// Returns the share in parts of ten thousand requests: 1 to 10,000.
     pub fn parts_of_ten_thousand(self) -> u16 {
         self.0.get()
     }

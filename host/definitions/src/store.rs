@@ -1,4 +1,4 @@
-//! Where definitions are kept.
+//! Stores of definitions: the trait, and the store of files.
 
 mod files;
 mod loss;
@@ -27,7 +27,7 @@ use crate::{
     document::{self, Document},
 };
 
-/// What a store keeps its definitions in.
+/// The storage of a store's definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreKind {
     /// Files, which people edit: YAML or JSON, of one document or several, with paths relative to their directory. They
@@ -67,7 +67,7 @@ pub struct DefinitionFile {
 }
 
 impl DefinitionFile {
-    /// A file.
+    /// Creates a file's content.
     pub fn file(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self::new(StoreKind::Files, path, text)
     }
@@ -131,10 +131,10 @@ impl DefinitionFile {
 /// [`location`](Self::location).
 #[async_trait]
 pub trait DefinitionStore: Send + Sync + Debug + 'static {
-    /// Where it is, for people: `zookeeper:/blueking/admissionwebhook`.
+    /// Returns the location of the store for people: `zookeeper:/blueking/admissionwebhook`.
     fn location(&self) -> String;
 
-    /// What its definitions are kept in.
+    /// Returns the kind of the store's storage.
     fn kind(&self) -> StoreKind {
         StoreKind::Entries
     }
@@ -172,14 +172,14 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     async fn changed(&self);
 }
 
-/// Why a store cannot be read or written.
+/// The reasons why a store cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The definition was changed, or one of its name created, since the store was read.
     #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
     ChangedMeanwhile {
-        /// The definition.
+        /// The path of the definition.
         path: PathBuf,
     },
     /// Another definition for the same operation and kind was created in the meantime.
@@ -192,7 +192,7 @@ pub enum StoreError {
         /// The path of the existing one.
         other: PathBuf,
     },
-    /// It cannot be reached. The definitions that were read last stay live.
+    /// The store cannot be reached. The definitions that were read last stay live.
     #[error("{store} cannot be reached: {reason}")]
     Unreachable {
         /// [`DefinitionStore::location`].
@@ -200,7 +200,7 @@ pub enum StoreError {
         /// The error, and what to do about it.
         reason: String,
     },
-    /// It refuses, for lack of a right for instance.
+    /// The store refuses, for lack of a right for instance.
     #[error("{store} refused the request: {reason}")]
     Refused {
         /// [`DefinitionStore::location`].
@@ -208,19 +208,19 @@ pub enum StoreError {
         /// The error, and what to do about it.
         reason: String,
     },
-    /// It does not take several changes at once.
+    /// The store does not take several changes at once.
     #[error("{store} takes one change at a time; make them one after another")]
     OneAtATime {
         /// [`DefinitionStore::location`].
         store: String,
     },
-    /// What it holds cannot be definitions.
+    /// The store's content is not definitions.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
     /// A file cannot be written.
     #[error("{path} cannot be written, so nothing was changed: {source}")]
     NotWritten {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The I/O error.
         source: io::Error,
@@ -230,13 +230,13 @@ pub enum StoreError {
         "{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}"
     )]
     PartlyWritten {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The I/O error.
         source: io::Error,
         /// The file that was written before.
         written: PathBuf,
-        /// Why it is not restored.
+        /// The reason why the file is not restored.
         restoring: Box<StoreError>,
     },
 }

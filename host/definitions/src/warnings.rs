@@ -16,8 +16,8 @@ use crate::{
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
-    /// What is valid, and probably not what was meant: fields that have no meaning here; rules that match nothing; a chain
-    /// that sees Pods, and not the containers that are added to them later.
+    /// Returns warnings about valid definitions that are probably mistakes: fields that have no meaning here; rules
+    /// that match nothing; a chain that sees Pods, and not the containers that are added to them later.
     pub fn warnings(&self) -> Vec<Mistake> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.useless_entries());
@@ -171,7 +171,7 @@ fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> 
     })
 }
 
-/// What is often written in place of the plural. No resource of Kubernetes has one of these names.
+/// Names that people often write instead of the plural. No resource of Kubernetes has one of these names.
 const SINGULARS: [&str; 16] = [
     "pod",
     "deployment",

@@ -71,7 +71,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
 pub enum Class {
     /// Not for the chains: it is streamed through unchanged.
     Pass,
-    /// It ends here.
+    /// The request ends here, with this reply.
     Refuse(Rejection),
     /// The body must be read, if any chain may apply to such a request.
     Inspect(Inspection),
@@ -80,7 +80,7 @@ pub enum Class {
 /// The parts of an admission request that its head has. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// The operation.
+    /// The operation that the request makes.
     pub operation: Operation,
     /// The resource, if the head has it.
     pub resource: Option<Arc<GroupVersionResource>>,
@@ -120,8 +120,8 @@ pub enum Reading {
     Admit {
         /// The request; the caller gives it its uid.
         request: Box<Request>,
-        /// The body in the one spelling that all servers read in the same way, if it was not received so.
-        /// It is forwarded in place of the original once a chain has seen the request.
+        /// The body in the one spelling that all servers read in the same way, if it was received in another one. The
+        /// upstream gets it in place of the original once a chain has seen the request.
         canonical: Option<Bytes>,
     },
     /// A request for the chains, of which they may change nothing: its object is not its body.

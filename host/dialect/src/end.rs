@@ -25,7 +25,7 @@ pub enum End<'a> {
     },
     /// The body of a request that must be read did not arrive in time.
     BodyTimeout {
-        /// The timeout.
+        /// The time that has passed.
         limit: Duration,
     },
     /// The body stalled, or arrived too slowly.
@@ -64,7 +64,7 @@ pub enum End<'a> {
     },
     /// The upstream did not send the head of its reply in time.
     UpstreamTimeout {
-        /// The timeout.
+        /// The time that has passed.
         limit: Duration,
     },
 }
@@ -175,11 +175,11 @@ impl fmt::Display for End<'_> {
     }
 }
 
-/// Why a dialect cannot let a request pass. `Display` is a sentence for the client.
+/// The reason why a dialect cannot let a request pass. `Display` is a sentence for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
-    /// The kind.
+    /// The kind of the rejection, which decides the status.
     pub kind: RejectionKind,
     /// A sentence for the client.
     pub message: String,
@@ -217,13 +217,13 @@ pub fn overridden(head: &Parts) -> Option<Rejection> {
 /// The reasons for which a dialect cannot let a request pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectionKind {
-    /// It is for another cluster.
+    /// The request is for another cluster.
     WrongCluster,
     /// Its body, or a part of its head, is not valid for its route.
     Malformed,
-    /// It is ambiguous.
+    /// The request has more than one meaning.
     Ambiguous,
-    /// It matches no route, and such requests are refused.
+    /// The request matches no route, and such requests are refused.
     Unmatched,
     /// Its body has a type that cannot be inspected.
     MediaType,

@@ -29,7 +29,7 @@ pub struct KubernetesApi;
 pub struct StoredState {
     /// The object before the request. None: there is none yet.
     pub object: Option<Object>,
-    /// Of a patch: the object that would result from it.
+    /// The object that would result from a patch.
     pub patched: Option<Object>,
 }
 
@@ -221,7 +221,7 @@ fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     readable.then(|| Object::parse(body).ok()).flatten()
 }
 
-/// Without a type, the API server reads JSON.
+/// Returns whether the body is JSON, which the API server also reads without a content type.
 fn is_json(head: &Parts) -> bool {
     let mut values = head.headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return true };
@@ -234,7 +234,7 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// For a request about which the API server was not asked, because no chain matched it then.
+/// Rejects a request about which the API server was not queried, because no chain matched it then.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

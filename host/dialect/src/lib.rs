@@ -1,12 +1,12 @@
-//! How a front door reads requests and writes replies.
+//! Reads the requests of a front end and writes the replies.
 //!
-//! A [`Dialect`] knows one control plane's way of writing: [`Rest`] any JSON API that rules in the configuration
-//! describe, [`KubernetesApi`] that of Kubernetes; that of BCS is in a crate of its own. kube-apiserver's webhooks are
-//! different: they have no upstream, so [reviews](admittance_admission::Review) are read and answered.
+//! A [`Dialect`] implements one control plane's way of writing: [`Rest`] any JSON API that rules in the configuration
+//! describe, [`KubernetesApi`] the API of Kubernetes; the dialect of BCS is in a crate of its own. kube-apiserver's
+//! webhooks are different: they have no upstream, so [reviews](admittance_admission::Review) are read and answered.
 //!
 //! A dialect turns the head and the body of an HTTP request into an
-//! [`admission::Request`](admittance_admission::Request), a changed object back into a body, and everything
-//! that can end a request at the front door into a reply.
+//! [`admission::Request`](admittance_admission::Request), a changed object back into a body, and everything that can
+//! end a request at the front end into a reply.
 //!
 //! Nothing here opens a socket or blocks: a dialect is a set of plain functions.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

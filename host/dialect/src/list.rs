@@ -19,9 +19,9 @@ pub struct ListRoute {
     pub paths: Vec<PathAndQuery>,
     /// The place of the list in a reply.
     pub items: Pointer,
-    /// How the list is divided. `None`: a reply has all of it.
+    /// The division of the list into pages. `None` if a reply has all of it.
     pub pages: Option<ListPages>,
-    /// Where an object is, if the items are only summaries.
+    /// The request for the whole object of an item, if the items are only summaries.
     pub object: Option<ObjectPlace>,
     /// The request that creates such an object.
     pub request: ItemRequest,
@@ -41,13 +41,13 @@ pub struct ListPages {
 /// The part of a reply that has the token of the next page. None, or an empty one, ends the list.
 #[derive(Clone, Debug)]
 pub enum NextToken {
-    /// A header.
+    /// The header with this name.
     Header(HeaderName),
     /// A string in the body.
     Pointer(Pointer),
 }
 
-/// Where the whole object of an item is.
+/// The request for the whole object of an item.
 #[derive(Clone, Debug)]
 pub struct ObjectPlace {
     /// Its path and query.
@@ -59,7 +59,7 @@ pub struct ObjectPlace {
 /// The request that creates the object of an item.
 #[derive(Clone, Debug)]
 pub struct ItemRequest {
-    /// Its method.
+    /// The method of the request.
     pub method: Method,
     /// Its path and query.
     pub path: ItemPath,
@@ -76,7 +76,7 @@ pub struct ItemPath(Template<Pointer>);
 #[error("`{0}` is not a path with pointers into an item: write `/v1/job/{{/ID}}`")]
 pub struct InvalidItemPath(String);
 
-/// Why a reply cannot be used, or an item of it.
+/// The reason why a reply, or an item of it, cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
@@ -85,7 +85,7 @@ pub enum ListError {
     NoList {
         /// The pointer to the list.
         pointer: Pointer,
-        /// The reason.
+        /// The error of the parser.
         reason: String,
     },
     /// The item does not have a value that a path needs.
@@ -162,8 +162,8 @@ fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
 }
 
 impl ListRoute {
-    /// A mistake that every item would show: the dialect does not take the request for one that creates or updates
-    /// an object.
+    /// Returns a mistake that every item would show: the dialect does not take the request for one that creates or
+    /// updates an object.
     ///
     /// # Errors
     ///

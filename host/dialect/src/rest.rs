@@ -47,7 +47,7 @@ pub struct RouteError {
     pub route: usize,
     /// The name in the configuration.
     pub field: &'static str,
-    /// The reason.
+    /// The mistake in the route.
     pub problem: RouteProblem,
 }
 
@@ -58,9 +58,9 @@ pub enum RouteProblem {
     /// The path template is invalid.
     #[error("`{path}` is not a valid path template: {reason}; write `/v1/job/{{id}}`")]
     Path {
-        /// The template.
+        /// The path template of the route.
         path: String,
-        /// The reason.
+        /// The error of the router.
         reason: String,
     },
     /// A name or namespace is read from a parameter that the path does not have.
@@ -106,16 +106,16 @@ pub enum RouteProblem {
 struct Prepared {
     route: Route,
     template: Router<()>,
-    /// In one case, except for the names of parameters.
+    /// The templates in lower case, except for the names of parameters.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
     /// The path of the stored object. `None`: the path of the request.
     stored_path: Option<StoredPath>,
-    /// Of the body.
+    /// The spelling of the body.
     spelling: Spelling,
-    /// Of the object in it.
+    /// The spelling of the object in the body.
     object_spelling: Spelling,
 }
 

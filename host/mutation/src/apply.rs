@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{Mutation, Mutator, Step, location::Steps, mutator::AssignableMetadata};
 
-/// By how much mutators may let an object grow, and until when.
+/// The limits for a mutation: the growth of the object, and the deadline.
 pub(crate) struct Growth {
     /// The size limit of the object, in bytes.
     limit: usize,
@@ -16,10 +16,10 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// How many values are visited between two checks of the deadline.
+    /// The deadline is checked each time that this many values were visited.
     const INTERVAL: usize = 1024;
 
-    /// For an object of this size.
+    /// Creates the limits for an object of this size.
     pub(crate) fn of(size: usize, deadline: Deadline) -> Self {
         let limit = Patch::result_limit(size);
         Self {
@@ -47,7 +47,7 @@ impl Growth {
         Ok(())
     }
 
-    /// So many bytes are in place of so many others.
+    /// Counts `by` bytes that replace `before` bytes.
     fn replace(&mut self, by: usize, before: usize) -> Result<(), Failure> {
         let left = (self.left + before).checked_sub(by);
         self.left = left.ok_or(PatchError::ResultTooLarge(self.limit))?;
@@ -73,12 +73,12 @@ fn member((name, value): (&String, &Value)) -> usize {
 impl Mutator {
     /// Applies the mutator to an object. Returns whether that changed it.
     ///
-    /// What is missing on the way is created, unless a test of a path says otherwise.
+    /// Missing objects and lists of the location are created, unless a test of a path says otherwise.
     ///
     /// # Errors
     ///
-    /// When a value on the way has another type than the location expects, the object grows too much, or the deadline
-    /// passes.
+    /// When a value in the location has another type than the location expects, the object grows too much, or the
+    /// deadline passes.
     pub(crate) fn apply(
         &self,
         object: &mut Value,

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{Mutator, mutator::mutate};
 
-/// Generates the object that the control plane will generate from that of a request, such as the Pod of a Deployment.
-/// Stages see it instead.
+/// Generates the object that the control plane will generate from a request's, such as the Pod of a Deployment.
+/// Stages see the generated object instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expansion {
     /// The requests whose objects generate others.

@@ -41,7 +41,7 @@ fn split_domain(image: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    /// The rows are those of Gatekeeper 3.x, pkg/mutation/mutators/assignimage/imageparser_test.go.
+    /// The rows are from Gatekeeper 3.x, pkg/mutation/mutators/assignimage/imageparser_test.go.
     #[test]
     fn each_part_is_set_by_itself() {
         let [domain, path, tag] = [

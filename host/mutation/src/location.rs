@@ -1,4 +1,4 @@
-//! Where a mutator changes an object.
+//! The location at which a mutator changes an object.
 
 use std::{fmt, iter::Peekable, str::Chars};
 
@@ -18,7 +18,7 @@ pub enum Step {
     Items {
         /// The field that tells items apart.
         key: String,
-        /// The value that it has, a string or a whole number; `None`: any, so that all items are meant.
+        /// The value of the key, a string or a whole number; `None` selects all items.
         value: Option<Value>,
     },
 }
@@ -65,8 +65,9 @@ impl Location {
         &self.0
     }
 
-    /// Whether an object that has both locations is contradictory: one has a list where the other has an object, or a list
-    /// whose items are told apart by another field. `one_shape` and `other_shape` say what is at the end of each.
+    /// Returns whether an object that has both locations is contradictory: one has a list where the other has an
+    /// object, or a list whose items are told apart by another field. `one_shape` and `other_shape` are the shapes at
+    /// the end of each.
     pub fn contradicts(&self, one_shape: Shape, other: &Self, other_shape: Shape) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
             match (one, two) {
@@ -83,7 +84,7 @@ impl Location {
         false
     }
 
-    /// What is at this step.
+    /// Returns the shape of the value at this step.
     fn shape(&self, index: usize, at_end: Shape) -> Shape {
         match self.0.get(index + 1) {
             Some(Step::Field(_)) => Shape::Object,
@@ -93,7 +94,7 @@ impl Location {
     }
 }
 
-/// What is at a location.
+/// The type of the value at a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// An object with fields that a location names.
@@ -102,9 +103,9 @@ pub enum Shape {
     List,
     /// A list of which the order does not matter.
     Set,
-    /// A string.
+    /// A text.
     Text,
-    /// It depends on the value.
+    /// Any type, which depends on the value that is set.
     Any,
 }
 
@@ -228,7 +229,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// What follows the `[`.
+    /// Parses the rest of a step after the `[`.
     fn items(&mut self) -> Result<Step, LocationError> {
         let key = self.word("the field that tells the items apart, as in `[name: web]`,")?;
         self.sign(':', "`:`")?;

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{ImageParts, Location, Shape, apply::Growth, location::Steps};
 
-/// What is set at a location.
+/// The value that a mutator sets at its location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
     /// This value.
@@ -32,7 +32,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// What is at the location then.
+    /// Returns the shape of the value after the mutation.
     pub fn shape(&self) -> Shape {
         match self {
             Self::Assign(_) | Self::AssignNamespace | Self::AssignName => Shape::Any,
@@ -57,10 +57,10 @@ pub struct Mutator {
     pub(crate) tests: Vec<(usize, bool)>,
 }
 
-/// Why a test of a path does not fit.
+/// The reason why a test of a path does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathTestError {
-    /// It is about something else.
+    /// The path is not a part of the location.
     #[error("{test} is not the beginning of the location {location}")]
     Elsewhere {
         /// The path of the test.
@@ -180,7 +180,7 @@ impl Hook for Mutators {
     }
 }
 
-/// Applies those of these mutators that are for the request.
+/// Applies the mutators that match the request.
 pub(crate) async fn mutate(
     mutators: &Arc<[Mutator]>,
     request: &Request,
@@ -250,8 +250,8 @@ impl Run<'_> {
         let original = object.value();
         let mut growth = Growth::of(object.text().len(), deadline);
         let mut current = original.clone();
-        // Of the object after the previous round: a copy would take as much memory as the object. Nobody knows the keys
-        // of the hash, so nobody can prepare objects with equal ones.
+        // The hash of the object after the previous round: a copy would take as much memory as the object. The keys
+        // of the hash are random, so that no client can prepare objects with equal ones.
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();

@@ -1,4 +1,4 @@
-//! Stages that see objects which are generated of those of requests.
+//! Tests of stages that see objects generated from the objects of requests.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

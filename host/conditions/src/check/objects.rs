@@ -55,7 +55,7 @@ pub(crate) enum SetValue {
 }
 
 impl SetValue {
-    /// Why every object with this value is refused, with this structure.
+    /// Describes why every object with this value is refused, if its kind has this structure. None if it fits.
     pub(crate) fn misfit(&self, structure: Option<&Structure>) -> Option<String> {
         match self {
             Self::Field { path, name, kind } => field_misfit(path, name, kind, structure),

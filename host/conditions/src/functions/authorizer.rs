@@ -32,7 +32,7 @@ pub(crate) struct AccessCheck {
 enum Target {
     Unset,
     Group(String),
-    /// Without its verb.
+    /// A request for a resource, without its verb.
     Attributes(AccessAttributes),
 }
 
@@ -73,7 +73,7 @@ impl AccessCheck {
         }
     }
 
-    /// The same query with this text as another attribute.
+    /// Copies the query with this text as another attribute.
     fn about(
         &self,
         machine: &mut Machine<'_>,

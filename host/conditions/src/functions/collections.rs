@@ -163,7 +163,7 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>,
     Ok(values.into_iter().collect())
 }
 
-/// The lists in a list, so many levels deep, replaced by their items. Without recursion: an object may nest deeply.
+/// Replaces the lists in a list by their items, down to this depth. It does not recurse: an object may nest deeply.
 fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();

@@ -29,7 +29,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// What a `%` asks for.
+/// The conversion that a `%` requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Clause {
     String,

@@ -18,9 +18,9 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     /// The function that gives it.
     function: &'static str,
-    /// What is wrong with a text.
+    /// Lists the mistakes in a text.
     check: fn(&str) -> Vec<String>,
-    /// About the length of its regular expression, for the cost.
+    /// The approximate length of the format's regular expression, for the cost.
     size: u64,
 }
 
@@ -127,7 +127,7 @@ impl Rule {
         wrong
     }
 
-    /// In the words of Kubernetes.
+    /// Explains the format in the words of Kubernetes.
     fn explanation(&self) -> String {
         let examples: Vec<String> = self
             .examples

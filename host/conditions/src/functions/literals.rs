@@ -5,7 +5,7 @@ use std::{fmt::Write, iter::repeat_n};
 /// No double has more decimals than these; Rust's formatter has a limit.
 const EXACT: usize = 1100;
 
-/// With a comma between thousands.
+/// Writes a number with a comma between thousands.
 pub(super) fn fixed(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
         return text;
@@ -63,7 +63,7 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
     format!("{mantissa}{zeros}\u{d7}10{sign}{raised}")
 }
 
-/// What is written for a number that is not finite.
+/// Writes a number that is not finite.
 fn not_finite(number: f64) -> Option<String> {
     if number.is_nan() {
         Some("NaN".to_owned())
@@ -74,7 +74,8 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// In double quotes. Go's `%q` escapes whatever cannot be printed; `strings.quote` only what has an escape of a letter.
+/// Writes a text in double quotes. Go's `%q` escapes whatever cannot be printed; `strings.quote` escapes only the
+/// characters that have an escape with a letter.
 pub(super) fn quote(text: &str, as_go: bool) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -95,7 +95,7 @@ fn is_link_local_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// As in Go, addresses of private networks are global.
+/// Returns whether an address is global. Addresses of private networks are, as in Go.
 fn is_global_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !(is_broadcast

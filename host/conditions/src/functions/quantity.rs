@@ -31,7 +31,7 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The number is its digits, so many places behind the point, times two to a power.
+        // The number is its digits, shifted by the places behind the point, times two to a power.
         let (twos, tens) = scale(suffix)?;
         let digits = format!("{whole}{part}");
         let digits = digits.trim_start_matches('0');

@@ -152,9 +152,9 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The same expression in the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII,
-/// `\Q..\E` quotes, a brace that does not begin a count is literal, and `[`, `&` and `~` inside a class are
-/// literal. Two repetitions cannot follow one another there, and a count is at most 1000.
+/// Translates an expression of Go to the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII,
+/// `\Q..\E` quotes, a brace that does not begin a count is literal, and `[`, `&` and `~` inside a class are literal.
+/// Go refuses a repetition after another one, and a count above 1000.
 fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::machine::Fault;
 
-/// The zones that come with the program: those of the machine may be missing or differ between replicas.
+/// The time zones in the program: the machine's may be missing, or differ between replicas.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const SECOND: i64 = 1_000_000_000;
@@ -136,7 +136,7 @@ fn read_duration(text: &str) -> Option<i64> {
     i64::try_from(total * sign).ok()
 }
 
-/// In seconds, as CEL writes it: `90s`, `1.5s`.
+/// Writes a duration in seconds, as CEL does: `90s`, `1.5s`.
 pub(crate) fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let size = nanoseconds.unsigned_abs();

@@ -109,7 +109,7 @@ cel_types! {
 
 pub(super) struct Str;
 pub(super) struct Bytes;
-/// In nanoseconds.
+/// A duration in nanoseconds.
 pub(super) struct Duration;
 /// A type as a value.
 pub(super) struct Kind;
@@ -117,7 +117,7 @@ pub(super) struct Decision;
 /// A named format.
 pub(super) struct Named;
 pub(super) struct Semver;
-/// A URL.
+/// A parsed URL.
 pub(super) struct Address;
 /// Any one type, the same wherever a signature has it.
 pub(super) struct A;

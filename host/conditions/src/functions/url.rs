@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: String,
-    /// What follows the scheme, if that does not begin with `/`.
+    /// The rest after the scheme, if that does not begin with `/`.
     opaque: String,
     user: Option<String>,
     /// Decoded, with its port.
@@ -26,9 +26,9 @@ pub(crate) struct Url {
     fragment: String,
 }
 
-/// Where a text with escapes stands.
+/// The part of a URL that contains a text with escapes.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum UrlPart {
     Host,
     Path,
     Query,
@@ -69,11 +69,11 @@ impl Url {
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_as(text, false)?;
-        url.fragment = text_of(unescape(fragment, Place::Fragment)?);
+        url.fragment = text_of(unescape(fragment, UrlPart::Fragment)?);
         Ok(url)
     }
 
-    /// As Go's `ParseRequestURI`.
+    /// Parses a URL as Go's `ParseRequestURI` does.
     pub(crate) fn parse_request(text: &str) -> Result<Self, String> {
         Self::parse_as(text, true)
     }
@@ -119,7 +119,7 @@ impl Url {
             };
             url.host = parse_host(host)?;
         }
-        let path = unescape(rest, Place::Path)?;
+        let path = unescape(rest, UrlPart::Path)?;
         url.path = if is_escaped(rest) {
             rest.to_owned()
         } else {
@@ -158,7 +158,7 @@ fn user_info(user: &str) -> Result<&str, String> {
     if !user.bytes().all(is_valid) {
         return Err("net/url: invalid userinfo".to_owned());
     }
-    unescape(user, Place::Path)?;
+    unescape(user, UrlPart::Path)?;
     Ok(user)
 }
 
@@ -175,7 +175,7 @@ fn parse_host(host: &str) -> Result<String, String> {
     if !port.is_empty() && !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
         return Err(format!("invalid port {port:?} after host"));
     }
-    unescape(host, Place::Host).map(text_of)
+    unescape(host, UrlPart::Host).map(text_of)
 }
 
 /// Whether a byte must be escaped in a path.
@@ -202,7 +202,7 @@ fn escape(path: &[u8]) -> String {
 }
 
 /// The text without escapes.
-fn unescape(text: &str, place: Place) -> Result<Vec<u8>, String> {
+fn unescape(text: &str, place: UrlPart) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -216,7 +216,7 @@ fn unescape(text: &str, place: Place) -> Result<Vec<u8>, String> {
                     u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
                 });
                 // In a host, only what is not ASCII may be escaped.
-                let value = value.filter(|value| place != Place::Host || *value >= 0x80 || *value == b'%');
+                let value = value.filter(|value| place != UrlPart::Host || *value >= 0x80 || *value == b'%');
                 let (Some(value), Some((_, after))) = (value, digits) else {
                     let escape = String::from_utf8_lossy(after.get(..2).unwrap_or(after)).into_owned();
                     return Err(format!("invalid URL escape {:?}", format!("%{escape}")));
@@ -224,8 +224,8 @@ fn unescape(text: &str, place: Place) -> Result<Vec<u8>, String> {
                 bytes.push(value);
                 rest = after;
             }
-            b'+' if place == Place::Query => bytes.push(b' '),
-            byte if place == Place::Host && byte.is_ascii() && !is_of_host(*byte) => {
+            b'+' if place == UrlPart::Query => bytes.push(b' '),
+            byte if place == UrlPart::Host && byte.is_ascii() && !is_of_host(*byte) => {
                 return Err(format!(
                     "invalid character {:?} in host name",
                     char::from(*byte).to_string()
@@ -254,7 +254,7 @@ fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
         .filter(|pair| !pair.is_empty() && !pair.contains(';'))
     {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (Ok(key), Ok(value)) = (unescape(key, Place::Query), unescape(value, Place::Query)) else {
+        let (Ok(key), Ok(value)) = (unescape(key, UrlPart::Query), unescape(value, UrlPart::Query)) else {
             continue;
         };
         let (key, value) = (text_of(key), Value::string(text_of(value)));

@@ -62,7 +62,7 @@ fn read(
     }))
 }
 
-/// Without the `v` in front, and leading zeros, and with the parts that are missing.
+/// Removes the `v` in front and leading zeros, and adds missing parts.
 fn normalized(text: &str) -> Result<String, String> {
     let mut parts: Vec<String> = text
         .strip_prefix('v')

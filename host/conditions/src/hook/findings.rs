@@ -1,4 +1,4 @@
-//! What a policy finds, and the response that comes of it.
+//! Collects the findings of a policy, and makes a response of them.
 
 use admittance_admission::{Denial, Failure, FailureKind, FailurePolicy, Object, Request, Response, Verdict};
 use serde_json::{Value as Json, json};
@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use super::{Action, PolicyHook};
 use crate::DenialReason;
 
-/// Why a request is not admitted.
+/// The reason to refuse a request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Objection {
     pub(super) message: String,
@@ -39,7 +39,7 @@ impl Objection {
     }
 }
 
-/// What the evaluations of a policy for all of its parameters say.
+/// The results of evaluating a policy with each of its parameters.
 #[derive(Default)]
 pub(super) struct Findings {
     /// The objections that `validationActions` apply to.
@@ -94,7 +94,7 @@ impl PolicyHook {
             refusals.retain(|objection| !objection.failed);
         }
         self.note(names, &objections, &mut response);
-        // Without validations there are no validation actions.
+        // A policy without validations has no validation actions.
         let enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
         let denied: Vec<Objection> = objections
             .into_iter()

@@ -8,31 +8,31 @@ use serde_json::Value as Json;
 /// The parameters of a policy: objects of the cluster. It is evaluated for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Their kind.
+    /// The kind of the parameters.
     pub kind: ClusterKind,
-    /// Their namespace; none for that of the request, or if the kind has none.
+    /// The namespace of the parameters; none for the namespace of the request, or if the kind has none.
     pub namespace: Option<String>,
-    /// Which objects they are.
+    /// The selection among the objects of the kind.
     pub which: ParamsSelector,
-    /// What is done if there are none.
+    /// The reaction if no object is selected.
     pub missing: ParamsMissing,
 }
 
-/// Which objects are parameters.
+/// The selection of parameter objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamsSelector {
     /// The one of this name.
     Name(String),
-    /// Those with these labels.
+    /// The objects with these labels.
     Labels(LabelSelector),
 }
 
-/// What is done if there are no parameters.
+/// The reaction if there are no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamsMissing {
     /// The policy does not apply.
     Allow,
-    /// It has failed.
+    /// The binding fails.
     Deny,
 }
 

@@ -29,7 +29,7 @@ impl Structure {
         walk.found
     }
 
-    /// Why a value like this one is refused in this field of an object to apply.
+    /// Describes why a value like this one is refused in this field of an object to apply.
     pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
         let at = self.at(path)?.member(field)?;
         let place = format!("{path}.{field}");

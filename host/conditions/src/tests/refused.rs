@@ -113,7 +113,7 @@ fn what_does_not_compile() {
             "object.x.frobnicate()",
             "undeclared reference to 'frobnicate'",
         ),
-        // What Kubernetes declares as a function is no member.
+        // A function that Kubernetes declares is not a member.
         ("a", "quantity('1').sign() == 1", "undeclared reference to 'sign'"),
         // Conversions of constants are evaluated when they are compiled.
         ("a", "int('abc') == 1", "parsing \"abc\": invalid syntax"),

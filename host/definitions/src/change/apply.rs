@@ -71,8 +71,8 @@ pub(crate) fn apply(
     });
     let goals = goals.collect::<Result<Vec<_>, _>>()?;
 
-    // What is there without what is replaced, then what replaces it: so a conflict is told of the
-    // applied text, with the place of the other.
+    // The definitions that stay come first, then the replacements: so a conflict is a mistake of the applied text,
+    // and names the place of the other definition.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(Goal::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -159,7 +159,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Where it goes when it takes the place of this definition.
+    /// Returns the goal of a document that takes the place of this definition.
     fn replacing<'d, 'n>(
         &self,
         definition: &'d Definition<'n>,
@@ -212,7 +212,7 @@ impl<'a> Applied<'a> {
 }
 
 impl Applied<'_> {
-    /// What its system makes of it in place of this definition.
+    /// Merges the document with this definition, if its system does.
     fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(self.document.root().json(), &replaced.root.json())
@@ -236,12 +236,12 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
     Some(each.collect::<Vec<_>>().join("\n---\n"))
 }
 
-/// Where an applied document goes.
+/// The goal of an applied document.
 enum Goal<'d, 'a> {
-    /// In place of this definition, which is the same.
+    /// The definition stays, since the document says the same.
     Keep(&'d Definition<'a>),
     Replace(&'d Definition<'a>),
-    /// In place of the entry of this path, which cannot be used.
+    /// The entry of this path, which cannot be used, is overwritten.
     Overwrite(PathBuf),
     Create(Destination),
 }

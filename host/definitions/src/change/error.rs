@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use crate::{DefinitionId, Location, Mistakes, StageId};
 
-/// Why a change cannot be made. Nothing was written.
+/// The reasons why a change cannot be made. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// The definitions would not be right, or are not.
@@ -19,33 +19,33 @@ pub enum ChangeError {
     /// The definition is an item of a list.
     #[error("{id} is an item of the list in {location}; edit that file")]
     InList {
-        /// The definition.
+        /// The name of the definition.
         id: DefinitionId,
-        /// Where the item is.
+        /// The place of the item in the list.
         location: Location,
     },
     /// The definition is in a file that holds others too.
     #[error("{id} is one of several documents in its file, at {location}; edit that file")]
     SharesFile {
-        /// The definition.
+        /// The name of the definition.
         id: DefinitionId,
-        /// Where it begins.
+        /// The beginning of the definition.
         location: Location,
     },
     /// The definition was to be new.
     #[error("{id} already exists in {location}")]
     AlreadyThere {
-        /// The definition.
+        /// The name of the definition.
         id: DefinitionId,
-        /// Where it is.
+        /// The beginning of the definition.
         location: Location,
     },
     /// The definition is new, and its place in a store is taken.
     #[error("{id} cannot be written to {path}, which already exists; remove it first")]
     PlaceTaken {
-        /// The definition.
+        /// The name of the definition.
         id: DefinitionId,
-        /// Its place.
+        /// The file that holds the definition.
         path: PathBuf,
     },
     /// The definition does not exist.
@@ -53,7 +53,7 @@ pub enum ChangeError {
     Unknown {
         /// The requested name.
         id: DefinitionId,
-        /// Those with a name like it.
+        /// Definitions with similar names.
         near: Vec<DefinitionId>,
     },
     /// There are several definitions of this name.
@@ -61,7 +61,7 @@ pub enum ChangeError {
     Ambiguous {
         /// The requested name.
         id: DefinitionId,
-        /// Where they are.
+        /// The places of the definitions.
         locations: Vec<Location>,
     },
     /// The stage does not exist.
@@ -69,7 +69,7 @@ pub enum ChangeError {
     UnknownStage {
         /// The requested name.
         id: StageId,
-        /// Those with a name like it.
+        /// Stages with similar names.
         near: Vec<StageId>,
     },
     /// There are several stages of this name.
@@ -77,15 +77,15 @@ pub enum ChangeError {
     AmbiguousStage {
         /// The requested name.
         id: StageId,
-        /// The candidates.
+        /// The stages that have this name.
         meant: Vec<StageId>,
     },
     /// The stage has no candidate.
     #[error("{location}: the stage {id} has no `candidate`, so there is nothing to promote")]
     NoCandidate {
-        /// The stage.
+        /// The name of the stage.
         id: StageId,
-        /// Where it is.
+        /// The beginning of the stage.
         location: Location,
     },
 }
@@ -102,7 +102,7 @@ fn did_you_mean<T: std::fmt::Display>(near: &[T]) -> String {
     format!("; did you mean {}?", list(near))
 }
 
-/// Those of these whose text is like this one, the likest first, at most three.
+/// Returns the items whose text is similar to this one, the most similar first, at most three.
 pub(super) fn near<T: std::fmt::Display>(text: &str, all: Vec<T>) -> Vec<T> {
     const LIKE: f64 = 0.6;
     let likeness = |item: &T| strsim::normalized_damerau_levenshtein(text, &item.to_string());

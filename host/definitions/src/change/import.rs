@@ -28,15 +28,15 @@ use crate::{
 /// Definitions, and what became of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// In the order of files and lines.
+    /// The definitions in the order of files and lines.
     pub definitions: Vec<Imported>,
-    /// Why other documents are not among them, a sentence each.
+    /// The reasons why other documents are not among them, a sentence each.
     pub skipped: Vec<String>,
     /// A file with the chains, and with the definitions that stay as they are.
     pub text: String,
 }
 
-/// What became of a definition.
+/// A definition that was imported or left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -44,30 +44,30 @@ pub struct Imported {
     /// Kind and name.
     #[serde(flatten)]
     pub id: DefinitionId,
-    /// Where it begins.
+    /// The beginning of the definition.
     #[serde(flatten)]
     pub location: Location,
-    /// What became of it.
+    /// The result of importing the definition.
     pub result: ImportResult,
     /// The chain that it is, or is a part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// What differs, or why it is as it is.
+    /// Differences of the native chain, or the reason for the result.
     pub notes: Vec<String>,
 }
 
-/// What became of a definition.
+/// The result of importing a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImportResult {
     /// A native chain that does the same.
     Exact,
     /// A native chain that decides the same, with differences in names or messages.
     Differs,
-    /// It stays in its form, since no native chain does the same.
+    /// The definition stays in its form, since no native chain does the same.
     Kept,
     /// Nothing would be called for it, or it is native already.
     LeftOut,
-    /// It has mistakes.
+    /// The definition has mistakes.
     Invalid,
 }
 
@@ -190,7 +190,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What becomes of it in any case, and why.
+    /// Returns the result of a definition that is never converted, with the reason.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)
@@ -204,7 +204,7 @@ impl<'a> Entry<'a> {
             .unwrap_or_default()
     }
 
-    /// Whether it is the chain's document, or that of one of its stages.
+    /// Returns whether the definition is the chain's, or one of a stage of it.
     fn is_part_of(&self, chain: &ChainDefinition) -> bool {
         let location = self.definition.root.location();
         location == chain.source || chain.stages.iter().any(|stage| stage.location == location)
@@ -242,7 +242,7 @@ fn kept(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Documen
     document::to_yaml(&object)
 }
 
-/// What becomes of a chain.
+/// The result of converting a chain.
 struct Outcome {
     result: ImportResult,
     name: String,

@@ -45,7 +45,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     ))
 }
 
-/// Where the stage of this name is, which has a candidate.
+/// Finds the stage of this name, which must have a candidate.
 fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, ChangeError> {
     let stages = || {
         chains

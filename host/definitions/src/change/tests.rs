@@ -17,7 +17,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// The same in one line.
+/// Writes a chain in one line.
 fn line(name: &str) -> String {
     format!(
         "{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, metadata: {{ name: {name} }}, spec: {{ rules: \
@@ -52,7 +52,7 @@ fn text(set: &DefinitionSet, path: &str) -> Option<String> {
     file.map(|file| file.text.clone())
 }
 
-/// What a change does, one line each, and the files it writes.
+/// Describes a change in one line for each definition, with the files that it writes.
 fn summary(change: &Change) -> String {
     let effects: Vec<String> = change
         .effects

@@ -119,7 +119,7 @@ fn mistakes() {
     }
 }
 
-/// What is wrong with an expression is told in its place, whatever its name.
+/// A mistake in an expression has its own place, whatever the name of the expression is.
 #[test]
 fn expressions_that_do_not_compile() {
     for expression in [

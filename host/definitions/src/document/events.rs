@@ -177,7 +177,7 @@ impl<'t> Events<'t> {
     }
 }
 
-/// What to write instead of frequent mistakes in the syntax.
+/// Returns the text to write instead of a frequent mistake in the syntax.
 fn fix(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::UnknownAnchor => "write `&name` before the value that it repeats, or correct the name",

@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
         read(&self.required(name, fix, mistakes)?, mistakes)
     }
 
-    /// Those of these fields that are present, for an object that must have exactly one of them.
+    /// Returns the fields that are present, for an object that must have exactly one of them.
     pub fn present(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
         let fields = names
             .iter()

@@ -40,8 +40,8 @@ fn without_place(error: &serde_json::Error) -> String {
     }
 }
 
-/// Finds the line and column of parts of the text. Parts are asked for in the order of the text, so
-/// that a large document on one line is walked once.
+/// Finds the line and column of parts of the text. The parts must come in the order of the text, so that a large
+/// document on one line is walked once.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,
@@ -66,7 +66,7 @@ impl<'a> Lines<'a> {
         start..start + part.len()
     }
 
-    /// Where `part`, a slice of the text, begins.
+    /// Returns the position at which `part`, a slice of the text, begins.
     fn position(&mut self, part: &str) -> Position {
         let offset = self.span(part).start;
         if offset < self.offset {

@@ -40,14 +40,14 @@ impl fmt::Display for Location {
 /// policy; write Fail or Ignore`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 pub struct Mistake {
-    /// Where in the file.
+    /// The place of the mistake in its file.
     #[serde(flatten)]
     pub location: Location,
     /// The path of the field, `spec.stages[0].name`; empty for the document as a whole.
     pub path: String,
-    /// The message.
+    /// The description of the mistake.
     pub message: String,
-    /// What to do about it; may be empty.
+    /// The remedy; may be empty.
     pub fix: String,
 }
 
@@ -93,7 +93,7 @@ impl Mistakes {
         self.0.push(mistake);
     }
 
-    /// Whether there are no mistakes.
+    /// Returns whether there are no mistakes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -103,17 +103,18 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// In the order of their files and lines, if [`Mistakes::into_result`] gave them; else in the
-    /// order they were found in.
+    /// Iterates over the mistakes: in the order of their files and lines, if [`Mistakes::into_result`] gave them;
+    /// else in the order in which they were found.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }
 
-    /// The value, if there are no mistakes.
+    /// Returns the value, if there are no mistakes.
     ///
     /// # Errors
     ///
-    /// The mistakes, each once, sorted by file, line and column. Of more than 100, the last one says how many there are.
+    /// The mistakes, each once, sorted by file, line and column. If there are more than 100, the last one says how
+    /// many there are.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

@@ -50,7 +50,7 @@ pub use self::{
 /// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
-/// After so many documents, other threads may run.
+/// Other threads may run after this many documents.
 pub(crate) const UNINTERRUPTED: usize = 256;
 
 /// The most documents that a file may have, empty ones too: 16,384. With more than a few hundred it is better
@@ -93,7 +93,7 @@ impl Document {
         Node::root(self)
     }
 
-    /// Where it begins.
+    /// Returns the place at which the document begins.
     pub fn location(&self) -> Location {
         self.at(self.root.position)
     }
@@ -102,8 +102,8 @@ impl Document {
         self.syntax
     }
 
-    /// What is written of it in the text that it was read from: all of it when it is the only document, else what is
-    /// between the markers around it.
+    /// Returns the document's part of the text that it was read from: all of it when it is the only document, else
+    /// the part between the markers around it.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -115,7 +115,7 @@ impl Document {
         own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// The same document, its relative paths taken from this directory; without one there may be none.
+    /// Copies the document with this directory as the base of its relative paths; without one it may have none.
     pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -123,7 +123,7 @@ impl Document {
         }
     }
 
-    /// The same document, which reads the files that it names together with others.
+    /// Shares the texts of files that the document names with other documents.
     pub(crate) fn sharing(self, texts: &Texts) -> Self {
         Self {
             texts: texts.clone(),
@@ -227,8 +227,8 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     Ok((text, metadata))
 }
 
-/// As [`read_file`], from a text. `name` stands for the file in mistakes and decides, as a path, what
-/// relative paths are taken from.
+/// Reads documents from a text, as [`read_file`] does from a file. `name` stands for the file in mistakes; its
+/// directory is the base of relative paths.
 pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     if text.len() > LARGEST_FILE {
         let message = format!("the text has more than {LARGEST_FILE} bytes");
@@ -238,7 +238,7 @@ pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Documen
     read(name.to_owned(), Path::new(name), text, mistakes)
 }
 
-/// As [`read_file`], when the file's text is at hand.
+/// Reads the documents of a file whose text is at hand, as [`read_file`] does.
 pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     read(path.display().to_string(), path, text, mistakes)
 }

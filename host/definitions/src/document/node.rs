@@ -43,7 +43,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Where it is.
+    /// Returns the place of the value.
     pub fn location(&self) -> Location {
         self.document.at(self.value.position)
     }
@@ -63,7 +63,7 @@ impl<'a> Node<'a> {
         matches!(self.value.value, Value::Null)
     }
 
-    /// An object, whose fields have exactly the names that they are asked by.
+    /// Reads an object, whose fields have exactly these names.
     pub fn object(&self, mistakes: &mut Mistakes) -> Option<Fields<'a>> {
         self.fields(false, mistakes)
     }
@@ -80,7 +80,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A list.
+    /// Reads a list.
     pub fn list(&self, mistakes: &mut Mistakes) -> Option<Vec<Node<'a>>> {
         let Value::List(entries) = &self.value.value else {
             let fix = match self.as_written() {
@@ -377,7 +377,7 @@ impl<'a> Node<'a> {
         self.document.directory.is_some()
     }
 
-    /// What it is made of, whatever it is: the values of an object with their keys, or those of a list.
+    /// Returns the parts of a value of any type: the values of an object with their keys, or the items of a list.
     pub fn children(&self) -> Vec<(Option<&'a str>, Node<'a>)> {
         match &self.value.value {
             Value::Map(entries) => entries

@@ -21,8 +21,8 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,
-    /// Its bytes in the text, after a byte order mark. Those of a block scalar (`|`, `>`) are its content,
-    /// without the lines that end it; those of a value that is not written are none.
+    /// The bytes of the value in the text, after a byte order mark. For a block scalar (`|`, `>`), this is the
+    /// content without the lines that end it; for a value that is not written, the range is empty.
     pub(super) span: Range<usize>,
     pub(super) value: Value,
 }
@@ -30,7 +30,7 @@ pub(super) struct Positioned {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Null,
-    /// With the text that was written.
+    /// A boolean, with the text that was written.
     Bool(bool, String),
     /// A number, and its text as it was written.
     Number(Number, String),

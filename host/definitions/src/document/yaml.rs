@@ -70,9 +70,9 @@ pub(super) fn position(mark: Marker) -> Position {
 /// A collection whose end has not come yet.
 struct Open {
     position: Position,
-    /// Where it begins.
+    /// The offset at which the value begins.
     start: usize,
-    /// Where the last thing in it ends.
+    /// The offset at which the last part of the value ends.
     end: usize,
     style: StructureStyle,
     content: Content,

@@ -42,12 +42,12 @@ const RESOURCE_KINDS: [(&str, &str); 7] = [
 
 /// The operation and kind that a BCS definition is for; BCS allows one definition for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Subject {
+struct HookTarget {
     operation: Operation,
     kind: &'static str,
 }
 
-impl std::fmt::Display for Subject {
+impl std::fmt::Display for HookTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let operation = match self.operation {
             Operation::Update => "Update",
@@ -106,15 +106,15 @@ impl DocumentForm for Bcs {
         earlier: &[Arc<ReadDefinition>],
         mistakes: &mut Mistakes,
     ) {
-        let Some(own) = new.part::<SubjectReference>() else {
+        let Some(own) = new.part::<LocatedTarget>() else {
             return;
         };
-        let mut others = parts::<SubjectReference>(earlier).into_iter();
-        if let Some(first) = others.find(|other| other.subject == own.subject) {
+        let mut others = parts::<LocatedTarget>(earlier).into_iter();
+        if let Some(first) = others.find(|other| other.target == own.target) {
             mistakes.push(Mistake {
                 location: own.location.clone(),
                 path: own.path.clone(),
-                message: format!("{} already defines hooks for {}", first.location, own.subject),
+                message: format!("{} already defines hooks for {}", first.location, own.target),
                 fix: "BCS has one definition for each operation and kind: put the hooks into one".to_owned(),
             });
         }
@@ -127,9 +127,9 @@ fn is_resource(document: &TypedDocument<'_>) -> bool {
     document.kind.name == resource.name
 }
 
-/// The subject of a definition, and where it is.
-struct SubjectReference {
-    subject: Subject,
+/// The target of a definition, and where it is.
+struct LocatedTarget {
+    target: HookTarget,
     location: Location,
     path: String,
 }
@@ -160,18 +160,18 @@ fn read_definition<'a>(
     };
     let name = metadata.and_then(|metadata| read_name(&metadata, mistakes));
     let fix = "write operation and kind: `{ operation: Create, kind: Application }`";
-    let read = |node: &Node<'a>, mistakes: &mut Mistakes| Some((read_subject(node, mistakes)?, node.clone()));
-    let subject = fields.get_required("resourcesRef", fix, read, mistakes);
+    let read = |node: &Node<'a>, mistakes: &mut Mistakes| Some((read_target(node, mistakes)?, node.clone()));
+    let target = fields.get_required("resourcesRef", fix, read, mistakes);
     let fix = "list the hooks that are called";
     let stages = fields.get_required("admissionWebhooks", fix, read_stages, mistakes);
     fields.finish(mistakes);
-    let Some((subject, node)) = subject else {
+    let Some((target, node)) = target else {
         return FormContent::default();
     };
     let content = name.zip(stages).map(|(name, stages)| {
         let rule = Rule {
-            operations: Matcher::Only(vec![subject.operation]),
-            kinds: Matcher::Only(vec![subject.kind.to_owned()]),
+            operations: Matcher::Only(vec![target.operation]),
+            kinds: Matcher::Only(vec![target.kind.to_owned()]),
             ..any_rule()
         };
         FormContent::of_chain(ChainDefinition {
@@ -180,8 +180,8 @@ fn read_definition<'a>(
         })
     });
     let content = content.unwrap_or_default();
-    content.with_part(SubjectReference {
-        subject,
+    content.with_part(LocatedTarget {
+        target,
         location: node.location(),
         path: node.path().to_owned(),
     })
@@ -204,7 +204,7 @@ fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     Some(format!("{}/{}", namespace?, name?))
 }
 
-fn read_subject(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subject> {
+fn read_target(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HookTarget> {
     let mut fields = node.object_of_any_case(mistakes)?;
     let read =
         |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("operation", &OPERATIONS, mistakes);
@@ -214,7 +214,7 @@ fn read_subject(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subject> {
     };
     let kind = fields.get_required("kind", "write Application or Deployment", read, mistakes);
     fields.finish(mistakes);
-    Some(Subject {
+    Some(HookTarget {
         operation: operation?,
         kind: kind?,
     })

@@ -35,7 +35,7 @@ static KINDS: [DocumentKind; 9] = [
         "ConstraintTemplate",
         &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/"],
     ),
-    // Its kind is that of its template.
+    // A constraint, whose kind is named by its template.
     DocumentKind::new(
         "constraint",
         &["constraints.gatekeeper.sh/v1beta1", "constraints.gatekeeper.sh/"],
@@ -141,7 +141,8 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&surroundings));
     }
 
-    /// What a template does depends on its constraints, and on the kinds that are synced for all templates.
+    /// Keeps every document: the meaning of a template depends on its constraints, and on the kinds that are synced for
+    /// all templates.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }

@@ -12,9 +12,9 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TypedDocument<'a> {
-    /// Its kind.
+    /// The kind of the document.
     pub kind: &'static DocumentKind,
-    /// Its `apiVersion`, or that of its list; empty if there is none.
+    /// The `apiVersion` of the document, or of its list; empty if there is none.
     pub version: &'a str,
     /// The whole of it.
     pub root: Node<'a>,
@@ -22,7 +22,7 @@ pub struct TypedDocument<'a> {
 }
 
 impl TypedDocument<'_> {
-    /// Kind and name; `None` if there is no name.
+    /// Returns kind and name; `None` if there is no name.
     pub(crate) fn id(&self) -> Option<DefinitionId> {
         let mistakes = &mut Mistakes::new();
         let mut fields = self.root.object_of_any_case(mistakes)?;

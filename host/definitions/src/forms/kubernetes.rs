@@ -27,8 +27,8 @@ use crate::{
     names,
 };
 
-/// What an API server, its clients and BCS write into `metadata` beside name and namespace. None of it means
-/// anything here.
+/// Fields of `metadata` that an API server, its clients and BCS write in addition to name and namespace. They have no
+/// meaning here.
 pub(crate) const KEPT_METADATA: [&str; 14] = [
     "annotations",
     "clusterName",

@@ -48,7 +48,7 @@ impl DocumentForm for Kubewarden {
     }
 }
 
-/// What a document says by its kind.
+/// The properties of a policy that follow from its kind.
 #[derive(Clone, Copy)]
 struct Policy {
     /// Whether it is for one namespace.

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) mod exception;
 pub(crate) mod write;
 
-/// The range of a stage's timeout. The maximum is that of kube-apiserver.
+/// The range of a stage's timeout. The maximum is kube-apiserver's.
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
 /// The field of a resource that is not part of its definition. Definitions may be written as `kubectl get` prints them.
@@ -81,8 +81,8 @@ impl DocumentForm for Native {
         defined.exceptions.extend(exceptions.into_iter().cloned());
     }
 
-    /// With the labels and annotations of the resource that it replaces: others write them, such as tools that install or
-    /// back up resources.
+    /// Adds the labels and annotations of the resource that is replaced: others write them, such as tools that
+    /// install or back up resources.
     fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
         let mut differs = false;
         for field in ["labels", "annotations"] {

@@ -7,7 +7,7 @@ use admittance_admission::Phase;
 use super::{DocumentForm, DocumentKind, TypedDocument};
 use crate::{ChainDefinition, Location, Mistake, document::Mistakes};
 
-/// What a system reads of one of its documents.
+/// The content that a system reads from one of its documents.
 #[derive(Default)]
 pub struct FormContent {
     names: Vec<TakenName>,
@@ -18,7 +18,7 @@ pub struct FormContent {
 /// A name that no other definition may have.
 #[derive(Debug)]
 pub(crate) struct TakenName {
-    /// What has the name: `chain`, `binding`.
+    /// The kind of thing that has the name: `chain`, `binding`.
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
@@ -37,8 +37,8 @@ impl FormContent {
         }
     }
 
-    /// Anything of which the system makes chains together with its other documents. The name is unique in this phase among
-    /// those of the same things; `of` says what has the name.
+    /// Creates a part of which the system makes chains together with its other documents. The name is unique in this
+    /// phase among the names of the same kind of thing; `of` is that kind.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -98,7 +98,7 @@ pub struct ReadDefinition {
 }
 
 impl ReadDefinition {
-    /// Where it begins.
+    /// Returns the beginning of the document.
     pub fn location(&self) -> &Location {
         &self.location
     }

@@ -18,9 +18,9 @@ use crate::forms::{kubernetes::typing::Written, native::write::put};
 pub struct CelDefinition {
     /// The compiled expressions.
     pub policy: Arc<Policy>,
-    /// How they are applied.
+    /// The settings with which the expressions are applied.
     pub binding: Binding,
-    /// Where they are, of a native stage.
+    /// The places of the expressions of a native stage.
     pub(crate) written: Arc<[Written]>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a webhook is, and whom its caller trusts.
+//! Reads the address of a webhook, and the certificates that its caller trusts.
 
 use admittance_admission::{Protocol, ServiceNaming, WebhookTarget};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -15,8 +15,8 @@ use crate::{
 
 const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 
-/// A URL, by the rules of the protocol: those of Kubernetes for AdmissionReview; what the BCS driver
-/// takes for BcsResource.
+/// Reads a URL by the rules of the protocol: Kubernetes' rules for AdmissionReview, and the BCS driver's rules for
+/// BcsResource.
 pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes) -> Option<WebhookTarget> {
     let text = node.text(mistakes)?;
     let of_bcs = *protocol == Protocol::BcsResource;
@@ -188,7 +188,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // The same reading as that of the TLS client, whose messages do not help.
+        // The TLS client reads the certificate in the same way, but its messages do not help.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             (
                 format!("certificate {number} in it is not a valid X.509 certificate"),

@@ -93,11 +93,11 @@ impl HookKind for GroupDefinition {
 pub struct MemberDefinition {
     /// Its name in the expression: an identifier of CEL.
     pub name: Arc<str>,
-    /// The plugin.
+    /// The definition of the plugin.
     pub plugin: PluginDefinition,
-    /// How long one call of it may take, within the timeout of the stage; `None`: that timeout.
+    /// The timeout of one call of the plugin, within the timeout of the stage; `None` for the stage's timeout.
     pub timeout: Option<Duration>,
-    /// Where it begins in its document.
+    /// The place of the member in its document.
     pub location: Location,
 }
 

@@ -24,7 +24,7 @@ pub(crate) use self::{
     read::{read, read_candidate, read_in_place_of_client, read_member, read_source},
 };
 
-/// What a plugin is to its stage.
+/// The role of a plugin in its stage.
 #[derive(Clone, Copy, Debug)]
 pub enum PluginRole<'a> {
     /// The plugin that the stage calls.
@@ -91,8 +91,7 @@ impl<'a> PluginRole<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PluginDefinition {
-    /// Where its module is. A relative path of a document was taken from the directory of the document's
-    /// file.
+    /// The place of the module. A relative path in a document is relative to the directory of its file.
     pub source: ModuleReference,
     /// The sha256 digest that the module must have.
     pub digest: Option<Digest>,
@@ -102,8 +101,8 @@ pub struct PluginDefinition {
     pub allow: Grants,
     /// Its memory limit in bytes, 1 MiB to 4 GiB; `None`: the sandbox's default.
     pub memory: Option<usize>,
-    /// How often `source` is resolved again: 10 s to 7 days; none means never. Only where another module
-    /// can come of it: `source` is https or oci, and no digest pins it.
+    /// The interval at which `source` is resolved again: 10 s to 7 days; none means never. Only a `source` with https
+    /// or oci and without a digest can lead to another module.
     pub refresh: Option<Duration>,
     /// Files that the settings were read from, besides the definition: a change of one is a change of the settings.
     pub read_from: Vec<PathBuf>,
@@ -136,8 +135,8 @@ impl PluginDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
-    /// The plugin. Settings, grants and memory limit are those of the stage's plugin where the document
-    /// says nothing else; digest and `refresh` are its own.
+    /// The plugin of the candidate. Its settings, grants and memory limit default to the stage's plugin; its digest
+    /// and `refresh` do not.
     pub plugin: PluginDefinition,
     /// The share of the stage's calls for which both are called. Default all.
     pub share: Share,

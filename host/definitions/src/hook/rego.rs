@@ -100,8 +100,7 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>, mistakes: &mut Mista
     }
 }
 
-/// Where the settings of a policy in Rego are written: in `rego` of a stage, or in the target of a template of
-/// Gatekeeper.
+/// Finds the settings of a policy in Rego: in `rego` of a stage, or in the target of a template of Gatekeeper.
 pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
     let of_template = || {
         let target = child(&child(&child(stage, "spec")?, "targets")?, "0")?;

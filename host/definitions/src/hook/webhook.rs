@@ -18,7 +18,7 @@ use crate::{
 pub struct WebhookDefinition {
     /// The protocol of requests and replies.
     pub protocol: Protocol,
-    /// Where it is.
+    /// The address of the webhook.
     pub target: WebhookTarget,
     /// The CAs of which one must have signed the server's certificate: at least one, each readable.
     /// Always there for a service with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs), and in a

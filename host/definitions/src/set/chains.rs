@@ -26,18 +26,18 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
     Ok(Definitions::load(paths)?.chains)
 }
 
-/// As [`load`], from a text. `name` stands for the file in mistakes; relative paths in the text are
-/// taken from its directory.
+/// Loads chains from a text, as [`load`] does from files. `name` stands for the file in mistakes; relative paths in
+/// the text are relative to its directory.
 ///
 /// # Errors
 ///
-/// Every mistake in it.
+/// Every mistake in the text.
 pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistakes> {
     let read = Reads::default().text(name, text);
     define(read.definitions.iter().flatten(), read.mistakes).map(|definitions| definitions.chains)
 }
 
-/// What documents define.
+/// The chains and exceptions that documents define.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Definitions {
@@ -62,7 +62,8 @@ impl Definitions {
     }
 }
 
-/// What these definitions define together; `mistakes` are those of reading them.
+/// Returns the chains and exceptions that these documents define together; `mistakes` are the mistakes of reading
+/// them.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -76,9 +77,10 @@ pub(crate) fn define<'a>(
 /// The definitions that were accepted so far, and the names that must be unique.
 #[derive(Default)]
 pub(crate) struct Chains {
-    /// Those of each system.
+    /// The documents of each system.
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// By what has the name: where it is, and whether others of its system may have it too.
+    /// The places of the names that are taken, by the kind of thing that has the name, and whether other documents of
+    /// its system may have the name too.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
@@ -118,7 +120,7 @@ impl Chains {
         }
     }
 
-    /// The chains of this file that are whole by themselves: not those of policies with bindings.
+    /// Returns the chains of this file that depend on no other definition: policies with bindings are not among them.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)
@@ -133,7 +135,8 @@ impl Chains {
         self.names.retain(|_, (location, _)| location.file != file);
     }
 
-    /// What they define together. Definitions that need another one which is not there, or which they do not fit, are mistakes.
+    /// Returns the chains and exceptions that the documents define together. A definition that needs a missing one,
+    /// or does not fit another, is a mistake.
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);

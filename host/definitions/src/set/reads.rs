@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ReadFile {
     pub(crate) documents: Vec<Document>,
-    /// Of the syntax, and of documents whose kind is not known.
+    /// The mistakes of the syntax, and of documents whose kind is not known.
     pub(crate) mistakes: Mistakes,
-    /// Those of each document.
+    /// The definitions of each document.
     pub(crate) definitions: Vec<Vec<Arc<ReadDefinition>>>,
 }
 
@@ -59,7 +59,7 @@ impl Reads {
         }))
     }
 
-    /// The same systems, with nothing read.
+    /// Returns the same systems with nothing read.
     pub(crate) fn afresh(&self) -> Self {
         Self::new(self.0.forms.clone())
     }

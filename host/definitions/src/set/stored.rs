@@ -27,8 +27,8 @@ pub struct StoredDefinition {
     /// The text, including comments: the whole file, or what is between the markers around it. Of an item of a list,
     /// without the indentation.
     pub text: String,
-    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes, or is no chain of its own, as
-    /// an exception or the binding of a policy.
+    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes, or does not make a chain
+    /// of its own, as an exception or the binding of a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub chain: Option<ChainId>,
@@ -43,7 +43,7 @@ pub struct StoredDefinition {
 pub(crate) struct Definition<'a> {
     /// The index of its file in the set.
     pub(crate) file: usize,
-    /// The index of its document among those of the file.
+    /// The index of its document in the file.
     pub(crate) document: usize,
     pub(crate) root: Node<'a>,
     pub(crate) read: &'a Arc<ReadDefinition>,

@@ -185,7 +185,7 @@ fn definitions_of_a_chain() {
     }
 }
 
-/// What is read from a store, which is JSON, with the kinds and names as paths.
+/// Creates the entries of a store, which are JSON, with the kinds and names as paths.
 fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     let entry = |text: &String| {
         let stored = of("f", text).documents();
@@ -197,7 +197,7 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// What became of them: the chains with their stages, and what is bad.
+/// Describes the result: the chains with their stages, and the entries that cannot be used.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();

@@ -16,14 +16,14 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// How to treat an invalid entry of a store: a text that is not a definition, a mistake in it, a second
-/// definition of one name or for one operation and kind. The other definitions are served either way.
+/// The handling of an invalid entry of a store: a text that is not a definition, a mistake in it, a second definition
+/// of one name or for one operation and kind. The other definitions are served in both cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
     /// The last valid version stays in force, if there is one.
     #[default]
     KeepLast,
-    /// It is left out, so requests that it would have checked pass unchecked.
+    /// The entry is left out, so requests that it would have checked pass unchecked.
     ServeRest,
 }
 
@@ -39,7 +39,7 @@ pub struct BadDefinition {
     pub id: Option<DefinitionId>,
     /// Every reason, a sentence each.
     pub reasons: Vec<String>,
-    /// What is served in its place.
+    /// The definition that is served in its place.
     pub served: Served,
     /// Whether a retry may succeed without a change: its text is right, and a module that it names cannot be fetched now.
     pub is_transient: bool,
@@ -58,7 +58,7 @@ impl BadDefinition {
     }
 }
 
-/// What is served in place of a definition that cannot be used.
+/// The definition that is served in place of one that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -113,7 +113,8 @@ impl DefinitionSet {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// The same; an entry also cannot be used if its chain has any of these mistakes.
+    /// Selects the usable entries as `usable` does; an entry also cannot be used if its chain has any of these
+    /// mistakes.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -180,7 +181,7 @@ impl DefinitionSet {
 /// The definitions, as far as they are sorted into those that can be used and those that cannot.
 struct Sorting<'a> {
     set: &'a DefinitionSet,
-    /// Of the files and of what is kept.
+    /// The chains of the files and of the entries that are kept.
     chains: Chains,
     files: Vec<DefinitionFile>,
     unusable: Vec<DefinitionFile>,
@@ -239,7 +240,7 @@ impl Sorting<'_> {
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// What is wrong between the definitions: those that need another one which is not there, or which they do not fit.
+    /// Returns the mistakes between definitions: a definition that needs a missing one, or does not fit another.
     fn unbound(&self) -> Mistakes {
         let mut mistakes = Mistakes::new();
         self.chains.definitions(&mut mistakes);
@@ -266,7 +267,7 @@ impl Sorting<'_> {
 }
 
 impl Usable {
-    /// The same definitions, of which nothing was read.
+    /// Drops what was read of the definitions.
     #[must_use]
     pub fn afresh(self) -> Self {
         Self {
@@ -295,8 +296,9 @@ impl Usable {
             && files.any(|file| file.path == path && standing(file, in_force) != 0)
     }
 
-    /// Also sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use.
-    /// Its previous version, if any, is served in its place; that of an entry only if `on_bad` keeps it.
+    /// Also sets aside a definition that [is new](Self::is_new), because something other than its text prevents its
+    /// use. Its previous version, if any, is served in its place; the previous version of an entry only if `on_bad`
+    /// keeps it.
     pub fn set_aside(
         &mut self,
         path: &Path,

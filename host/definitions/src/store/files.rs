@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, watch};
 use super::{
     DefinitionStore, StoreError, StoreKind,
     loss::enforces_less,
-    reading::{EXTENSIONS, Found, QUIET, Reading, is_definition, of_path},
+    reading::{EXTENSIONS, FilesRead, QUIET, Reading, is_definition, of_path},
     write::{sweep, write},
 };
 use crate::{
@@ -24,33 +24,33 @@ use crate::{
     change::{file_of, free_path},
 };
 
-/// How long files must be unchanged before it is believed that they enforce less than before: a file that is being
-/// written may be a valid file with less in it, and a directory that is being replaced is empty for a moment.
+/// Files must be unchanged for this time before a loss in them counts: a file that is being written may be a valid
+/// file with less in it, and a directory that is being replaced is empty for a moment.
 const REMOVAL: Duration = Duration::from_secs(2);
 
-/// How long a file that is being written is waited for before that is a mistake.
+/// A file that is being written for longer than this is a mistake.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Definitions in files and directories, which people edit too. Lives as long as the host.
 ///
-/// They are read as by [`read_files`](crate::read_files), with two precautions: while a file is known to be written, the
-/// read waits, and fails after 20 s; and what may be a part of a file must have been unchanged for 2 s before it is
-/// believed. Each file is replaced as a whole. The target of a symbolic link is written, but the link itself is removed.
-/// New definitions go to the first directory. The first read removes the temporary files of a commit that was killed.
+/// Files are read as by [`read_files`](crate::read_files), with two precautions: while a file is known to be written,
+/// the read waits, and fails after 20 s; and a file that may be incomplete counts only after 2 s without a change.
+/// Each file is replaced as a whole. The target of a symbolic link is written, but the link itself is removed. New
+/// definitions go to the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
     /// The state of the files just before they were last read; `None` before that.
     read: watch::Sender<Option<Fingerprint>>,
-    /// What was last read; `None` before that.
+    /// The content that was last read; `None` before that.
     complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
-    /// Known once changes are waited for.
+    /// The processes that write; known once a caller waits for changes.
     writers: OnceLock<Writers>,
-    /// How changes are waited for.
+    /// The settings for watching files.
     config: WatchConfig,
-    /// How long writers are.
+    /// The time to wait for writers.
     patience: Duration,
     forms: DocumentForms,
 }
@@ -70,7 +70,7 @@ impl FileStore {
         }
     }
 
-    /// The same, whose documents may be of these systems.
+    /// Sets the systems whose documents the files may contain.
     #[must_use]
     pub fn of_forms(self, forms: &DocumentForms) -> Self {
         Self {
@@ -105,14 +105,14 @@ impl FileStore {
     }
 
     /// The files when they are complete, and their state before they were read.
-    async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, Found), StoreError> {
+    async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, FilesRead), StoreError> {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
             self.written().await?;
             let (paths, before, forms) = (self.paths.clone(), last.clone(), self.forms.clone());
             let look = move || {
-                let quiet = |found: &Found| match &*before {
+                let quiet = |found: &FilesRead| match &*before {
                     Some(last) if last.loses(found, &forms) => REMOVAL,
                     _ => QUIET,
                 };
@@ -182,7 +182,7 @@ impl DefinitionStore for FileStore {
     async fn was_live(&self, files: Vec<DefinitionFile>) {
         let mut complete = self.complete.lock().await;
         let forms = self.forms.clone();
-        let before = self.blocking(move || Complete::after(None, &Found::of_files(files), &forms));
+        let before = self.blocking(move || Complete::after(None, &FilesRead::of_files(files), &forms));
         *complete = before.await.ok();
     }
 
@@ -234,7 +234,7 @@ impl DefinitionStore for FileStore {
     }
 }
 
-/// What the files held when they were last read without mistakes. If they hold less, they may be incomplete.
+/// The content of the files when they were last read without mistakes. If they hold less, they may be incomplete.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
@@ -243,7 +243,7 @@ struct Complete {
 }
 
 impl Complete {
-    fn after(last: Option<Self>, found: &Found, forms: &DocumentForms) -> Self {
+    fn after(last: Option<Self>, found: &FilesRead, forms: &DocumentForms) -> Self {
         let last = last.unwrap_or_default();
         if last.definitions.is_some() && last.files == found.files {
             return last;
@@ -257,7 +257,7 @@ impl Complete {
         }
     }
 
-    /// The same after these changes.
+    /// Returns the content after these changes.
     fn with(self, changes: &[FileChange], forms: &DocumentForms) -> Self {
         let mut files = self.files.clone();
         for change in changes {
@@ -265,12 +265,12 @@ impl Complete {
             let written = change.after.as_ref();
             files.extend(written.map(|text| DefinitionFile::file(&change.path, text)));
         }
-        Self::after(Some(self), &Found::of_files(files), forms)
+        Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
     /// Whether this may be a part of what is to come: a file is the beginning of what it was, or is new and blank, or the
     /// definitions enforce less. Mistakes remove nothing, as they do not go live.
-    fn loses(&self, found: &Found, forms: &DocumentForms) -> bool {
+    fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;
         }

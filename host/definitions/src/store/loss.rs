@@ -1,4 +1,4 @@
-//! What a change of definitions takes away.
+//! Finds what a change of definitions takes away.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use admittance_admission::Phase;
 
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
-/// Whether a stage may refuse less than before: it is gone, or is called or enforced in another way, or its plugin has
-/// less in its settings; or there is an exception that was not there.
+/// Whether a stage may refuse less than before: it is gone, or is called or enforced in another way, or its plugin
+/// has less in its settings; or there is an exception that was not there.
 ///
 /// A stage that became stricter counts too: telling them apart would take a comparison of selectors and expressions.
-/// What does not come of a part of a file does not count: another module or URL, other values in settings, more rules of
-/// a chain.
+/// A change that a truncated file cannot cause does not count: another module or URL, other values in settings, more
+/// rules of a chain.
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
     let is_new = |exception: &ExceptionDefinition| {
         let mut others = before.exceptions.iter();

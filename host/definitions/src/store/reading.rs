@@ -17,31 +17,31 @@ use crate::{
     document::{self, Location, Mistake, Mistakes},
 };
 
-/// How many times files that keep changing are read.
+/// Files that keep changing are read this many times.
 const ATTEMPTS: usize = 10;
 
 /// The extensions of definition files in a directory.
 pub(super) const EXTENSIONS: Extensions = &["yaml", "yml", "json"];
 
-/// How long files must be unchanged until they are taken for complete.
+/// Files must be unchanged for this time until they are taken for complete.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
 
 /// Reads these files, and the files `*.yaml`, `*.yml` and `*.json` in these directories (not in directories inside of
 /// them; hidden files and editors' backups are passed over). A directory may be empty. This blocks.
 ///
-/// The texts are those of one moment: what changes while it is read is read again.
+/// The texts belong to one moment: files that change while they are read are read again.
 ///
 /// # Errors
 ///
-/// Every path that cannot be read, is not UTF-8, or is larger than [`LARGEST_FILE`](document::LARGEST_FILE). A path that
-/// is not there is one of them: a directory that is gone is never taken for an empty one.
+/// Every path that cannot be read, is not UTF-8, or is larger than [`LARGEST_FILE`](document::LARGEST_FILE). A
+/// missing path is an error: a directory that is gone is never taken for an empty one.
 pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let files = read(paths, &mut mistakes);
     mistakes.into_result(files)
 }
 
-/// As [`read_files`], without the files that cannot be read.
+/// Reads files as [`read_files`] does, and leaves out the files that cannot be read.
 pub(crate) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
     let mut reading = Reading::default();
     loop {
@@ -57,14 +57,14 @@ pub(crate) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<Definition
 
 /// The texts of files, and what cannot be read.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FilesRead {
     pub(super) files: Vec<DefinitionFile>,
     pub(super) mistakes: Mistakes,
     /// See [`definitions`](Self::definitions).
     definitions: OnceCell<Option<Arc<Definitions>>>,
 }
 
-impl Found {
+impl FilesRead {
     pub(super) fn of_files(files: Vec<DefinitionFile>) -> Self {
         Self {
             files,
@@ -72,7 +72,7 @@ impl Found {
         }
     }
 
-    /// What the files define; `None` if there are mistakes. They are parsed at the first call.
+    /// Returns the definitions of the files; `None` if there are mistakes. The texts are parsed at the first call.
     pub(super) fn definitions(&self, forms: &DocumentForms) -> Option<&Arc<Definitions>> {
         let parse = || {
             let files = DefinitionSet::of_forms(self.files.clone(), forms);
@@ -93,19 +93,19 @@ impl Found {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,
-    /// What was read of the listing.
-    found: Option<Found>,
+    /// The texts that were read of the listing.
+    found: Option<FilesRead>,
     attempts: usize,
 }
 
 impl Reading {
-    /// What the paths lead to, if it has been unchanged for the time that `quiet` demands; otherwise the time after which
-    /// to look again.
+    /// Returns the texts at the paths, if they have been unchanged for the time that `quiet` demands; otherwise the
+    /// time after which to look again.
     pub(super) fn look(
         &mut self,
         paths: &[PathBuf],
-        quiet: impl Fn(&Found) -> Duration,
-    ) -> Result<Found, Duration> {
+        quiet: impl Fn(&FilesRead) -> Duration,
+    ) -> Result<FilesRead, Duration> {
         loop {
             let listing = Listing::of(paths);
             if listing == self.listing
@@ -128,8 +128,8 @@ impl Reading {
     }
 }
 
-fn kept_changing(paths: &[PathBuf]) -> Found {
-    let mut found = Found::default();
+fn kept_changing(paths: &[PathBuf]) -> FilesRead {
+    let mut found = FilesRead::default();
     for path in paths {
         let message = "the file kept changing while it was read".to_owned();
         found
@@ -168,7 +168,8 @@ impl Listing {
                 }
             };
             for file in files {
-                // A file may be named beside its directory. One that cannot be found is reported by reading it.
+                // A file may be named in addition to its directory. A file that cannot be found is reported by
+                // reading it.
                 let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
                 if seen.insert(identity) {
                     let found = stamp(fs::metadata(&file));
@@ -179,7 +180,7 @@ impl Listing {
         listing
     }
 
-    /// How long ago anything was last written to or put in place. It is zero if a clock is wrong.
+    /// Returns the time since any file was last written to or put in place. It is zero if a clock is wrong.
     fn age(&self) -> Duration {
         let now = Moment::now().0;
         let files = self.files.iter().filter_map(|(_, stamp)| stamp.as_ref());
@@ -189,10 +190,10 @@ impl Listing {
     }
 
     /// The texts of the files; `None` if one of them was replaced in the meantime.
-    fn read(&self) -> Option<Found> {
-        let mut found = Found {
+    fn read(&self) -> Option<FilesRead> {
+        let mut found = FilesRead {
             mistakes: self.mistakes.clone(),
-            ..Found::default()
+            ..FilesRead::default()
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {

@@ -100,7 +100,7 @@ impl Staged {
     }
 }
 
-/// The names of drafts: this, and so many random letters and digits.
+/// The names of drafts: this prefix, and random letters and digits.
 const PREFIX: &str = ".admittance-";
 const RANDOM: usize = 6;
 
@@ -137,7 +137,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     Ok(draft)
 }
 
-/// Removes the drafts that a killed program left in these directories, or beside these files.
+/// Removes the drafts that a killed program left in these directories, or next to these files.
 pub(super) fn sweep(paths: &[PathBuf]) {
     for path in paths {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());

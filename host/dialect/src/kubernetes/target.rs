@@ -1,11 +1,11 @@
-//! What a request to the Kubernetes API is about, by its method and path.
+//! Reads the target of a request to the Kubernetes API from its method and path.
 
 use admittance_admission::GroupVersionResource;
 use percent_encoding::percent_decode_str;
 
 use crate::{Rejection, RejectionKind};
 
-/// What a path of the Kubernetes API names.
+/// The target of a path of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A resource, or a collection of them.
@@ -17,9 +17,9 @@ pub enum Target {
 /// The parts of a path below `/api/{version}` or `/apis/{group}/{version}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceTarget {
-    /// With the version of the path.
+    /// The resource, with the version of the path.
     pub resource: GroupVersionResource,
-    /// As in the path: of a namespace its own name.
+    /// The namespace in the path. A Namespace has its own name here.
     pub namespace: Option<String>,
     /// `None` for a collection.
     pub name: Option<String>,
@@ -40,12 +40,12 @@ const CONNECTS: [(&str, &[&str]); 3] = [
 ];
 
 impl Target {
-    /// Of the path of a URI, as it is written.
+    /// Parses the path of a URI as it is written.
     ///
     /// # Errors
     ///
-    /// When servers may read the path differently: with empty or dot segments, encoded slashes, or characters that are
-    /// encoded twice.
+    /// When servers may read the path differently: with empty or dot segments, encoded slashes, or characters that
+    /// are encoded twice.
     pub fn of(path: &str) -> Result<Self, Rejection> {
         let segments = segments(path)?;
         let parts: Vec<&str> = segments.iter().map(String::as_str).collect();

@@ -51,7 +51,7 @@ impl Matched {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// As a server has it that does not care for case.
+    /// Changes the path to lower case, as a server reads it that ignores case.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -147,7 +147,7 @@ impl Rest {
         })
     }
 
-    /// How a request without a route is handled.
+    /// Classifies a request without a route.
     pub(super) fn unmatched(&self, head: &Parts) -> Class {
         let is_read = is_read(&head.method);
         match self.unmatched {

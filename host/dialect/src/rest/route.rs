@@ -7,9 +7,9 @@ use crate::{Pattern, Pointer};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RestConfig {
-    /// In order.
+    /// The routes in the order in which they are tried.
     pub routes: Vec<Route>,
-    /// How a write is handled that matches no route.
+    /// The handling of writes that match no route.
     pub unmatched: Unmatched,
 }
 
@@ -23,13 +23,13 @@ impl RestConfig {
     }
 }
 
-/// How a request is handled that matches no route and is not a GET, HEAD, OPTIONS or TRACE; those pass.
+/// The handling of a request that matches no route and is not a GET, HEAD, OPTIONS or TRACE; those methods pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unmatched {
-    /// It is refused, so that no write bypasses the chains.
+    /// Refuses the request, so that no write bypasses the chains.
     #[default]
     Refuse,
-    /// It passes unchanged, unless a lenient server could match it to a route.
+    /// Forwards the request unchanged, unless a lenient server could match it to a route.
     Pass,
 }
 
@@ -116,13 +116,13 @@ pub enum KindSource {
 /// The source of a name or namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// A constant.
+    /// The same text for every request.
     Fixed(String),
     /// A parameter of the path template.
     Path(String),
     /// A query parameter.
     Query(String),
-    /// A header.
+    /// The header with this name.
     Header(HeaderName),
     /// A field of the body.
     Pointer(Pointer),

@@ -18,7 +18,7 @@ fn pointer(text: &str) -> Pointer {
     text.parse().unwrap()
 }
 
-/// As the example for Nomad has it.
+/// Creates the route for registering jobs of the example for Nomad.
 fn register(path: &str) -> Route {
     Route {
         namespace: vec![
@@ -118,7 +118,7 @@ fn routes() {
     }
 }
 
-/// What becomes of a request from its head alone.
+/// Classifies a request by its head alone.
 fn class(dialect: &Rest, head: &Parts) -> &'static str {
     match dialect.classify(head) {
         Class::Inspect(_) => "inspect",
@@ -131,7 +131,7 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
     }
 }
 
-/// With backslashes and semicolons that are encoded zero to three times.
+/// A path with backslashes and semicolons that are encoded zero to three times.
 const MANY_READINGS: &str = concat!(
     "/a%5cb;%255cc%3bd/%25255c;%255c;%5c;%2525253f./%25255c;%255c;%5c;%2525253f./a%5cb;%255cc%3bd/%25255c;%255c;%5c;",
     "%2525253f./%25255c;%255c;%5c;%252523./a%5cb;%255cc%3bd/%25255c;%255c;%5c;%252523./%2525203b;%253b/a%252f..%255c.",

@@ -15,7 +15,7 @@ pub struct ReviewAddress {
     pub timeout: Option<Duration>,
 }
 
-/// Why an address is not valid for reviews.
+/// The reason why an address is not valid for reviews.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Another path.
@@ -29,14 +29,14 @@ pub enum AddressError {
 }
 
 impl ReviewAddress {
-    /// Read the address of a call: `/admit` for every chain, `/mutate` and `/validate` for those of a
-    /// phase, `/mutate-namespaced` and `/validate-namespaced` for those of namespaces among them, `/mutate-cluster` and
+    /// Reads the address of a call: `/admit` for every chain, `/mutate` and `/validate` for the chains of a phase,
+    /// `/mutate-namespaced` and `/validate-namespaced` for the chains of namespaces among them, `/mutate-cluster` and
     /// `/validate-cluster` for the others, `/mutate/{chain}` and `/validate/{chain}` for one, and `/definitions` for
     /// definitions. kube-apiserver adds `?timeout=5s`.
     ///
     /// # Errors
     ///
-    /// For any other path, and for an invalid timeout.
+    /// The path is none of these, or the timeout is not valid.
     pub fn parse(uri: &Uri) -> Result<Self, AddressError> {
         let path = uri.path();
         let unknown = || AddressError::Path(path.to_owned());

@@ -9,7 +9,7 @@ fn location(text: &str) -> Location {
     Location::parse(text).unwrap()
 }
 
-/// What becomes of an object; `None`: it stays as it is.
+/// Returns the object after the mutation; `None` if that left it as it was.
 fn applied(
     at: &str,
     tests: &[(&str, bool)],
@@ -189,8 +189,8 @@ fn values_at_a_location() {
     assert_eq!(found, Ok(Some(expected)), "a number is not a string");
 }
 
-/// The rows of lists are from Gatekeeper 3.x, pkg/mutation/mutators/modifyset/modify_set_mutator_test.go; those of images
-/// from pkg/mutation/mutators/assignimage/assignimage_mutator_test.go.
+/// The rows of lists are from Gatekeeper 3.x, pkg/mutation/mutators/modifyset/modify_set_mutator_test.go; the rows of
+/// images are from pkg/mutation/mutators/assignimage/assignimage_mutator_test.go.
 #[test]
 fn sets_and_images() {
     let list = |items: &[&str]| json!({"spec": {"args": items}});

@@ -1,16 +1,16 @@
-//! What a native chain lacks of the chain that it was written from.
+//! Compares a chain with the native chain that was written from it.
 
 use admittance_admission::MatchPolicy;
 
 use crate::{ChainDefinition, StageDefinition, forms::native::write};
 
-/// What a chain has and no native one can have, a sentence each.
+/// Lists the properties of a chain that no native chain can have, a sentence each.
 pub(super) fn foreign(chain: &ChainDefinition) -> Vec<String> {
     let of_stage = |stage| foreign_to(stage).map(|what| format!("{}: {what}", stage.spec.name));
     chain.stages.iter().flat_map(of_stage).collect()
 }
 
-/// What is in a chain and not in the native one, a sentence each.
+/// Lists the properties of a chain that its native chain lacks, a sentence each.
 pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<String> {
     let mut lost = Vec::new();
     if chain.phase != native.phase {
@@ -35,7 +35,7 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
     lost
 }
 
-/// What a stage has and no native one can have.
+/// Lists the properties of a stage that no native stage can have.
 fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
     let of_hook = stage.hook.without_native_form();
     let found = [

@@ -62,7 +62,7 @@ fn a_webhook_that_is_the_same() {
     assert_eq!(one.hook, other.hook);
     assert_eq!(original[0].rules, imported[0].rules);
     let mut spec = one.spec.clone();
-    // It is said once, of the chain.
+    // Rules that the chain has are not repeated in its stages.
     spec.rules.clear();
     assert_eq!(spec, other.spec);
 }

@@ -161,7 +161,7 @@ fn one_of_each_phase() {
         summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
         "AdmissionChain/a Changed; ~m.yaml"
     );
-    // The other beside it is new.
+    // The other definition in the text is new.
     let directory = tempfile::tempdir().unwrap();
     let change = one.apply(
         &format!("{mutating}\n---\n{validating}"),
@@ -383,7 +383,7 @@ fn modules_are_beside_the_file() {
     assert!(format!("{:?}", chains[1].stages[0].hook).contains("more/s.wasm"));
 }
 
-/// Without being applied.
+/// The chains of a text are known before it is applied.
 #[test]
 fn chains_of_a_text() {
     let set = set(&[("old/pods.yaml", &chain("pods"))]);

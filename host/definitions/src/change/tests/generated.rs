@@ -1,11 +1,11 @@
-//! Files that nobody wrote: whatever is around its documents, the text of each can stand alone.
+//! Tests with generated files: each document can stand alone, whatever surrounds it in its file.
 
 use proptest::prelude::*;
 
 use super::{chain, json, line, set, text, to};
 use crate::{ChainDefinition, DefinitionId, Expected};
 
-/// What can stand between two documents, and means nothing.
+/// Text that can stand between two documents without a meaning.
 fn between() -> impl Strategy<Value = String> {
     let lines = prop_oneof![Just("\n"), Just("# A comment.\n"), Just("#\n"), Just("   \n")];
     prop::collection::vec(lines, 0..4).prop_map(|lines| lines.concat())
@@ -33,7 +33,7 @@ fn document(index: usize) -> impl Strategy<Value = String> {
     ]
 }
 
-/// How many documents a file has, and the file.
+/// A number of documents, and the file with them.
 fn file() -> impl Strategy<Value = (usize, String)> {
     let parts = |count: usize| {
         let documents: Vec<_> = (0..count).map(document).collect();

@@ -1,4 +1,4 @@
-//! Definitions that stores hold beside those of files.
+//! Tests of definitions in stores that are used together with files.
 
 use std::path::Path;
 
@@ -218,7 +218,7 @@ fn a_place_that_is_taken() {
     }
 }
 
-/// A store has no directory, so nothing can be beside what it holds.
+/// A store has no directory, so no path can be relative to it.
 #[test]
 fn there_are_no_relative_paths_in_a_store() {
     let path = |place: &str, column: usize| {

@@ -16,23 +16,23 @@ const KIND: &str = "admissionwebhook";
 /// The fields that an update does not change (the scheduler's `updateAdmissionwebhook`).
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// An `admissionwebhook` with its keys in the spelling of the BCS documents. Lives as long as the request that
-/// it is for.
+/// An `admissionwebhook` with its keys in the spelling of the BCS documents. Lives as long as its request.
 ///
-/// It includes unknown keys, so that a later check finds all mistakes.
+/// Unknown keys are included, so that a later check finds all mistakes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
-/// Why a body is not an `admissionwebhook`. Its text begins with the BCS driver's message, and adds the reason.
+/// The reasons why a body is not an `admissionwebhook`. The text begins with the BCS driver's message, and adds the
+/// reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBcsObject {
-    /// It is not valid JSON, or ambiguous.
+    /// The body is not valid JSON, or ambiguous.
     #[error("json decode failed!{0}")]
     Json(String),
-    /// It is not an object, or its kind is not a string.
+    /// The body is not an object, or its kind is not a string.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
-    /// It is of another kind. Case matters.
+    /// The object has another kind. Case matters.
     #[error("Kind {0} is invalid")]
     Kind(String),
 }
@@ -91,7 +91,7 @@ impl BcsObject {
         }
     }
 
-    /// The same, created at this moment: RFC 3339.
+    /// Sets the time at which the object was created, in RFC 3339.
     #[must_use]
     pub fn created_at(self, moment: &str) -> Self {
         self.with_metadata("creationTimestamp", moment)
@@ -116,12 +116,12 @@ impl BcsObject {
         format!("{:#}\n", Json::Object(self.said()))
     }
 
-    /// As the BCS driver prints it: with all fields, including those that were not set.
+    /// Returns the object as the BCS driver prints it: with all fields, including the fields that were not set.
     pub fn printed(&self) -> Json {
         DEFINITION.printed(Json::Object(self.said()))
     }
 
-    /// In the order of the documents, with kind and version.
+    /// Returns the fields in the order of the documents, with kind and version.
     fn said(&self) -> Map<String, Json> {
         let mut fields = self.0.clone();
         fields.insert("kind".to_owned(), KIND.into());

@@ -1,5 +1,5 @@
-//! What the object of a BCS definition consists of (bcs-common's `AdmissionWebhookConfiguration`, and the fields
-//! that are known here alone).
+//! The fields of a BCS definition: of bcs-common's `AdmissionWebhookConfiguration`, and the additional fields of this
+//! program.
 
 use serde_json::{Map, Value as Json};
 
@@ -17,78 +17,78 @@ pub(super) enum Shape {
 /// A field of an object. Constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
-    /// In the spelling of the BCS documents.
+    /// The name in the spelling of the BCS documents.
     name: &'static str,
-    /// What the driver prints for a field that is not set.
-    unsaid: Unsaid,
+    /// The value that the driver prints if the field is not set.
+    unset: UnsetValue,
     shape: Shape,
 }
 
-/// What the driver prints for a field that is not set. Constant.
+/// The value that the driver prints for a field that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unsaid {
-    /// Nothing; neither for one that is empty.
-    Nothing,
+enum UnsetValue {
+    /// The field is omitted, also if it is empty.
+    Omitted,
     Null,
     Empty,
     Zero,
     /// Go's time before all others.
-    Never,
+    ZeroTime,
     /// An object with the default of each of its fields.
-    Fields,
+    Object,
 }
 
-const fn field(name: &'static str, unsaid: Unsaid, shape: Shape) -> Field {
-    Field { name, unsaid, shape }
+const fn field(name: &'static str, unset: UnsetValue, shape: Shape) -> Field {
+    Field { name, unset, shape }
 }
 
-/// A definition.
+/// The fields of a definition.
 pub(super) const DEFINITION: Shape = Shape::Object(&[
-    field("apiVersion", Unsaid::Empty, Shape::Any),
-    field("kind", Unsaid::Empty, Shape::Any),
-    field("metadata", Unsaid::Fields, METADATA),
-    field("resourcesRef", Unsaid::Null, RESOURCES),
-    field("admissionWebhooks", Unsaid::Null, Shape::List(&HOOK)),
+    field("apiVersion", UnsetValue::Empty, Shape::Any),
+    field("kind", UnsetValue::Empty, Shape::Any),
+    field("metadata", UnsetValue::Object, METADATA),
+    field("resourcesRef", UnsetValue::Null, RESOURCES),
+    field("admissionWebhooks", UnsetValue::Null, Shape::List(&HOOK)),
 ]);
 
 const METADATA: Shape = Shape::Object(&[
-    field("name", Unsaid::Empty, Shape::Any),
-    field("namespace", Unsaid::Empty, Shape::Any),
-    field("creationTimestamp", Unsaid::Never, Shape::Any),
-    field("labels", Unsaid::Nothing, Shape::Any),
-    field("annotations", Unsaid::Nothing, Shape::Any),
-    field("clusterName", Unsaid::Nothing, Shape::Any),
+    field("name", UnsetValue::Empty, Shape::Any),
+    field("namespace", UnsetValue::Empty, Shape::Any),
+    field("creationTimestamp", UnsetValue::ZeroTime, Shape::Any),
+    field("labels", UnsetValue::Omitted, Shape::Any),
+    field("annotations", UnsetValue::Omitted, Shape::Any),
+    field("clusterName", UnsetValue::Omitted, Shape::Any),
 ]);
 
 const RESOURCES: Shape = Shape::Object(&[
-    field("operation", Unsaid::Empty, Shape::Any),
-    field("kind", Unsaid::Empty, Shape::Any),
+    field("operation", UnsetValue::Empty, Shape::Any),
+    field("kind", UnsetValue::Empty, Shape::Any),
 ]);
 
 const HOOK: Shape = Shape::Object(&[
-    field("name", Unsaid::Empty, Shape::Any),
-    field("failurePolicy", Unsaid::Empty, Shape::Any),
-    field("clientConfig", Unsaid::Null, CLIENT),
-    field("namespaceSelector", Unsaid::Null, SELECTOR),
+    field("name", UnsetValue::Empty, Shape::Any),
+    field("failurePolicy", UnsetValue::Empty, Shape::Any),
+    field("clientConfig", UnsetValue::Null, CLIENT),
+    field("namespaceSelector", UnsetValue::Null, SELECTOR),
     // Not known to the driver.
-    field("plugin", Unsaid::Nothing, Shape::Any),
-    field("candidate", Unsaid::Nothing, Shape::Any),
-    field("timeout", Unsaid::Nothing, Shape::Any),
-    field("mode", Unsaid::Nothing, Shape::Any),
+    field("plugin", UnsetValue::Omitted, Shape::Any),
+    field("candidate", UnsetValue::Omitted, Shape::Any),
+    field("timeout", UnsetValue::Omitted, Shape::Any),
+    field("mode", UnsetValue::Omitted, Shape::Any),
 ]);
 
 const CLIENT: Shape = Shape::Object(&[
-    field("url", Unsaid::Empty, Shape::Any),
-    field("caBundle", Unsaid::Empty, Shape::Any),
-    field("namespace", Unsaid::Empty, Shape::Any),
-    field("name", Unsaid::Empty, Shape::Any),
-    field("path", Unsaid::Empty, Shape::Any),
-    field("port", Unsaid::Zero, Shape::Any),
+    field("url", UnsetValue::Empty, Shape::Any),
+    field("caBundle", UnsetValue::Empty, Shape::Any),
+    field("namespace", UnsetValue::Empty, Shape::Any),
+    field("name", UnsetValue::Empty, Shape::Any),
+    field("path", UnsetValue::Empty, Shape::Any),
+    field("port", UnsetValue::Zero, Shape::Any),
 ]);
 
 const SELECTOR: Shape = Shape::Object(&[
-    field("operator", Unsaid::Empty, Shape::Any),
-    field("values", Unsaid::Nothing, Shape::Any),
+    field("operator", UnsetValue::Empty, Shape::Any),
+    field("values", UnsetValue::Omitted, Shape::Any),
 ]);
 
 impl Shape {
@@ -127,10 +127,10 @@ impl Shape {
                 let mut printed = Map::new();
                 for field in *fields {
                     let value = match members.remove(field.name) {
-                        Some(value) if field.unsaid != Unsaid::Nothing || !is_empty(&value) => {
+                        Some(value) if field.unset != UnsetValue::Omitted || !is_empty(&value) => {
                             Some(field.shape.printed(value))
                         }
-                        _ => field.unsaid(),
+                        _ => field.unset(),
                     };
                     printed.extend(value.map(|value| (field.name.to_owned(), value)));
                 }
@@ -145,7 +145,7 @@ impl Shape {
 }
 
 impl Field {
-    /// How the field is spelled among these: as in the documents if it is so spelled at all.
+    /// Returns the key that spells this field: the spelling of the documents if the object has it.
     fn key(&self, members: &Map<String, Json>) -> Option<String> {
         if members.contains_key(self.name) {
             return Some(self.name.to_owned());
@@ -154,14 +154,14 @@ impl Field {
         keys.find(|key| key.eq_ignore_ascii_case(self.name)).cloned()
     }
 
-    fn unsaid(&self) -> Option<Json> {
-        match self.unsaid {
-            Unsaid::Nothing => None,
-            Unsaid::Null => Some(Json::Null),
-            Unsaid::Empty => Some("".into()),
-            Unsaid::Zero => Some(0.into()),
-            Unsaid::Never => Some("0001-01-01T00:00:00Z".into()),
-            Unsaid::Fields => Some(self.shape.printed(Json::Object(Map::new()))),
+    fn unset(&self) -> Option<Json> {
+        match self.unset {
+            UnsetValue::Omitted => None,
+            UnsetValue::Null => Some(Json::Null),
+            UnsetValue::Empty => Some("".into()),
+            UnsetValue::Zero => Some(0.into()),
+            UnsetValue::ZeroTime => Some("0001-01-01T00:00:00Z".into()),
+            UnsetValue::Object => Some(self.shape.printed(Json::Object(Map::new()))),
         }
     }
 }

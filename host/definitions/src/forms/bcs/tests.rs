@@ -4,21 +4,21 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
-/// The body that the API of BCS documents for creating a definition; its CA bundles are no base64. The other example of
-/// BCS differs from it, as the page about migrating says.
+/// The body for creating a definition in BCS's API documents; its CA bundles are not base64. The other example of BCS
+/// differs from it, as the page about migrating says.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service"}},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service"}}]}"#;
 
-/// What the API documents as the answer to getting it: older drivers print Go's names.
+/// The reply to getting a definition in BCS's API documents: older drivers print Go's names.
 const PRINTED: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"sidecar-webhook-service","Namespace":"sidecar-webhook-namespace"},"FailurePolicy":"Ignore","Name":"container-sidecar"},
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"image-webhook-service","Namespace":"image-webhook-namespace"},"FailurePolicy":"Fail","Name":"container-images"}],
  "apiVersion":"v4","kind":"admissionwebhook","metadata":{"creationTimestamp":"0001-01-01T00:00:00Z","name":"webhook-test","namespace":"defaultGroup"}}"#;
 
-/// What newer drivers print: every field, also those that nobody wrote.
+/// The reply of newer drivers: every field, including the fields that were not set.
 const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
  "metadata":{"name":"webhook-test","namespace":"defaultGroup","creationTimestamp":"2020-01-01T00:00:00Z","labels":{"a":"b"},"annotations":null,"clusterName":""},
  "resourcesRef":{"operation":"Create","kind":"Application"},
@@ -26,7 +26,7 @@ const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service","path":"","port":0},"namespaceSelector":null},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service","path":"/","port":443}}]}"#;
 
-/// The same as a custom resource.
+/// Writes the documented definition as a custom resource.
 fn custom_resource() -> String {
     format!(
         r#"{{"apiVersion":"bkbcs.tencent.com/v2","kind":"AdmissionWebhookConfiguration","metadata":{{"name":"webhook-test","namespace":"bkbcs","uid":"u"}},"status":{{}},"spec":

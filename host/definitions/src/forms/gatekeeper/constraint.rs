@@ -14,13 +14,13 @@ use crate::{
     forms::kubernetes::read_name,
 };
 
-/// What a violation does.
+/// The effect of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enforcement {
     Deny,
     Warn,
     Dryrun,
-    /// As `scopedEnforcementActions` say.
+    /// The effects in `scopedEnforcementActions`.
     Scoped,
 }
 
@@ -49,7 +49,7 @@ enum Point {
     Other,
 }
 
-/// A constraint.
+/// The content of a constraint's document.
 #[derive(Debug)]
 pub(super) struct ConstraintDocument {
     pub(super) name: String,
@@ -119,8 +119,8 @@ impl ConstraintDocument {
         spec.finish(mistakes);
     }
 
-    /// What a violation does to a request: nothing in a dry run. `None` if the constraint is not for admission, or not for
-    /// the objects of requests or what is generated of them.
+    /// Returns the effects of a violation on a request: none in a dry run. `None` if the constraint does not apply at
+    /// admission, or neither to the objects of requests nor to objects generated from them.
     pub(super) fn actions(&self, is_cel: bool, row: Option<&Row<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,
@@ -155,7 +155,7 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// What of it has no meaning where nothing is generated.
+    /// Warns about parts of the constraint that have no meaning where nothing is generated.
     pub(super) fn warning(&self) -> Option<Mistake> {
         (self.matching.source == Source::Generated).then(|| Mistake {
             location: self.source.clone(),

@@ -28,11 +28,11 @@ pub(super) struct ExpansionDocument {
     pub(super) source: Location,
     apply_to: Vec<ApplyTo>,
     generation: Generation,
-    /// The action for what constraints find in generated objects; `None` for that of the constraint.
+    /// The action for violations in generated objects; `None` if the constraint's own applies.
     enforcement: Option<Enforcement>,
 }
 
-/// Templates in a row: each applies to what the one before generates.
+/// A sequence of templates, each of which applies to the object that the previous one generates.
 #[derive(Clone)]
 pub(super) struct Row<'a> {
     first: &'a ExpansionDocument,
@@ -172,7 +172,7 @@ impl<'a> Row<'a> {
         &self.last().generation.kind
     }
 
-    /// The action for what constraints find in them, if it is not that of the constraint.
+    /// Returns the action for violations in the generated objects, if it replaces the constraint's own.
     pub(super) fn enforcement(&self) -> Option<Enforcement> {
         self.last().enforcement
     }

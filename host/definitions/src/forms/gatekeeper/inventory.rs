@@ -1,4 +1,4 @@
-//! Which objects of the cluster a policy reads.
+//! Finds the objects of the cluster that a policy reads.
 
 /// The kinds in the references to `data.inventory` of a text. `None` if one of them leaves the kind open: then it may be
 /// any.

@@ -56,14 +56,14 @@ pub(super) struct Match {
     pub(super) source: Source,
 }
 
-/// Which objects are meant.
+/// The origin of the objects that match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Source {
     #[default]
     All,
-    /// Those of requests.
+    /// Only the objects of requests match.
     Original,
-    /// Those that are generated of them.
+    /// Only the objects that are generated from them match.
     Generated,
 }
 
@@ -168,7 +168,8 @@ impl Match {
             || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
-    /// What rules and selectors cannot say. `excluded` are namespaces that all constraints leave alone.
+    /// Returns the conditions that rules and selectors cannot express. `excluded` are namespaces to which no
+    /// constraint applies.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
             let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();

@@ -1,6 +1,7 @@
 //! Mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
 //!
-//! All of them are one stage, since Gatekeeper applies them to an object one after the other until none changes anything.
+//! All mutators are one stage, since Gatekeeper applies them to an object one after the other until none changes
+//! anything.
 
 mod parameters;
 
@@ -25,8 +26,8 @@ use crate::{
     selectors,
 };
 
-/// The chain of all mutators. It begins as that of Gatekeeper's webhook configuration, so that it has its place among
-/// others.
+/// The chain of all mutators. The name begins as Gatekeeper's webhook configuration does, so that it is sorted among
+/// other chains as that is.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// Its stage has the name of the webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -65,7 +66,7 @@ impl MutatorKind {
     }
 }
 
-/// A mutator.
+/// The content of a mutator's document.
 #[derive(Debug)]
 pub(super) struct MutatorDocument {
     kind: MutatorKind,

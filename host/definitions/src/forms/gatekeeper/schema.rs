@@ -78,7 +78,7 @@ impl Located {
     }
 }
 
-/// What a structural schema of a CustomResourceDefinition finds.
+/// The result of checking a structural schema of a CustomResourceDefinition.
 pub(super) struct Checked<'m> {
     pub(super) mistakes: &'m mut Mistakes,
     /// Fields that are not in the schema; an API server drops them.

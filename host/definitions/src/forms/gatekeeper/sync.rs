@@ -7,14 +7,14 @@ use crate::{
     forms::kubernetes::{KEPT_METADATA, read_name},
 };
 
-/// What a `Config` or `SyncSet` says.
+/// The content of a `Config` or `SyncSet`.
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     /// The kinds in `data.inventory`.
     pub(super) kinds: Vec<ClusterKind>,
     /// The namespaces, with globs, to which no constraint is applied at admission.
     pub(super) excluded_namespaces: Vec<String>,
-    /// Those to which no mutator is.
+    /// Namespaces to which no mutator is applied.
     pub(super) excluded_from_mutation: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Grou
     })
 }
 
-/// Adds the namespaces of an entry to those of its processes.
+/// Adds the namespaces of an entry to the exclusions of its processes.
 fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument, mistakes: &mut Mistakes) {
     let Some(mut fields) = node.object(mistakes) else {
         return;

@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// The environment variable that names a stage's constraint to the plugin `rego`.
 const CONSTRAINT: &str = "CONSTRAINT";
 
-/// A template.
+/// The content of a template's document.
 #[derive(Debug)]
 pub(super) struct TemplateDocument {
     pub(super) name: String,
@@ -47,7 +47,7 @@ pub(super) struct TemplateDocument {
     operations: Vec<Operation>,
 }
 
-/// What evaluates a template.
+/// The engine that evaluates a template.
 #[derive(Debug)]
 enum Engine {
     Rego(Rego),
@@ -74,12 +74,12 @@ struct Constrained<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
     row: Option<Row<'a>>,
-    /// How these are generated, by the row.
+    /// The generator of the objects that the stage sees, by the templates of the row.
     expansion: Option<Arc<dyn ObjectGenerator>>,
 }
 
 impl Constrained<'_> {
-    /// The name of the stage: that of the constraint, and those of the templates by which objects are generated.
+    /// Returns the name of the stage: the constraint's name, and the names of the templates that generate objects.
     fn name(&self) -> String {
         match &self.row {
             Some(row) => format!("{}/{}", self.constraint.name, row.name()),
@@ -95,7 +95,7 @@ impl Constrained<'_> {
         }
     }
 
-    /// What a violation does; nothing in a dry run. `None` if there is no such stage.
+    /// Returns the effects of a violation; none in a dry run. `None` if there is no such stage.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
         self.constraint.actions(is_cel, self.row.as_ref())
     }

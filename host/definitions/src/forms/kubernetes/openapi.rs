@@ -9,11 +9,11 @@ use serde_json::{Map, Value as Json};
 use super::resource::{Resource, ResourceDocument};
 use crate::document::{Mistakes, Node};
 
-/// The fields by which such a document is known: that of version 3, and that of version 2, which is refused.
+/// The fields that identify such a document: `openapi` in version 3, and `swagger` in version 2, which is refused.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 
-/// In a schema and an operation: the kind that it is for.
+/// The field of a schema or an operation that names its kind.
 const KIND: &str = "x-kubernetes-group-version-kind";
 
 /// The kinds of the document that can be created, with their schemas.

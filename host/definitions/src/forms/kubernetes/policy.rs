@@ -25,10 +25,10 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The timeout of a stage: that of a webhook.
+/// The timeout of a stage, which is the default of webhooks.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A policy.
+/// The content of a policy's document.
 #[derive(Debug)]
 pub(super) struct PolicyDocument {
     pub(super) name: String,
@@ -49,7 +49,7 @@ pub(super) struct BindingDocument {
     source: Location,
     phase: Phase,
     policy: String,
-    /// Where the policy is named.
+    /// The place where the binding names its policy.
     at: (Location, String),
     params: Option<ParamRef>,
     constraints: Constraints,

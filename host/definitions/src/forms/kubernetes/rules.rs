@@ -141,7 +141,7 @@ fn read_resources(node: &Node<'_>, mistakes: &mut Mistakes) -> Vec<ResourcePatte
     patterns
 }
 
-/// To kube-apiserver, `pods/` is `pods`, and `/status` a resource that there is not.
+/// Parses a pattern as kube-apiserver does: `pods/` is `pods`, and `/status` matches no resource.
 fn pattern(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     match text.split_once('/') {
         Some(("", _)) => Ok(None),

@@ -104,7 +104,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
     Requirement::new(key, operator, values).unwrap()
 }
 
-/// What the API server prints of an object that it holds, and the same stage with a plugin.
+/// A configuration as the API server prints it, and the same stage with a plugin.
 #[test]
 fn a_whole_configuration() {
     let text = format!(
@@ -300,7 +300,7 @@ fn a_service_without_ca_bundle_is_known_by_the_cas_of_the_system() {
     }
 }
 
-/// Of an empty query or fragment nothing is sent.
+/// A URL with an empty query or fragment is called without it.
 #[test]
 fn urls_are_read_as_they_are_called() {
     for url in [
@@ -362,7 +362,7 @@ fn webhooks_that_are_never_called() {
 #[test]
 fn plugins_in_place_of_servers() {
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\n";
-    // (what is changed beside the hook, the mistakes)
+    // (change of the stage in addition to its hook, expected mistakes)
     let table = [
         ("sideEffects:\nadmissionReviewVersions:", ""),
         ("timeoutSeconds: 30", ""),

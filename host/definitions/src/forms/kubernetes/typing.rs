@@ -29,7 +29,7 @@ pub(crate) struct Written {
     path: String,
 }
 
-/// Where an expression is makes no difference.
+/// The place of an expression makes no difference.
 impl PartialEq for Written {
     fn eq(&self, other: &Self) -> bool {
         (self.role, &self.text) == (other.role, &other.text)
@@ -89,7 +89,7 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
     }
 }
 
-/// What mutations set that does not fit the kinds that the rules name, or any kind.
+/// Warns about values that mutations set and that do not fit the kinds that the rules name, or any kind.
 pub(super) fn misfits(
     written: &[Written],
     policy: &Policy,
@@ -137,7 +137,7 @@ pub(super) fn misfits(
     warnings
 }
 
-/// What is wrong with these expressions for the kinds that the rules name and whose schemas are known.
+/// Warns about mistakes in these expressions for the kinds that the rules name and whose schemas are known.
 pub(super) fn warnings(
     expressions: &[Written],
     rules: &[Rule],

@@ -15,7 +15,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// In place of the name of a stage: all stages of the chain.
+/// The name that stands for all stages of a chain.
 const ALL: &str = "*";
 
 /// An exception as a document defines it.
@@ -24,15 +24,16 @@ const ALL: &str = "*";
 pub struct ExceptionDefinition {
     /// The requests, and until when they are excepted. The stages have the same one.
     pub exception: Arc<Exception>,
-    /// Who answers for it.
+    /// The person or team that answers for the exception.
     pub owner: String,
-    /// Why it is there.
+    /// The reason for the exception.
     pub reason: String,
-    /// The stages that are not called. `*` stands for all of a chain; without a phase, those of both phases are meant.
+    /// The stages that are not called. `*` stands for all stages of a chain; a name without a phase stands for the
+    /// chains of both phases.
     pub stages: Vec<StageId>,
-    /// Where each of these is in the document.
+    /// The places of these names in the document.
     stages_at: Vec<(Location, String)>,
-    /// Where the document begins.
+    /// The beginning of the document.
     pub source: Location,
 }
 
@@ -171,7 +172,7 @@ impl ExceptionDefinition {
             .collect()
     }
 
-    /// What is valid, and probably not what was meant: that it has expired.
+    /// Warns about an exception that has expired: it is valid, and probably a mistake.
     pub fn warning(&self, now: Moment) -> Option<Mistake> {
         let Exception { name, until, .. } = &*self.exception;
         self.exception.has_expired(now).then(|| Mistake {
@@ -183,7 +184,7 @@ impl ExceptionDefinition {
     }
 }
 
-/// Whether this stage is meant.
+/// Returns whether the name matches this stage.
 fn names(id: &StageId, chain: &ChainDefinition, stage: &StageDefinition) -> bool {
     match id.stage.as_str() {
         ALL => id.phase.is_none_or(|phase| phase == chain.phase) && id.chain == chain.name,

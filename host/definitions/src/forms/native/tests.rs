@@ -263,7 +263,7 @@ fn phases_and_policies() {
     }
 }
 
-/// A stage has rules of its own, beside those of its chain.
+/// A stage has rules of its own in addition to the rules of its chain.
 #[test]
 fn rules_of_stages() {
     let stage = read_stage(
@@ -436,7 +436,8 @@ fn selectors() {
     }
 }
 
-/// As `kubectl get -o yaml` prints resources; a mistake in what was written is one all the same.
+/// Fields that the API server adds are ignored, as `kubectl get -o yaml` prints them; mistakes in the written fields
+/// are still found.
 #[test]
 fn what_the_api_server_adds_is_ignored() {
     let text = |kind: &str, more: &str| {

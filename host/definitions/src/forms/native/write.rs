@@ -1,6 +1,7 @@
-//! Chains as documents of the native form.
+//! Writes chains as documents of the native form.
 //!
-//! What has no native form is left out: whoever needs to know reads the document again and compares.
+//! Properties without a native form are left out: a caller that needs to report them reads the document again and
+//! compares.
 
 use std::time::Duration;
 

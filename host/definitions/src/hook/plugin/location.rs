@@ -8,11 +8,11 @@ use crate::{
     rego,
 };
 
-/// The location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`, or of the
-/// member of a group at `stage`. If the setting is missing, that of the innermost value on the way to it. `None` if the
-/// file has changed meanwhile.
+/// Returns the location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`,
+/// or of the member of a group at `stage`. If the setting is missing, returns the location of the innermost value on
+/// its path. `None` if the file has changed meanwhile.
 ///
-/// `line` is the line of a mistake in the text that the setting is, counted from 1.
+/// `line` is the line of a mistake in the text of the setting, counted from 1.
 pub fn setting_location(
     stage: &Location,
     of_candidate: bool,
@@ -21,7 +21,7 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // A candidate without settings has those of the plugin.
+    // A candidate without settings has the plugin's.
     let own = of_candidate.then(|| child(&child(&stage, "candidate")?, "settings"));
     let settings = own
         .flatten()
@@ -57,7 +57,8 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Where the document says which module the stage at this location calls, in the file as it is now; `None` if it does not.
+/// Returns the location at which the document names the module of the stage at this location, in the file as it is
+/// now; `None` if the file does not name it.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;

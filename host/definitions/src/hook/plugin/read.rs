@@ -16,7 +16,7 @@ use crate::{
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
-/// How often a reference may be resolved again: not so often that it burdens a registry.
+/// The range of the interval at which a reference is resolved again. A shorter one would burden registries.
 const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {
@@ -140,7 +140,7 @@ impl Written {
         }
     }
 
-    /// The source is that of `defaults`.
+    /// Fills unset fields from `defaults`, from which the source is taken.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
         let settings = self.settings.as_ref().unwrap_or(&defaults.settings);
         let allow = self.allow.as_ref().unwrap_or(&defaults.allow);
@@ -159,7 +159,7 @@ impl Written {
     }
 }
 
-/// Why `refresh` has no effect for this source, and what to do about it.
+/// Explains why `refresh` has no effect for this source, and says what to do about it.
 fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((

@@ -60,7 +60,7 @@ fn directories_and_files() {
     };
     assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
 
-    // Named beside its directory, a file is read once; a file with another ending is read when named.
+    // A file that is named in addition to its directory is read once; a file with another ending is read when named.
     let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
     assert_eq!(names(&named), ["a", "b", "c", "d", "m/x"]);
     assert_eq!(load(&[]).unwrap(), []);

@@ -4,13 +4,13 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory of definitions, and a file beside it.
-struct Place {
+/// A directory of definitions, and a file next to it.
+struct TestDirectory {
     folder: TempDir,
     store: FileStore,
 }
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name);
@@ -30,7 +30,7 @@ impl Place {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// What reading gives.
+    /// Describes the result of reading.
     async fn read(&self) -> String {
         match self.store.read().await {
             Ok(files) => {
@@ -63,7 +63,7 @@ impl Place {
 
 #[tokio::test]
 async fn what_it_holds_and_what_it_owns() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     assert_eq!(place.read().await, "more.yaml=more");
     for name in ["chains/b.json", "chains/a.yaml", "chains/.a.yaml", "chains/notes"] {
         place.write(name, "1");
@@ -98,7 +98,7 @@ async fn what_it_holds_and_what_it_owns() {
 
 #[tokio::test]
 async fn changes_are_written_all_or_none() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("chains/a.yaml", "1");
     place.write("chains/b.yaml", "1");
     let changes = [
@@ -125,7 +125,7 @@ async fn changes_are_written_all_or_none() {
 
 #[tokio::test]
 async fn changes_are_told_until_they_are_read() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     // Nothing was read yet.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
@@ -143,7 +143,7 @@ async fn changes_are_told_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // While somebody waits others read: there and back is a change to what they read.
+    // Other callers read while one waits for changes: a change there and back is a change to their reading.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -160,7 +160,7 @@ async fn changes_are_told_until_they_are_read() {
 
 #[tokio::test]
 async fn a_directory_that_is_lost_is_not_empty() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.write("chains/a.yaml", "1");
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
     fs::rename(place.path("chains"), place.path("away")).unwrap();
@@ -179,8 +179,8 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// How long a read takes, and how many files it finds.
-async fn timed(place: &Place) -> (Duration, usize) {
+/// Returns the time that a read takes, and the number of files that it finds.
+async fn timed(place: &TestDirectory) -> (Duration, usize) {
     let started = tokio::time::Instant::now();
     let files = place.store.read().await.unwrap();
     (started.elapsed(), files.len())
@@ -189,7 +189,7 @@ async fn timed(place: &Place) -> (Duration, usize) {
 #[tokio::test(start_paused = true)]
 async fn a_removal_is_believed_when_it_lasts() {
     const SOON: Duration = Duration::from_millis(1000);
-    let place = Place::new();
+    let place = TestDirectory::new();
     let both = format!("{}---\n{}", chain("a"), chain("b"));
     place.write("more.yaml", &both);
     place.write("chains/c.yaml", &chain("c"));
@@ -213,7 +213,7 @@ async fn a_removal_is_believed_when_it_lasts() {
         assert!(timed(&place).await.0 < SOON);
     }
     // A removed chain and a removed file are read once they have lasted.
-    type Step = fn(&Place);
+    type Step = fn(&TestDirectory);
     let steps: [Step; 2] = [
         |place| place.write("more.yaml", &chain("a")),
         |place| fs::remove_file(place.path("chains/c.yaml")).unwrap(),
@@ -273,14 +273,14 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_part_of_a_file_is_believed_when_it_lasts() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// The text up to and with this, of a new version and not only of the one before.
+    /// The text up to and with `end`: a new version that is truncated, and not only a truncated old version.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
     }
     let exception = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionException\nmetadata: { name: e }\nspec: { \
                      owner: o, reason: r, expires: 2099-01-31, stages: [a/s], names: [x] }\n";
-    // (before, now, whether it is waited for)
+    // (before, now, whether the store waits)
     let table = [
         (RULES_LAST, cut(RULES_LAST, "        - pod"), true),
         (
@@ -312,7 +312,7 @@ async fn a_part_of_a_file_is_believed_when_it_lasts() {
         ),
     ];
     for (before, now, is_waited_for) in table {
-        let place = Place::new();
+        let place = TestDirectory::new();
         place.write("more.yaml", before);
         place.read().await;
         place.write("more.yaml", &now);
@@ -325,9 +325,9 @@ async fn a_part_of_a_file_is_believed_when_it_lasts() {
 #[tokio::test]
 async fn a_file_that_is_being_written_is_waited_for() {
     const PAUSE: Duration = Duration::from_millis(250);
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.read().await;
-    // Writers are only known to a store whose changes are waited for.
+    // A store knows writers only if a caller waits for changes.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -342,15 +342,15 @@ async fn a_file_that_is_being_written_is_waited_for() {
     assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// It is not read in part, however long that takes.
+/// A file that is being written is not read in part, however long that takes.
 #[tokio::test]
 async fn a_file_that_goes_on_being_written_is_a_mistake() {
     const PAUSE: Duration = Duration::from_millis(250);
-    let mut place = Place::new();
+    let mut place = TestDirectory::new();
     place.store.patience = PAUSE;
     place.store.config.hold = Duration::from_secs(3600);
     place.read().await;
-    // Writers are only known to a store whose changes are waited for.
+    // A store knows writers only if a caller waits for changes.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -371,11 +371,11 @@ async fn a_file_that_goes_on_being_written_is_a_mistake() {
     assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// Only files that are definitions by their name are waited for.
+/// The store waits only for files whose names are names of definitions.
 #[tokio::test]
 async fn a_log_beside_the_definitions_is_not_waited_for() {
     const PAUSE: Duration = Duration::from_millis(5);
-    let place = Place::new();
+    let place = TestDirectory::new();
     place.read().await;
     let mut log = fs::File::create(place.path("chains/app.log")).unwrap();
     let logging = async {
@@ -385,7 +385,7 @@ async fn a_log_beside_the_definitions_is_not_waited_for() {
         }
     };
     let reading = async {
-        // The log alone is no change.
+        // A write to the log alone is not a change.
         let changed = tokio::time::timeout(100 * PAUSE, place.store.changed()).await;
         assert!(changed.is_err(), "nothing has changed");
         let started = tokio::time::Instant::now();
@@ -404,7 +404,7 @@ async fn a_log_beside_the_definitions_is_not_waited_for() {
 
 #[tokio::test]
 async fn what_a_killed_commit_left_is_removed() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let names = [
         ".admittance-Ab3dEf",
         ".admittance-locked",
@@ -451,14 +451,14 @@ async fn what_a_killed_commit_left_is_removed() {
 async fn the_first_read_is_compared_with_what_was_live() {
     const SOON: Duration = Duration::from_millis(1000);
     let both = format!("{}---\n{}", chain("a"), chain("b"));
-    // (what was live, what is there, whether it is waited for)
+    // (live content, content of the files, whether the store waits)
     for (before, now, is_waited_for) in [
         (Some(&both), chain("a"), true),
         (Some(&both), both.clone(), false),
         (Some(&chain("a")), both.clone(), false),
         (None, chain("a"), false),
     ] {
-        let place = Place::new();
+        let place = TestDirectory::new();
         place.write("more.yaml", &now);
         place.write("chains/.admittance-Ab3dEf", "half");
         if let Some(before) = before {

@@ -48,8 +48,8 @@ fn what_cannot_be_read() {
     );
 }
 
-/// Files beside a link that is swapped, as Kubernetes mounts a ConfigMap, are never read half from one
-/// and half from the other.
+/// Files next to a link that is swapped, as Kubernetes mounts a ConfigMap, are never read half from one directory and
+/// half from the other.
 #[test]
 fn the_texts_are_of_one_moment() {
     const FILES: usize = 20;

@@ -6,15 +6,15 @@ use std::{
 use super::*;
 
 /// Two directories of definitions, and a third.
-struct Place {
+struct TestDirectory {
     root: tempfile::TempDir,
 }
 
-/// What is in a directory and those inside of it.
+/// The files of a directory and of the directories inside of it.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
-impl Place {
-    /// With `changed` and `gone` there, and `made` not.
+impl TestDirectory {
+    /// Creates the directory with `changed` and `gone`, and without `made`.
     fn new() -> Self {
         let place = Self {
             root: tempfile::tempdir().unwrap(),
@@ -74,7 +74,7 @@ impl Place {
 
 #[test]
 fn written_and_undone() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let changes = place.changes();
     write(&changes).unwrap();
     assert_eq!(place.tree(), place.new_tree());
@@ -84,7 +84,7 @@ fn written_and_undone() {
         assert_eq!(place.tree(), place.old(), "{made}");
         write(&changes[..made]).unwrap();
     }
-    // What somebody else changed since stays.
+    // A change by another program since then stays.
     fs::write(place.path("chains/changed.yaml"), "mine").unwrap();
     undo(&changes).unwrap();
     let expected = place.tree_of(&[("chains/changed.yaml", "mine"), ("more/gone.yaml", "gone")]);
@@ -93,7 +93,7 @@ fn written_and_undone() {
 
 #[test]
 fn one_that_cannot_be_written_keeps_all_from_it() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let error = |changes: &[FileChange]| {
         let error = write(changes).unwrap_err();
         assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
@@ -108,7 +108,7 @@ fn one_that_cannot_be_written_keeps_all_from_it() {
     );
     assert!(message.starts_with(&expected), "{message}");
     assert_eq!(place.tree(), place.old());
-    // And where there is no directory.
+    // The directory of the new file may be missing too.
     let mut changes = place.changes();
     changes[2].path = place.path("nowhere/made.yaml");
     error(&changes);
@@ -123,7 +123,7 @@ fn files_that_are_not_what_they_were() {
         ("chains/made.yaml", Some("made")),
         ("more/gone.yaml", None),
     ] {
-        let place = Place::new();
+        let place = TestDirectory::new();
         match text {
             Some(text) => fs::write(place.path(name), text).unwrap(),
             None => fs::remove_file(place.path(name)).unwrap(),
@@ -142,10 +142,10 @@ fn files_that_are_not_what_they_were() {
     }
 }
 
-/// What comes to be at the last moment is not written over.
+/// A file that appears at the last moment is not overwritten.
 #[test]
 fn a_new_file_replaces_none() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let [.., made] = place.changes();
     let staged = Staged::new(&made).unwrap();
     fs::write(&made.path, "mine").unwrap();
@@ -157,7 +157,7 @@ fn a_new_file_replaces_none() {
 
 #[test]
 fn links_and_modes_stay() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     for name in ["chains/changed.yaml", "more/gone.yaml"] {
         let target = place.path(&format!(
             "other/{}",

@@ -59,7 +59,7 @@ fn bodies() {
     );
 }
 
-/// As people and old drivers write it.
+/// A body as people and old drivers write it.
 const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
  "AdmissionWebhooks":[
   {"ClientConfig":{"Url":"https://h","CaBundle":"eA=="},"Name":"a","namespaceSelector":{"Operator":"In","Values":["x"]}},

@@ -12,7 +12,7 @@ use crate::document::{Fields, Mistakes, Node, quoted, readers};
 /// Tests of paths: where each is written, the path, and whether something must be there.
 type Tests<'a> = Vec<(Node<'a>, Location, bool)>;
 
-/// What is set, and the tests of paths. Pushes a mistake where it does not fit the location.
+/// Reads the value that is set, and the tests of paths. Pushes a mistake where they do not fit the location.
 pub(super) fn read<'a>(
     kind: MutatorKind,
     at: &Node<'_>,

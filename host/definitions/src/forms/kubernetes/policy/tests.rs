@@ -96,7 +96,7 @@ fn a_policy_and_its_bindings_are_a_chain() {
 
 #[test]
 fn mistakes_in_policies() {
-    // (change of the policy, what is said); sources: kube-apiserver's validation of policies and bindings.
+    // (change of the policy, expected mistake); sources: kube-apiserver's validation of policies and bindings.
     for (change, expected) in [
         (
             "matchConstraints:",

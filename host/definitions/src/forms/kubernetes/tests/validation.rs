@@ -1,5 +1,4 @@
-//! What is a mistake and what is none. Source: kube-apiserver, validation of webhook configurations. The
-//! sentences are our own.
+//! Tests of mistakes. Source: kube-apiserver's validation of webhook configurations. The sentences are our own.
 
 use super::found;
 

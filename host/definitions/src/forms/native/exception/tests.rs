@@ -257,7 +257,7 @@ fn mistakes_have_their_places() {
     }
 }
 
-/// It is applied, listed and deleted as a chain is.
+/// An exception is applied, listed and deleted as a chain is.
 #[test]
 fn it_is_a_definition() {
     let set = DefinitionSet::of_files(vec![DefinitionFile::file("chains.yaml", CHAINS)]);
