@@ -185,7 +185,7 @@ fn allowed(verb: &str, group: &str, resource: &str) -> AccessAttributes {
 }
 
 #[tokio::test]
-async fn the_authorizer_is_asked() {
+async fn the_authorizer_is_queried_with_the_attributes_of_the_expression() {
     let request_resource = |verb: &str| AccessAttributes::Resource {
         verb: verb.into(),
         group: String::new(),

@@ -167,7 +167,7 @@ impl ListRoute {
     ///
     /// # Errors
     ///
-    /// The mistake.
+    /// The mistake, as a sentence.
     pub fn check(&self, dialect: &dyn Dialect, headers: &HeaderMap) -> Result<(), String> {
         let path = self.request.path.sample().map_err(|error| error.to_string())?;
         let request = format!("{} {path}", self.request.method);

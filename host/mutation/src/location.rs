@@ -103,7 +103,7 @@ pub enum Shape {
     List,
     /// A list of which the order does not matter.
     Set,
-    /// A text.
+    /// A text, which has no parts.
     Text,
     /// Any type, which depends on the value that is set.
     Any,

@@ -146,7 +146,7 @@ async fn the_last_object_of_a_row_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn selectors_and_rules_are_for_what_is_generated() {
+async fn selectors_and_rules_match_generated_objects() {
     let mut other_label = stage();
     other_label.spec.object_selector = labelled("job", "yes");
     let mut of_jobs = stage();
@@ -192,7 +192,7 @@ impl Hook for Remember {
 }
 
 #[tokio::test]
-async fn stages_share_what_is_generated_for_a_request() {
+async fn stages_share_the_objects_generated_for_a_request() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let shared = stage().spec.expansion;
     let stages = [Mode::Enforce, Mode::Enforce, Mode::Audit, Mode::Audit].map(|mode| {

@@ -18,7 +18,7 @@ fn short(formula: &Formula) -> String {
 }
 
 #[test]
-fn what_is_compiled() {
+fn formulas_call_members_with_and_or_not() {
     for (text, expected) in [
         ("a()", "0"),
         (" a() || b() && !c()\n", "(0|(1&!2))"),
@@ -37,7 +37,7 @@ fn what_is_compiled() {
 }
 
 #[test]
-fn what_is_refused() {
+fn formulas_with_mistakes_are_refused() {
     let boolean = "an expression of a group is boolean";
     for (text, says) in [
         ("", "is empty"),

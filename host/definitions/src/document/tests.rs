@@ -448,7 +448,7 @@ fn leaves() {
 }
 
 #[test]
-fn mistakes_are_sorted_told_once_and_readable_by_machines() {
+fn mistakes_are_sorted_unique_and_readable_by_machines() {
     let mut mistakes = Mistakes::new();
     for (file, line, path) in [("b", 1, ""), ("a", 12, "x"), ("a", 2, "y"), ("a", 12, "x")] {
         mistakes.push(Mistake {

@@ -127,7 +127,7 @@ fn is_resource(document: &TypedDocument<'_>) -> bool {
     document.kind.name == resource.name
 }
 
-/// The target of a definition, and where it is.
+/// The target of a definition, with its place in the document.
 struct LocatedTarget {
     target: HookTarget,
     location: Location,

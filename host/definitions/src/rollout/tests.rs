@@ -40,7 +40,7 @@ fn read(rollout: &str) -> RolloutDefinition {
 }
 
 #[test]
-fn what_is_not_written_has_a_default() {
+fn unset_fields_have_defaults() {
     let percents = |percents: &[u16]| -> Vec<_> {
         let shares = percents
             .iter()

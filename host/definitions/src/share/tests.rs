@@ -24,7 +24,7 @@ fn text_and_back() {
 }
 
 #[test]
-fn what_is_no_share_is_told_with_the_fix() {
+fn a_text_that_is_not_a_share_is_refused_with_a_fix() {
     let range = "0.01% to 100%, with at most two digits after the point";
     for (text, fix) in [
         ("10", "10%"),
@@ -53,7 +53,7 @@ fn what_is_no_share_is_told_with_the_fix() {
 }
 
 #[test]
-fn what_is_due_is_the_share_spread_evenly() {
+fn a_share_is_spread_evenly() {
     for parts in [1, 3, 10, 100, 333, 1000, 2500, 5000, 6667, 9999, 10_000] {
         let share = Share::of_ten_thousand(parts).unwrap();
         assert!(share.is_due(0), "{share}");

@@ -116,7 +116,7 @@ pub enum KindSource {
 /// The source of a name or namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// The same text for every request.
+    /// A text that is the same for every request.
     Fixed(String),
     /// A parameter of the path template.
     Path(String),

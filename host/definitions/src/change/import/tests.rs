@@ -296,7 +296,7 @@ spec:
 }
 
 #[test]
-fn what_is_among_the_manifests() {
+fn definitions_are_found_among_other_manifests() {
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{ name: a }}\n---\n{}---\n{}",
         webhook("").replace("name: images,", "name: Images,"),

@@ -96,7 +96,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
 }
 
 #[test]
-fn what_is_written_to_a_store() {
+fn a_change_writes_entries_of_a_store() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
     let old = beside(&[("store:/x/c", &c), ("store:/x/b", &b)]);
     let paths: Vec<_> = of_kind(&old, StoreKind::Entries)

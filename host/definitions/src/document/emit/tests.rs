@@ -81,7 +81,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_values_are_read_again(
         texts in prop::collection::vec(any_text(), 0..4), key in any_text(), nested in any_text()
     ) {
         let value = json!({"texts": texts, key: {"nested": [{"text": nested}]}, "end": 1});

@@ -240,7 +240,7 @@ webhooks:
 
 /// Source: kube-apiserver, the defaults of `admissionregistration.k8s.io/v1` and `v1beta1`.
 #[test]
-fn what_is_not_written() {
+fn unset_fields_have_the_defaults_of_their_version() {
     let only = "sideEffects:\nadmissionReviewVersions:";
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\nsideEffects:\nadmissionReviewVersions:";
     // (version, what is changed, phase, then what is read: failure policy, match policy, timeout, side effects,

@@ -142,7 +142,7 @@ spec:
 }
 
 #[test]
-fn what_is_wrong_with_a_policy() {
+fn mistakes_in_a_policy_are_reported() {
     for (from, to, line, path, says) in [
         (
             "policies.kubewarden.io/v1",

@@ -134,7 +134,7 @@ fn the_other_version_says_the_same() {
 }
 
 #[test]
-fn what_is_wrong_with_a_sidecar_set() {
+fn mistakes_in_a_sidecar_set_are_reported() {
     for (from, to, line, path, says) in [
         (
             "v1alpha1",

@@ -90,7 +90,7 @@ fn the_module_of_a_policy_is_found() {
 }
 
 #[test]
-fn what_is_wrong_with_a_group() {
+fn mistakes_in_a_group_are_reported() {
     let plugin = "          a: { source: file:/a.wasm }\n";
     let with = |expression: &str, plugins: &str| {
         native(&format!(
@@ -213,7 +213,7 @@ fn a_policy_group_of_kubewarden() {
 }
 
 #[test]
-fn what_is_wrong_with_a_policy_group() {
+fn mistakes_in_a_policy_group_are_reported() {
     let document = |spec: &str| kubewarden("ClusterAdmissionPolicyGroup", spec);
     for (spec, says) in [
         (

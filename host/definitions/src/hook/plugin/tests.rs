@@ -212,7 +212,7 @@ fn a_candidate_is_beside_a_plugin() {
 }
 
 #[test]
-fn how_often_a_source_is_asked_again() {
+fn only_sources_that_can_change_are_resolved_again() {
     let read = |plugin: &str| {
         let [(document, ..), ..] = forms(&format!("plugin: {{ {plugin} }}"));
         match load_text("f", &document) {

@@ -124,7 +124,7 @@ async fn changes_are_written_all_or_none() {
 }
 
 #[tokio::test]
-async fn changes_are_told_until_they_are_read() {
+async fn changes_are_reported_until_they_are_read() {
     let place = TestDirectory::new();
     // Nothing was read yet.
     place.changed().await;

@@ -42,7 +42,7 @@ spec:
 ";
 
 #[test]
-fn what_is_less() {
+fn losses_are_told_apart_from_other_changes() {
     let read = |text: &str| {
         let text = text.replace("BUNDLE", &certificates::bundle());
         let files = vec![DefinitionFile::file("f.yaml", text)];

@@ -67,7 +67,7 @@ const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n",
  "ResourcesRef":{"Kind":"Application","Operation":"Create"}}"#;
 
 #[test]
-fn what_is_stored() {
+fn a_body_is_stored_in_the_spelling_of_the_documents() {
     let object = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
     assert_eq!((object.namespace(), object.name()), ("n", "w"));
     let expected = r#"{
@@ -119,7 +119,7 @@ fn what_is_stored() {
 }
 
 #[test]
-fn what_is_printed() {
+fn an_object_is_printed_with_all_fields() {
     let whole = json!({
         "apiVersion": "v4",
         "kind": "admissionwebhook",

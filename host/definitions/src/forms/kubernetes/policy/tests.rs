@@ -676,7 +676,7 @@ fn a_policy_without_a_binding_does_nothing() {
 }
 
 #[test]
-fn a_version_that_there_is_not_is_the_only_mistake() {
+fn an_unknown_version_is_the_only_mistake() {
     let policy = document("ValidatingAdmissionPolicy", "p", &POLICY, "");
     let text = bound(&policy, "Validating", "p").replace(
         "k8s.io/v1\nkind: ValidatingAdmissionPolicy\n",
