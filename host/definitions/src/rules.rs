@@ -1,9 +1,10 @@
-//! `rules` of a native chain and its stages. They mean the same as in Kubernetes, with `kinds` added.
+//! `rules` of chains, stages, webhooks and policies. The rules of Kubernetes' documents are read as kube-apiserver reads
+//! them, oddities included: documents that it holds must load. Native rules mean the same, with `kinds` added.
 
-use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule};
+use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, RuleError};
 
 use crate::{
-    document::{Mistakes, Node},
+    document::{Fields, Mistakes, Node, quoted},
     model::any_rule,
 };
 
@@ -15,68 +16,160 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-/// The rules of a chain or stage; `fix` says what to list if there are none.
-pub(crate) fn read(
+/// Reads one of these words: in any case in native rules, as written in Kubernetes' rules.
+type ReadOperation<'a> =
+    fn(&Node<'a>, &str, &[(&str, Option<Operation>)], &mut Mistakes) -> Option<Option<Operation>>;
+
+/// Reads the rules of a native chain, stage or exception; `fix` says what to list if there are none.
+pub(crate) fn read_native(
     node: &Node<'_>,
     fix: &str,
     match_policy: MatchPolicy,
     mistakes: &mut Mistakes,
 ) -> Vec<Rule> {
-    node.filled_list(fix, mistakes)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|rule| read_one(rule, match_policy, mistakes))
-        .collect()
-}
-
-fn read_one(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes) -> Option<Rule> {
-    let mut fields = node.object(mistakes)?;
-    let mut rule = Rule {
+    let rules = node.filled_list(fix, mistakes);
+    read_all(
+        rules,
         match_policy,
-        ..any_rule()
-    };
-    if let Some(operations) = fields.required("operations", "list CREATE, UPDATE or others", mistakes) {
-        rule.operations = read_operations(&operations, mistakes);
-    }
-    if let Some(groups) = fields.optional("apiGroups") {
-        rule.api_groups = read_words(&groups, Node::string, mistakes);
-    }
-    if let Some(versions) = fields.optional("apiVersions") {
-        rule.api_versions = read_words(&versions, Node::text, mistakes);
-    }
-    if !fields.has("resources") && !fields.has("kinds") {
-        let fix = "list resources (`resources: [pods]`) or kinds (`kinds: [application]`)";
-        node.wrong("the rule names neither resources nor kinds", fix, mistakes);
-    }
-    if let Some(resources) = fields.optional("resources") {
-        rule.resources = read_resources(&resources, mistakes);
-    }
-    if let Some(kinds) = fields.optional("kinds") {
-        rule.kinds = read_words(&kinds, Node::text, mistakes);
-    }
-    rule.scope = fields.get("scope", rule.scope, Node::word, mistakes);
-    fields.finish(mistakes);
-    Some(rule)
+        Node::one_of_any_case,
+        mistakes,
+        |fields, rule, mistakes| {
+            if let Some(groups) = fields.optional("apiGroups") {
+                rule.api_groups = read_words(&groups, Node::string, mistakes);
+            }
+            if let Some(versions) = fields.optional("apiVersions") {
+                rule.api_versions = read_words(&versions, Node::text, mistakes);
+            }
+            if !fields.has("resources") && !fields.has("kinds") {
+                let fix = "list resources (`resources: [pods]`) or kinds (`kinds: [application]`)";
+                let message = "the rule names neither resources nor kinds";
+                fields.node().wrong(message, fix, mistakes);
+            }
+            if let Some(resources) = fields.optional("resources") {
+                let parse = |text: &str| ResourcePattern::parse(text).map(Some);
+                rule.resources =
+                    read_resources(&resources, Node::string, parse, covered_in_any_order, mistakes);
+            }
+            if let Some(kinds) = fields.optional("kinds") {
+                rule.kinds = read_words(&kinds, Node::text, mistakes);
+            }
+        },
+    )
 }
 
-fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Matcher<Operation> {
+/// Reads the rules of a webhook or a policy of Kubernetes, which may be empty. Only a policy may name objects.
+pub(crate) fn read_kubernetes(
+    node: &Node<'_>,
+    match_policy: MatchPolicy,
+    may_name_objects: bool,
+    mistakes: &mut Mistakes,
+) -> Vec<Rule> {
+    let rules = node.list(mistakes);
+    read_all(
+        rules,
+        match_policy,
+        Node::one_of,
+        mistakes,
+        |fields, rule, mistakes| {
+            let fix = "list the groups, `\"\"` for the core group, or `*` alone";
+            if let Some(groups) = fields.required("apiGroups", fix, mistakes) {
+                rule.api_groups = read_words(&groups, Node::string, mistakes);
+            }
+            if let Some(versions) =
+                fields.required("apiVersions", "list v1 or others, or `*` alone", mistakes)
+            {
+                rule.api_versions = read_words(&versions, Node::text, mistakes);
+            }
+            if let Some(resources) = fields.required("resources", "list the resources, `pods`", mistakes) {
+                rule.resources = read_resources(
+                    &resources,
+                    Node::text,
+                    parse_kubernetes,
+                    covered_for_kubernetes,
+                    mistakes,
+                );
+            }
+            if may_name_objects {
+                rule.names = fields.get_or_default("resourceNames", read_names, mistakes);
+            }
+        },
+    )
+}
+
+/// Reads each of these rules; `read_matchers` reads its groups, versions, resources, kinds and names.
+fn read_all<'a>(
+    nodes: Option<Vec<Node<'a>>>,
+    match_policy: MatchPolicy,
+    read_word: ReadOperation<'a>,
+    mistakes: &mut Mistakes,
+    read_matchers: impl Fn(&mut Fields<'a>, &mut Rule, &mut Mistakes),
+) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for node in nodes.unwrap_or_default() {
+        let Some(mut fields) = node.object(mistakes) else {
+            continue;
+        };
+        let mut rule = Rule {
+            match_policy,
+            ..any_rule()
+        };
+        if let Some(operations) = fields.required("operations", "list CREATE, UPDATE or others", mistakes) {
+            rule.operations = read_operations(&operations, read_word, mistakes);
+        }
+        read_matchers(&mut fields, &mut rule, mistakes);
+        rule.scope = fields.get("scope", rule.scope, Node::word, mistakes);
+        fields.finish(mistakes);
+        rules.push(rule);
+    }
+    rules
+}
+
+/// The names of objects, as they are in a path.
+fn read_names(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
+    let names = node.strings(mistakes)?;
+    for (index, name) in names.iter().enumerate() {
+        if matches!(name.as_str(), "." | "..") || name.contains(['/', '%']) {
+            let message = format!("{} is not the name of an object", quoted(name));
+            node.wrong(message, "write a name without `/` and `%`", mistakes);
+        }
+        if names.iter().take(index).any(|before| before == name) {
+            node.wrong(
+                format!("{} is listed twice", quoted(name)),
+                "remove one of the two",
+                mistakes,
+            );
+        }
+    }
+    Some(names)
+}
+
+fn read_operations<'a>(
+    node: &Node<'a>,
+    read_word: ReadOperation<'a>,
+    mistakes: &mut Mistakes,
+) -> Matcher<Operation> {
     let entries = entries(node, mistakes);
     let mut operations = Vec::new();
+    let mut all = false;
     for entry in &entries {
-        match entry.one_of_any_case("operation", &OPERATIONS, mistakes) {
+        match read_word(entry, "operation", &OPERATIONS, mistakes) {
             Some(Some(operation)) => operations.push(operation),
             Some(None) => {
                 alone(entry, "*", entries.len(), mistakes);
-                return Matcher::Any;
+                all = true;
             }
             None => {}
         }
     }
-    Matcher::Only(operations)
+    if all {
+        Matcher::Any
+    } else {
+        Matcher::Only(operations)
+    }
 }
 
 /// A list of words, or `*` alone for all of them.
-pub(crate) fn read_words<'a>(
+fn read_words<'a>(
     node: &Node<'a>,
     read: fn(&Node<'a>, &mut Mistakes) -> Option<&'a str>,
     mistakes: &mut Mistakes,
@@ -96,50 +189,96 @@ pub(crate) fn read_words<'a>(
     Matcher::Only(words)
 }
 
-/// kube-apiserver refuses entries that another entry already covers, in some orders. Here they are
-/// refused in every order.
-fn read_resources(node: &Node<'_>, mistakes: &mut Mistakes) -> Vec<ResourcePattern> {
+/// Reads patterns of resources. `covered` finds the patterns that another pattern of the list already covers.
+fn read_resources<'a>(
+    node: &Node<'a>,
+    read: fn(&Node<'a>, &mut Mistakes) -> Option<&'a str>,
+    parse: impl Fn(&str) -> Result<Option<ResourcePattern>, RuleError>,
+    covered: impl Fn(&[&str]) -> Vec<(usize, String)>,
+    mistakes: &mut Mistakes,
+) -> Vec<ResourcePattern> {
     let mut patterns = Vec::new();
-    let mut written: Vec<(Node<'_>, &str)> = Vec::new();
+    let (mut written, mut texts) = (Vec::new(), Vec::new());
     for entry in entries(node, mistakes) {
-        let Some(text) = entry.string(mistakes) else {
+        let Some(text) = read(&entry, mistakes) else {
             continue;
         };
-        match ResourcePattern::parse(text) {
-            Ok(pattern) => {
-                patterns.push(pattern);
-                written.push((entry, text));
-            }
+        match parse(text) {
+            Ok(pattern) => patterns.extend(pattern),
             Err(error) => entry.wrong(error.to_string(), "", mistakes),
         }
+        written.push(entry);
+        texts.push(text);
     }
-    if let Some((entry, _)) = written.iter().find(|(_, text)| *text == "*/*") {
+    let wildcard = texts.iter().position(|text| *text == "*/*");
+    if let Some(entry) = wildcard.and_then(|index| written.get(index)) {
         alone(entry, "*/*", written.len(), mistakes);
         return patterns;
     }
-    for (entry, text) in &written {
-        let covers = |other: &str| match text.split_once('/') {
-            None => *text != "*" && other == "*",
-            Some((resource, subresource)) => {
-                other != *text && (other == format!("{resource}/*") || other == format!("*/{subresource}"))
-            }
-        };
-        if let Some((_, other)) = written.iter().find(|(_, other)| covers(other)) {
-            let message = format!("`{other}` in the same list already covers `{text}`");
+    for (index, by) in covered(&texts) {
+        if let (Some(entry), Some(text)) = (written.get(index), texts.get(index)) {
+            let message = format!("`{by}` in the same list already covers `{text}`");
             entry.wrong(message, "keep one of the two", mistakes);
         }
     }
     patterns
 }
 
+/// Finds each covered pattern, with the pattern that covers it.
+fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
+    let covering = |text: &str| {
+        let covers = |other: &str| match text.split_once('/') {
+            None => text != "*" && other == "*",
+            Some((resource, subresource)) => {
+                other != text && (other == format!("{resource}/*") || other == format!("*/{subresource}"))
+            }
+        };
+        texts.iter().find(|other| covers(other)).map(ToString::to_string)
+    };
+    let texts = texts.iter().enumerate();
+    texts
+        .filter_map(|(index, text)| Some((index, covering(text)?)))
+        .collect()
+}
+
+/// Finds the covered patterns that kube-apiserver refuses: with a subresource, if the covering pattern comes first, and
+/// of the patterns without one the last.
+fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
+    let mut covered = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        if let Some((resource, subresource)) = text.split_once('/') {
+            let earlier = texts.get(..index).unwrap_or_default();
+            let wildcards = [format!("{resource}/*"), format!("*/{subresource}")];
+            let covering = wildcards.into_iter().filter(|by| earlier.contains(&by.as_str()));
+            covered.extend(covering.map(|by| (index, by)));
+        }
+    }
+    if let Some(last) = texts.iter().rposition(|text| !text.contains('/'))
+        && texts.get(last) != Some(&"*")
+        && texts.contains(&"*")
+    {
+        covered.push((last, "*".to_owned()));
+    }
+    covered
+}
+
+/// Parses a pattern as kube-apiserver does: `pods/` is `pods`, and `/status` matches no resource.
+fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
+    match text.split_once('/') {
+        Some(("", _)) => Ok(None),
+        Some((resource, "")) => ResourcePattern::parse(resource).map(Some),
+        _ => ResourcePattern::parse(text).map(Some),
+    }
+}
+
 /// A list with at least one entry.
-pub(crate) fn entries<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
+fn entries<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
     let fix = "list at least one, or `*` for all";
     node.filled_list(fix, mistakes).unwrap_or_default()
 }
 
-/// Push a mistake if a wildcard is not the only one of `count` entries.
-pub(crate) fn alone(entry: &Node<'_>, wildcard: &str, count: usize, mistakes: &mut Mistakes) {
+/// Pushes a mistake if a wildcard is not the only one of `count` entries.
+fn alone(entry: &Node<'_>, wildcard: &str, count: usize, mistakes: &mut Mistakes) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");
         entry.wrong(message, "remove it or the others", mistakes);

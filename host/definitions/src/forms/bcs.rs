@@ -9,7 +9,7 @@ mod shape;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use admittance_admission::{FailurePolicy, Matcher, Mode, Operation, Protocol, Rule, StageSpec};
+use admittance_admission::{FailurePolicy, Matcher, Operation, Protocol, Rule, StageSpec};
 
 pub use self::object::{BcsObject, NoBcsObject};
 use super::{DocumentForm, DocumentKind, FormContent, ReadDefinition, TypedDocument, parts};
@@ -17,7 +17,7 @@ use crate::{
     Location, WebhookDefinition, client,
     document::{Fields, Mistake, Mistakes, Node, quoted},
     forms::kubernetes::KEPT_METADATA,
-    forms::native::{read_stage_name, read_timeout},
+    forms::native::{finish_stage, read_stage_name, read_timeout},
     model::{ChainDefinition, StageDefinition, any_rule},
     plugin, selectors,
 };
@@ -237,25 +237,16 @@ fn read_stage(
     let mut fields = node.object_of_any_case(mistakes)?;
     let name = read_stage_name(&mut fields, "name the hook", printable, seen, mistakes);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client, mistakes);
-    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let read_policy = |node: &Node<'_>, mistakes: &mut Mistakes| match node.string(mistakes)? {
         // To the driver, a missing policy means Ignore; it prints it as an empty string.
         "" => None,
         _ => node.word(mistakes),
     };
-    let mut spec = StageSpec::new(name.clone().unwrap_or_default());
+    let mut spec = StageSpec::new("");
     spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::bcs_namespaces, mistakes);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Ignore, read_policy, mistakes);
     spec.timeout = fields.get("timeout", DEFAULT_TIMEOUT, read_timeout, mistakes);
-    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
-    fields.finish(mistakes);
-    name?;
-    Some(StageDefinition {
-        spec,
-        hook: hook?,
-        candidate,
-        location: node.location(),
-    })
+    finish_stage(fields, name, spec, hook, mistakes)
 }
 
 fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {

@@ -7,7 +7,6 @@
 mod openapi;
 mod policy;
 mod resource;
-pub(crate) mod rules;
 pub(crate) mod typing;
 mod webhook;
 

@@ -14,10 +14,10 @@ use super::{DocumentForm, DocumentKind, FormContent, TypedDocument};
 use crate::{
     GroupDefinition, HookDefinition, MemberDefinition, Mistake, PluginDefinition, conditions,
     document::{Fields, Mistakes, Node, readers},
-    forms::kubernetes::{KEPT_METADATA, read_kind, rules},
+    forms::kubernetes::{KEPT_METADATA, read_kind},
     group,
     model::{ChainDefinition, StageDefinition},
-    names, plugin,
+    names, plugin, rules,
     selectors::{self, Syntax},
 };
 
@@ -159,8 +159,9 @@ fn read_spec(
         plugin.map(|plugin| (phase, HookDefinition::from(plugin)))
     };
     let match_policy = fields.get("matchPolicy", MatchPolicy::Equivalent, Node::word, mistakes);
-    let read_rules =
-        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
+    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        Some(rules::read_kubernetes(node, match_policy, false, mistakes))
+    };
     let mut spec = StageSpec::new(name);
     let rules = fields.get_required("rules", "say which requests it is for", read_rules, mistakes);
     if !policy.is_namespaced {

@@ -140,8 +140,9 @@ fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option
     let phase = spec.get("phase", Phase::default(), Node::word, mistakes);
     let match_policy = spec.get("matchPolicy", MatchPolicy::default(), Node::word, mistakes);
     let fix = "say which requests the chain is for";
-    let read_rules =
-        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, fix, match_policy, mistakes));
+    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        Some(rules::read_native(node, fix, match_policy, mistakes))
+    };
     let rules = spec.get_required("rules", fix, read_rules, mistakes);
     let fix = "list the hooks that are called";
     let stages = spec.required("stages", fix, mistakes).map(|node| {
@@ -205,18 +206,17 @@ fn read_stage(
     let mut fields = node.object(mistakes)?;
     let name = read_stage_name(&mut fields, "name the stage", names::subdomain, seen, mistakes);
     let hook = read_hook(&mut fields, phase, mistakes);
-    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
-    let read_rules =
-        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, fix, match_policy, mistakes));
-    let mut spec = StageSpec::new(name.clone().unwrap_or_default());
+    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        Some(rules::read_native(node, fix, match_policy, mistakes))
+    };
+    let mut spec = StageSpec::new("");
     spec.rules = fields.get("rules", Vec::new(), read_rules, mistakes);
     spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::namespaces, mistakes);
     spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Free, mistakes);
     spec.match_conditions = conditions::read(&mut fields, mistakes);
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::default(), Node::word, mistakes);
     spec.timeout = fields.get("timeout", StageSpec::DEFAULT_TIMEOUT, read_timeout, mistakes);
-    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
     spec.side_effects = fields.get("sideEffects", SideEffects::default(), Node::word, mistakes);
     spec.reinvocation = fields.get(
         "reinvocationPolicy",
@@ -231,13 +231,27 @@ fn read_stage(
         },
         mistakes,
     );
+    finish_stage(fields, name, spec, hook, mistakes)
+}
+
+/// Reads the fields that a stage has in every form, `candidate` and `mode`, and finishes its fields.
+pub(crate) fn finish_stage(
+    mut fields: Fields<'_>,
+    name: Option<Arc<str>>,
+    mut spec: StageSpec,
+    hook: Option<HookDefinition>,
+    mistakes: &mut Mistakes,
+) -> Option<StageDefinition> {
+    let location = fields.node().location();
+    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
+    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
     fields.finish(mistakes);
-    name?;
+    spec.name = name?;
     Some(StageDefinition {
         spec,
         hook: hook?,
         candidate,
-        location: node.location(),
+        location,
     })
 }
 

@@ -11,14 +11,13 @@ use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelect
 use super::{
     read_kind, read_name,
     resource::ResourceDocument,
-    rules,
     typing::{self, Structures, Written},
 };
 use crate::{
     CelDefinition, Location, cel,
     document::{Fields, Mistake, Mistakes, Node, quoted, readers},
     model::{ChainDefinition, StageDefinition},
-    names,
+    names, rules,
     selectors::{self, Syntax},
 };
 
@@ -187,8 +186,9 @@ fn read_head<'a>(root: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Option<Str
 fn read_constraints(node: &Node<'_>, needs_rules: bool, mistakes: &mut Mistakes) -> Option<Constraints> {
     let mut fields = node.object(mistakes)?;
     let match_policy = fields.get("matchPolicy", MatchPolicy::default(), Node::word, mistakes);
-    let read =
-        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read_named(node, match_policy, mistakes));
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        Some(rules::read_kubernetes(node, match_policy, true, mistakes))
+    };
     let rules = if needs_rules {
         let fix = "list the rules of the requests that the policy is for";
         let read = |node: &Node<'_>, mistakes: &mut Mistakes| {

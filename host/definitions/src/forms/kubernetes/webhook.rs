@@ -3,16 +3,15 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance_admission::{
-    FailurePolicy, MatchPolicy, Mode, Phase, Protocol, Reinvocation, ReviewVersion, SideEffects, StageSpec,
+    FailurePolicy, MatchPolicy, Phase, Protocol, Reinvocation, ReviewVersion, SideEffects, StageSpec,
 };
 
-use super::rules;
 use crate::{
     Location, WebhookDefinition, client, conditions,
     document::{Fields, Mistakes, Node},
-    forms::native::{self, read_stage_name},
+    forms::native::{self, finish_stage, read_stage_name},
     model::StageDefinition,
-    names, plugin,
+    names, plugin, rules,
     selectors::{self, Syntax},
 };
 
@@ -63,25 +62,22 @@ pub(super) fn read(
     let name = read_stage_name(&mut fields, fix, names::webhook, seen, mistakes);
     // What a plugin does is known here; what a server does, its owner says.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
-    let versions = read_versions(&mut fields, version, is_remote, mistakes);
-    let versions = versions.unwrap_or_default();
+    let versions = read_versions(&mut fields, version, is_remote, mistakes).unwrap_or_default();
     let read_client =
         |node: &Node<'_>, mistakes: &mut Mistakes| read_client(node, versions.clone(), mistakes);
     let hook = plugin::read_in_place_of_client(&mut fields, "webhook", read_client, mistakes);
-    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let match_policy = fields.get("matchPolicy", version.match_policy(), Node::word, mistakes);
-    let read_rules =
-        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
-    let rules = fields.get("rules", Vec::new(), read_rules, mistakes);
+    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        Some(rules::read_kubernetes(node, match_policy, false, mistakes))
+    };
+    let mut spec = StageSpec::new("");
+    spec.rules = fields.get("rules", Vec::new(), read_rules, mistakes);
     let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
-    let mut spec = StageSpec::new(name.clone().unwrap_or_default());
-    spec.rules = rules;
     spec.namespace_selector = selectors::namespaces_with(namespaces);
     spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
     spec.match_conditions = conditions::read(&mut fields, mistakes);
     spec.failure_policy = fields.get("failurePolicy", version.failure_policy(), Node::word, mistakes);
     spec.timeout = read_timeout(&mut fields, mistakes).unwrap_or(version.timeout());
-    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
     spec.side_effects = read_side_effects(&mut fields, version, is_remote, mistakes);
     spec.reinvocation = match phase {
         Phase::Mutating => fields.get(
@@ -92,14 +88,7 @@ pub(super) fn read(
         ),
         Phase::Validating => Reinvocation::Never,
     };
-    fields.finish(mistakes);
-    name?;
-    Some(StageDefinition {
-        spec,
-        hook: hook?,
-        candidate,
-        location: node.location(),
-    })
+    finish_stage(fields, name, spec, hook, mistakes)
 }
 
 /// `timeoutSeconds`, or `timeout` for one in parts of a second.

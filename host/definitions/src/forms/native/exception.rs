@@ -87,7 +87,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
 fn read_requests(spec: &mut Fields<'_>, exception: &mut Exception, mistakes: &mut Mistakes) {
     let fix = "say which requests are excepted, or remove `rules` for all of the stages";
     let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        Some(rules::read(node, fix, MatchPolicy::default(), mistakes))
+        Some(rules::read_native(node, fix, MatchPolicy::default(), mistakes))
     };
     exception.rules = spec.get_or_default("rules", read, mistakes);
     for (field, globs) in [
