@@ -69,11 +69,11 @@ pub(crate) struct Cluster {
     store: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
-    /// How long scenarios that try long watches keep them open.
+    /// The time for which scenarios keep long watches open.
     pub(crate) longest_watch: Duration,
-    /// How many changes replicas go live with.
+    /// The number of changes with which replicas go live.
     pub(crate) changes: u32,
-    /// How long the API server is down in scenarios in which it is.
+    /// The length of an outage of the API server.
     pub(crate) outage: Duration,
 }
 

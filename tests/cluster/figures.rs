@@ -1,5 +1,5 @@
-//! Measures creations with and without webhooks and by way of a gateway, and what many objects take. The figures are informative:
-//! `cargo task cluster figures` measures a release build, and `cargo task cluster` a debug build.
+//! Measures creations with and without webhooks and by way of a gateway, and what many objects take. The figures are
+//! informative: `cargo task cluster figures` measures a release build, and `cargo task cluster` a debug build.
 
 use std::{
     fmt,
@@ -74,7 +74,7 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
 }
 
 impl Row {
-    /// With the path of a collection of Pods.
+    /// Measures creations at the path of a collection of Pods.
     pub(crate) async fn measure(what: &'static str, rest: &Rest, path: &str) -> Self {
         let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);

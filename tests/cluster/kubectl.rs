@@ -28,7 +28,7 @@ pub(crate) struct Kubectl {
 
 /// The result of one call.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct KubectlOutput {
     /// Whether it exited with success.
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
@@ -36,7 +36,7 @@ pub(crate) struct Said {
     pub(crate) stderr: String,
 }
 
-impl Said {
+impl KubectlOutput {
     /// Its output as JSON.
     ///
     /// # Panics
@@ -129,7 +129,7 @@ impl Kubectl {
     }
 
     /// Runs it with these arguments.
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Said, Error> {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<KubectlOutput, Error> {
         self.run_with(arguments, "").await
     }
 
@@ -161,7 +161,7 @@ impl Kubectl {
     }
 
     /// Runs it with documents on its standard input, for `-f -`.
-    pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<Said, Error> {
+    pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<KubectlOutput, Error> {
         let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
         let mut child = self.command(arguments).spawn().map_err(error())?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -179,7 +179,7 @@ impl Kubectl {
             }
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Said {
+        Ok(KubectlOutput {
             succeeded: output.status.success(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),

@@ -1,7 +1,7 @@
 //! A stand-in for the kubelet of a node, for `kubectl exec`, `logs` and `port-forward`.
 //!
-//! It speaks as much of SPDY/3.1 as kubectl needs: the streams of a connection are known by the order in which kubectl
-//! opens them, so that nothing has to be decompressed.
+//! The stand-in speaks as much of SPDY/3.1 as kubectl needs: the streams of a connection are known by the order in
+//! which kubectl opens them, so that nothing has to be decompressed.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// It stops when this is dropped.
+/// The stand-in stops when this is dropped.
 pub(crate) struct Kubelet {
     pub(crate) address: SocketAddr,
     _serving: JoinSet<()>,
@@ -97,7 +97,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
 
 /// A frame that kubectl sends.
 enum Frame {
-    /// It opens this stream.
+    /// The client opens this stream.
     Opened(u32),
     /// Data for a stream, and whether it is the last.
     Data(u32, Vec<u8>, bool),

@@ -7,15 +7,14 @@
 //! - `cargo task cluster` runs all of them, and finally prints how long creations take.
 //! - `cargo task cluster NAME...` runs those whose names contain one of the words.
 //! - `cargo task cluster figures` only prints these measurements.
-//! - `cargo task cluster replicas --changes 500` changes a chain that often, served by three replicas.
+//! - `cargo task cluster replicas --changes 500` changes a chain 500 times while three replicas serve it.
 //! - `cargo task cluster gateway --watch 600` opens watches for ten minutes, as without names.
 //! - `cargo task cluster --list` lists their names.
 //! - `cargo task cluster --stay` runs none, and keeps the API server running until Ctrl-C.
 //!
-//! It is not part of `cargo task test`, which only compiles it: building the API server requires Debian 12 and
-//! the network. The API server is Kubernetes 1.20, so it supports `admissionregistration.k8s.io/v1` and both
-//! versions of AdmissionReview, but neither match conditions (1.27) nor admission policies (1.26); see
-//! [`scenarios`].
+//! This program is not part of `cargo task test`, which only compiles it: building the API server requires Debian 12
+//! and the network. The API server is Kubernetes 1.20, so it supports `admissionregistration.k8s.io/v1` and both
+//! versions of AdmissionReview, but neither match conditions (1.27) nor admission policies (1.26); see [`scenarios`].
 
 #![expect(
     clippy::unwrap_used,
@@ -63,14 +62,14 @@ struct Arguments {
     /// List the scenarios without running them.
     #[arg(long)]
     list: bool,
-    /// How many seconds the watches of `gateway::watches_last` stay open; ten minutes if all scenarios run.
+    /// Seconds for which the watches of `gateway::watches_last` stay open; ten minutes if all scenarios run.
     #[arg(long, value_name = "SECONDS")]
     watch: Option<u64>,
-    /// How many changes the replicas of `replicas::changes_go_live_everywhere_at_once` go live with.
+    /// The number of changes in `replicas::changes_go_live_everywhere_at_once`.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     changes: u32,
-    /// How many seconds the API server is down in `replicas::changes_go_live_everywhere_at_once`; a minute if all scenarios
-    /// run.
+    /// Seconds for which the API server is down in `replicas::changes_go_live_everywhere_at_once`; a minute if all
+    /// scenarios run.
     #[arg(long, value_name = "SECONDS")]
     outage: Option<u64>,
     /// Run no scenario, and keep the API server running until Ctrl-C.

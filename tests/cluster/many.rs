@@ -23,7 +23,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, plugin, pod},
 };
 
-/// How many there are: a debug build is slower.
+/// The number of objects: a debug build is slower.
 const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
 /// Concurrent creations.
@@ -92,7 +92,7 @@ async fn delete_chains(scene: &Scene) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// How long a replica takes until it is ready: with an empty store, and with the compiled forms in it.
+/// Measures the time until a replica is ready: with an empty store, and with the compiled forms in it.
 async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     let scene = Scene::of_replicas(cluster, json!({})).await;
     let store = TempDir::new().unwrap();
@@ -120,7 +120,7 @@ async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     times
 }
 
-/// What the leader says of its audit, and the memory of the program before and at most.
+/// The leader's report of its audit, and the memory of the program before and at most.
 async fn audit_all(cluster: Arc<Cluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});

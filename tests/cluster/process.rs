@@ -108,7 +108,7 @@ fn last_lines(log: &str) -> String {
 ///
 /// # Panics
 ///
-/// If there is no result in time.
+/// Fails if there is no result in time.
 pub(crate) async fn until<T, R>(what: &str, mut attempt: impl FnMut() -> R) -> T
 where
     R: Future<Output = Option<T>>,

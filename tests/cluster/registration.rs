@@ -62,7 +62,7 @@ impl Registration {
         Self::new(Kind::Validating, path)
     }
 
-    /// With a name that sorts after that of one without.
+    /// Adds a suffix to the name, which then sorts after a name without one.
     pub(crate) fn named(self, suffix: &'static str) -> Self {
         Self { suffix, ..self }
     }

@@ -6,10 +6,10 @@
 //! |---|---|
 //! | `matchConditions` in a webhook configuration | supported from 1.27 on; 1.20 drops the field |
 //! | policies in CEL between the webhooks | supported from 1.26 on |
-//! | the Pods behind `clientConfig.service` | there are no nodes; a Service with an external host is called instead |
+//! | the Pods of `clientConfig.service` | the cluster has no nodes; a Service with an external host is called instead |
 //! | namespaces that have `kubernetes.io/metadata.name` automatically | from 1.21 on |
 //! | deletion that continues after admission (garbage collection, namespaces) | no controllers run |
-//! | containers | there are no nodes; a stand-in for a kubelet answers `exec`, `logs` and `port-forward` |
+//! | containers | the cluster has no nodes; a stand-in for a kubelet answers `exec`, `logs` and `port-forward` |
 
 mod audits;
 mod bare;
@@ -56,7 +56,7 @@ macro_rules! scenarios {
 pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     bare:
         pods_are_stored_as_they_are,
-        users_are_told_apart,
+        policies_distinguish_users,
         a_dry_run_stores_nothing,
     ;
     mutating:
@@ -116,7 +116,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         addresses_on_a_lost_node_stay_ready,
     ;
     installation:
-        what_is_printed_injects_and_refuses,
+        the_printed_manifests_inject_and_refuse,
     ;
     resources:
         chains_are_written_with_kubectl,
@@ -140,8 +140,8 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         the_gateway_is_killed_under_load,
         one_of_two_gateways_is_killed,
         the_database_is_away_and_comes_back,
-        nobody_becomes_somebody_else,
-        nobody_leaves_the_own_cluster,
-        nobody_guesses_a_register_token,
+        no_client_becomes_another_user,
+        no_client_reaches_another_cluster,
+        a_register_token_cannot_be_guessed,
     ;
 };

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::{
     cluster::{Cluster, User},
-    kubectl::{Kubectl, Said},
+    kubectl::{Kubectl, KubectlOutput},
     process::until,
     registration::Registration,
     rest::Rest,
@@ -58,7 +58,7 @@ impl Scene {
         Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
 
-    /// The same with this dialect.
+    /// Starts a scene with this dialect.
     pub(crate) async fn with_dialect(
         cluster: Arc<Cluster>,
         dialect: Value,
@@ -103,8 +103,8 @@ impl Scene {
         scene
     }
 
-    /// A scene whose replicas read chains of the cluster, with the rights that the manifests for this configuration give.
-    /// None is started.
+    /// A scene whose replicas read chains of the cluster, with the rights that the manifests for this configuration
+    /// give. None is started.
     pub(crate) async fn of_replicas(cluster: Arc<Cluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
@@ -318,7 +318,7 @@ impl Scene {
         reply.text().contains(&Registration::probe_name(probe))
     }
 
-    /// A namespace with labels, in addition to the one of the scene.
+    /// Creates a second namespace, with labels.
     pub(crate) async fn make_namespace(&self, name: &str, labels: Value) {
         let mut labels = labels;
         labels[SCENE_LABEL] = self.namespace.clone().into();
@@ -331,17 +331,17 @@ impl Scene {
     }
 
     /// `kubectl apply`, in the namespace of the scene unless the object names another.
-    pub(crate) async fn apply(&self, object: &Value) -> Said {
+    pub(crate) async fn apply(&self, object: &Value) -> KubectlOutput {
         self.with(&["apply", "-f", "-"], object).await
     }
 
     /// `kubectl create`.
-    pub(crate) async fn create(&self, object: &Value) -> Said {
+    pub(crate) async fn create(&self, object: &Value) -> KubectlOutput {
         self.with(&["create", "-f", "-"], object).await
     }
 
     /// kubectl with an object on its standard input.
-    pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> Said {
+    pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> KubectlOutput {
         let arguments: Vec<_> = arguments.iter().copied().chain(self.here(object)).collect();
         self.kubectl
             .run_with(&arguments, &object.to_string())
@@ -358,7 +358,7 @@ impl Scene {
     }
 
     /// kubectl in the namespace of the scene, with arguments separated by spaces.
-    pub(crate) async fn run(&self, arguments: &str) -> Said {
+    pub(crate) async fn run(&self, arguments: &str) -> KubectlOutput {
         let here = ["--namespace", &self.namespace];
         let arguments: Vec<_> = here.into_iter().chain(arguments.split(' ')).collect();
         self.kubectl.run(&arguments).await.unwrap()
@@ -514,7 +514,7 @@ pub(crate) fn plugin(package: &str, settings: Value) -> Value {
     })
 }
 
-/// The same stage with another failure policy.
+/// Returns the stage with another failure policy.
 pub(crate) fn ignored(stage: Value) -> Value {
     let mut stage = stage;
     stage["failurePolicy"] = "Ignore".into();

@@ -1,4 +1,4 @@
-//! The attacks.
+//! The list of attacks.
 
 use admittance_tests::{EndlessReply, Error, modules};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ pub(crate) struct Attack {
     pub(crate) means: Means,
 }
 
-/// How it is carried out.
+/// The means of the attack.
 pub(crate) enum Means {
     /// Clients create objects, for which a plugin with these settings is called, with a field of this length.
     Guest { settings: Settings, object: usize },
@@ -25,8 +25,8 @@ pub(crate) enum Means {
     Informational(Server),
     /// Another client opens this many connections and sends the beginning of a request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
-    /// Another client is the agent of its cluster at a gateway, and gives this reply to all requests: to 256 watches whose
-    /// replies nobody reads, or to clients that send one request after another.
+    /// Another client is the agent of its cluster at a gateway, and gives this reply to all requests: to 256 watches
+    /// whose replies no client reads, or to clients that send one request after another.
     Tunnel(EndlessReply),
     /// A definition with the guest `misbehaves`, with 1 GiB of memory and this behaviour, is applied as a dry run.
     Configuring(&'static str),
@@ -80,7 +80,7 @@ pub(crate) enum Unfinished {
 pub(crate) enum Settings {
     /// One of its behaviours.
     Behaviour(&'static str),
-    /// It returns this patch.
+    /// The plugin returns this patch.
     Patch(fn() -> String),
 }
 

@@ -11,7 +11,7 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-/// The minimum time from the start of one request to that of the next.
+/// The minimum time between the starts of two requests.
 const PACE: Duration = Duration::from_millis(5);
 
 /// The durations of a client's requests.

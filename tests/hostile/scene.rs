@@ -40,7 +40,7 @@ definitions: [chains]
 /// The default of `limits.body`, in bytes.
 const LARGEST_BODY: usize = 7 << 20;
 
-/// The watches of an agent's cluster that nobody reads.
+/// The watches of an agent's cluster that no client reads.
 const WATCHES: usize = 256;
 
 /// The path of the driver's API.
@@ -65,7 +65,7 @@ fn application(namespace: &str, filler: usize) -> String {
 pub(crate) struct Scene {
     directory: TempDir,
     program: Admittance,
-    /// Where the attacking clients run.
+    /// The runtime of the attacking clients.
     attackers: Handle,
     admin: String,
     /// The path of the API that clients use.

@@ -62,7 +62,7 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// How often progress is printed.
+/// The number of rounds between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
 async fn swap(swaps: Swaps) -> Result<bool, Error> {

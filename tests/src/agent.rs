@@ -127,8 +127,8 @@ impl TunnelFlood {
         }
     }
 
-    /// Opens a watch at this path of the cluster, and reads nothing of the reply. The client's address is not that of other
-    /// clients, and the kernel keeps little of the reply for it.
+    /// Opens a watch at this path of the cluster, and reads nothing of the reply. The client's address differs from
+    /// other clients, and the kernel keeps little of the reply for it.
     ///
     /// # Errors
     ///

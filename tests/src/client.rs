@@ -32,11 +32,11 @@ pub struct Trust<'a> {
 pub struct Reply {
     /// The HTTP version.
     pub version: Version,
-    /// The status.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// The headers.
+    /// The HTTP headers.
     pub headers: HeaderMap,
-    /// The body.
+    /// The whole body.
     pub body: Bytes,
 }
 
@@ -123,7 +123,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If there is no reply, or the connection ends in the middle of it.
+    /// Fails without a reply, or if the connection ends in the middle of it.
     pub async fn send(&self, request: Request<impl Into<Bytes>>) -> Result<Reply, Error> {
         let (method, url) = (request.method().clone(), request.uri().to_string());
         let response = self
@@ -153,7 +153,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When there is no reply.
+    /// Fails without a reply.
     pub async fn get(&self, url: &str) -> Result<Reply, Error> {
         let request = Request::get(url)
             .body(Bytes::new())
@@ -165,7 +165,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When there is no reply.
+    /// Fails without a reply.
     pub async fn bcs(&self, method: Method, url: &str, body: impl Into<Bytes>) -> Result<Reply, Error> {
         let request = Request::builder()
             .method(method)

@@ -1,12 +1,12 @@
 use std::{io, path::PathBuf, time::Duration};
 
-/// Why the environment of a test failed.
+/// Errors of the environment of a test.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A build artifact is missing.
     #[error("{} is not there: run `{command}` first", path.display())]
     NotBuilt {
-        /// Where it should be.
+        /// The path at which the file should be.
         path: PathBuf,
         /// The command that builds it.
         command: &'static str,
@@ -17,9 +17,9 @@ pub enum Error {
     /// An error of a socket, a file or a process.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: String,
-        /// Why it failed.
+        /// The reason of the failure.
         source: io::Error,
     },
     /// A request got no reply.
@@ -48,7 +48,7 @@ pub enum Error {
     /// The program exited although it should be serving.
     #[error("the program ended while {what} was awaited; its log:\n{log}")]
     Ended {
-        /// What was awaited.
+        /// The awaited event.
         what: String,
         /// All that it wrote to standard error.
         log: String,
@@ -56,9 +56,9 @@ pub enum Error {
     /// Something did not happen within the limit, which only ends hanging tests.
     #[error("{what} did not come within {limit:?}; the log:\n{log}")]
     Never {
-        /// What was awaited.
+        /// The awaited event.
         what: String,
-        /// The limit.
+        /// The time limit.
         limit: Duration,
         /// All that was written to standard error until then.
         log: String,

@@ -17,24 +17,24 @@ use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, 
 /// every object, so that a response shows the set of each chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
-    /// How many.
+    /// The number of kills.
     pub rounds: u32,
     /// The seed of the random moments.
     pub seed: u64,
 }
 
-/// The result.
+/// The counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Killed {
-    /// How many kills there were while a new set was applied, whose modules had to be fetched and compiled.
+    /// Kills while a new set was applied, whose modules had to be fetched and compiled.
     pub new: u32,
-    /// How many there were while a set was applied that was completely in the store.
+    /// Kills while a set was applied that was completely in the store.
     pub known: u32,
-    /// How many there were while the program started.
+    /// Kills while the program started.
     pub starting: u32,
-    /// How often the set was live after the restart although success had not been reported before the kill.
+    /// Cases in which the set was live after the restart although success had not been reported before the kill.
     pub finished: u32,
-    /// How often success had been reported before the kill.
+    /// Cases in which success had been reported before the kill.
     pub acknowledged: u32,
     /// The longest time from a start until it served again.
     pub longest_start: Duration,
@@ -42,7 +42,7 @@ pub struct Killed {
     pub mistakes: Vec<String>,
 }
 
-/// What the kill interrupts.
+/// The activity that the kill interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// Applying what has to be fetched and compiled.

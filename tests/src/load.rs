@@ -17,14 +17,14 @@ use crate::{Client, Error, Versions, log::NEVER};
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
-    told: watch::Receiver<Told>,
+    told: watch::Receiver<LoadCounts>,
     connections: JoinSet<()>,
 }
 
 #[derive(Debug)]
 struct Shared {
     url: String,
-    /// How many stages write their version.
+    /// The number of stages that write their version.
     stages: usize,
     /// Versions before this one are gone.
     oldest: AtomicU32,
@@ -33,10 +33,10 @@ struct Shared {
 
 /// The results so far.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
-    /// How many requests were sent.
+pub struct LoadCounts {
+    /// The number of requests that were sent.
     pub requests: u64,
-    /// How many responses were wrong.
+    /// The number of wrong responses.
     pub failures: u64,
     /// Descriptions of the first of those.
     pub mistakes: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Told {
 /// The minimum time between two requests of a connection, to leave time for other work.
 const PACE: Duration = Duration::from_millis(2);
 
-/// How many wrong responses are described.
+/// The number of wrong responses that are described.
 const MISTAKES: usize = 10;
 
 impl Load {
@@ -63,9 +63,9 @@ impl Load {
             oldest: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
         });
-        let (sender, told) = watch::channel(Told {
+        let (sender, told) = watch::channel(LoadCounts {
             newest: vec![0; connections],
-            ..Told::default()
+            ..LoadCounts::default()
         });
         let mut tasks = JoinSet::new();
         for number in 0..connections {
@@ -119,19 +119,19 @@ impl Load {
     }
 
     /// The results so far.
-    pub fn told(&self) -> Told {
+    pub fn counts(&self) -> LoadCounts {
         self.told.borrow().clone()
     }
 
     /// Waits for the responses to all sent requests, and stops.
-    pub async fn end(mut self) -> Told {
+    pub async fn end(mut self) -> LoadCounts {
         self.shared.is_over.store(true, Ordering::SeqCst);
         while self.connections.join_next().await.is_some() {}
-        self.told()
+        self.counts()
     }
 }
 
-async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watch::Sender<Told>) {
+async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watch::Sender<LoadCounts>) {
     let mut last = 0;
     let body = json!({
         "apiVersion": "v4",

@@ -8,7 +8,7 @@ use crate::Error;
 /// Ends hanging tests; longer than anything takes on a busy machine.
 pub const NEVER: Duration = Duration::from_secs(120);
 
-/// What a program wrote to standard error so far.
+/// The lines that a program has written to standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) lines: Vec<LogLine>,

@@ -15,7 +15,7 @@ impl Metrics {
         Some(values.fold(first, |sum, value| sum + value))
     }
 
-    /// All of them.
+    /// Returns all samples.
     pub fn text(&self) -> &str {
         &self.0
     }

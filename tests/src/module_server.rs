@@ -48,7 +48,7 @@ struct Shared {
     modules: Mutex<HashMap<String, Bytes>>,
     /// The pause between two chunks of a module, in microseconds.
     pause: AtomicU64,
-    /// How many downloads were begun.
+    /// The number of downloads that were begun.
     begun: watch::Sender<u64>,
 }
 
@@ -109,13 +109,13 @@ impl ModuleServer {
         modules.insert(format!("/{name}"), module.into());
     }
 
-    /// From now on, sends chunks of 4 KiB with this pause before each, also in downloads that have begun.
+    /// Sends chunks of 4 KiB from now on, with this pause before each, also in downloads that have begun.
     pub fn slow_down(&self, pause: Duration) {
         let microseconds = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         self.shared.pause.store(microseconds, Ordering::Relaxed);
     }
 
-    /// How many downloads were begun.
+    /// Returns the number of downloads that were begun.
     pub fn begun(&self) -> u64 {
         *self.shared.begun.borrow()
     }
@@ -139,7 +139,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// When there is no cryptography.
+    /// Fails without cryptography.
     pub fn new() -> Result<Self, Error> {
         let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
         let made = || -> Result<_, rcgen::Error> {

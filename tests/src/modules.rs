@@ -36,7 +36,7 @@ pub fn slow() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// The same, but within the structural limits: it is compiled until the compiler is stopped by a limit.
+/// A component that is expensive within the structural limits: it is compiled until the compiler is stopped by a limit.
 ///
 /// # Errors
 ///
@@ -51,8 +51,8 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
     beside_a_plugin(&format!("(module {})", function.repeat(27)))
 }
 
-/// A policy of Kubewarden that lets the host verify a certificate. Each of its 31 intermediates could have signed all others,
-/// and no path leads to the root.
+/// A policy of Kubewarden that lets the host verify a certificate. Each of its 31 intermediates could have signed all
+/// others, and no path leads to the root.
 ///
 /// # Errors
 ///

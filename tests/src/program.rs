@@ -36,13 +36,13 @@ pub struct Admittance {
 pub struct Finished {
     /// Its exit code; `None` if it was killed by a signal.
     pub code: Option<i32>,
-    /// What it wrote to standard output.
+    /// The text on standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// The text on standard error.
     pub stderr: String,
 }
 
-/// The polling interval if there is no event to wait for; not too short, since the program needs the processor.
+/// The polling interval where no event can be awaited; not too short, since the program needs the processor.
 pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A place in the log of a program.
@@ -50,7 +50,7 @@ pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 pub struct Mark(usize);
 
 impl Mark {
-    /// Its beginning.
+    /// The beginning of the log.
     pub const START: Self = Self(0);
 }
 

@@ -37,8 +37,8 @@ mod routes;
 mod shape;
 mod types;
 
-pub use holdings::{Kept, Kind, MesosCluster, Verb, Write};
-use routes::Found;
+pub use holdings::{Kind, MesosCluster, ObjectKey, Verb, Write};
+use routes::RouteMatch;
 
 /// A fake BCS Mesos scheduler, as seen by a driver: the routes of the original's `sched/api/routes.go` and the
 /// behavior of its handlers. Requests are compared with what the original could decode, and problems are recorded
@@ -65,17 +65,17 @@ struct Shared {
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub struct SchedulerRequest {
-    /// Its method.
+    /// The HTTP method.
     pub method: Method,
     /// Its path and query.
     pub uri: Uri,
-    /// Its headers.
+    /// The HTTP headers.
     pub headers: HeaderMap,
     /// Its whole body.
     pub body: Bytes,
     /// Whether the scheduler was the master when it arrived.
     pub by_master: bool,
-    /// What the original would not have decoded, or not have been sent.
+    /// The parts that the original would not have decoded or received.
     pub mistakes: Vec<String>,
 }
 
@@ -94,9 +94,9 @@ impl SchedulerRequest {
 /// The certificate of a scheduler, and the authority of its clients, all as PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerTls<'a> {
-    /// Its certificate.
+    /// The certificate of the scheduler.
     pub certificate: &'a str,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: &'a str,
     /// The authority of its clients' certificates; every client must have one.
     pub client_authority: &'a str,
@@ -107,16 +107,16 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// When there is no port.
+    /// Fails if no port can be bound.
     pub async fn start(cluster: &MesosCluster) -> Result<Self, Error> {
         Self::serve(cluster, None).await
     }
 
-    /// The same over mutual TLS.
+    /// Starts a scheduler with mutual TLS.
     ///
     /// # Errors
     ///
-    /// When there is no port, or a certificate cannot be used.
+    /// Fails if no port can be bound, or a certificate cannot be used.
     pub async fn start_over_tls(cluster: &MesosCluster, tls: SchedulerTls<'_>) -> Result<Self, Error> {
         Self::serve(cluster, Some(tls.acceptor()?)).await
     }
@@ -146,7 +146,7 @@ impl Scheduler {
         })
     }
 
-    /// Where it listens.
+    /// The address that the scheduler listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -166,7 +166,7 @@ impl Scheduler {
         self.shared.is_master.store(is_master, Ordering::SeqCst);
     }
 
-    /// The same, without borrowing the scheduler.
+    /// Returns [`Self::lead`] as a function that does not borrow the scheduler.
     pub fn leading(&self) -> impl Fn(bool) + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
@@ -292,8 +292,8 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let found = routes::find(&head.method, &head.uri);
     let mut mistakes = shape::headers(&head.headers, &body);
     match &found {
-        Found::Route(route, _) => mistakes.extend(route.mistakes(&head.uri, &body)),
-        Found::Nothing => mistakes.push("the scheduler has no such route".to_owned()),
+        RouteMatch::Route(route, _) => mistakes.extend(route.mistakes(&head.uri, &body)),
+        RouteMatch::Nothing => mistakes.push("the scheduler has no such route".to_owned()),
     }
     let received = SchedulerRequest {
         method: head.method,
@@ -304,9 +304,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         mistakes,
     };
     let reply = match &found {
-        Found::Nothing => (StatusCode::NOT_FOUND, "404: Page Not Found".to_owned()),
-        Found::Route(..) if !by_master => (StatusCode::OK, String::new()),
-        Found::Route(route, parameters) => {
+        RouteMatch::Nothing => (StatusCode::NOT_FOUND, "404: Page Not RouteMatch".to_owned()),
+        RouteMatch::Route(..) if !by_master => (StatusCode::OK, String::new()),
+        RouteMatch::Route(route, parameters) => {
             let done = shared
                 .cluster
                 .ask(shared.address, route.does, parameters, &received);

@@ -34,7 +34,7 @@ impl Serve {
         ))
     }
 
-    /// The same for another build of the program.
+    /// Starts another build of the program.
     pub fn of(program: &Path, config: &Path) -> Self {
         let mut command = Admittance::command_of(program);
         command
@@ -149,7 +149,7 @@ impl Serve {
     }
 }
 
-/// The same command, appended to these arguments.
+/// Appends the command to these arguments.
 fn within(command: Command, around: Vec<OsString>) -> Command {
     let mut around = around.into_iter();
     let Some(first) = around.next() else {

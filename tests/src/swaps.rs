@@ -7,12 +7,12 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Error, Load, Serve, Told, Upstream, Versions, files::write, replace};
+use crate::{Error, Load, LoadCounts, Serve, Upstream, Versions, files::write, replace};
 
 /// A number of changes of a module that is used in each stage of a chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
-    /// How many versions follow the first one.
+    /// The number of versions that follow the first one.
     pub rounds: u32,
     /// The number of stages.
     pub stages: usize,
@@ -20,11 +20,11 @@ pub struct Swaps {
     pub connections: usize,
 }
 
-/// The result.
+/// The outcome of the swaps.
 #[derive(Clone, Debug)]
 pub struct Swapped {
-    /// What the clients observed.
-    pub told: Told,
+    /// The observations of the clients.
+    pub told: LoadCounts,
     /// The times from the rename to the first response of the new version, sorted.
     pub latencies: Vec<Duration>,
     /// The program's memory in bytes, under load before the first change.
@@ -61,7 +61,7 @@ impl Swaps {
     ///
     /// When the program does not start, or a version never becomes live. Wrong responses are not an error, but part of
     /// the result.
-    pub async fn run(self, mut progress: impl FnMut(u32, &Told)) -> Result<Swapped, Error> {
+    pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<Swapped, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
         let definitions = directory.path().join("definitions");
@@ -88,7 +88,7 @@ impl Swaps {
             // All connections use the same table.
             load.oldest(version);
             memory_most = memory_most.max(program.resident_memory()?);
-            progress(version - 1, &load.told());
+            progress(version - 1, &load.counts());
         }
         load.until_seen_by_all(self.rounds + 1).await?;
         let memory_after = program.resident_memory()?;

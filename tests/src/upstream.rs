@@ -40,11 +40,11 @@ enum Bodies {
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Its method.
+    /// The HTTP method.
     pub method: Method,
     /// Its path and query.
     pub uri: Uri,
-    /// Its headers.
+    /// The HTTP headers.
     pub headers: HeaderMap,
     /// Its whole body.
     pub body: Bytes,
@@ -103,7 +103,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// When there is no port.
+    /// Fails if no port can be bound.
     pub async fn forgetful() -> Result<Self, Error> {
         Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, Bodies::Returned).await
     }
@@ -161,7 +161,7 @@ impl Upstream {
         })
     }
 
-    /// Where it listens.
+    /// The address that the upstream listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -20,7 +20,7 @@ impl Scene {
         Self::configured("").await
     }
 
-    /// With more keys of the gateway.
+    /// Starts a gateway with more keys.
     async fn configured(more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{more} }} }}\n");
@@ -38,7 +38,7 @@ impl Scene {
         Admittance::run(arguments.chain(connection)).await.unwrap()
     }
 
-    async fn told(&self, arguments: &[&str]) -> String {
+    async fn stdout_of(&self, arguments: &[&str]) -> String {
         let finished = self.tell(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
         finished.stdout
@@ -73,22 +73,22 @@ async fn serve(directory: &TempDir) -> Admittance {
 async fn the_steps_of_the_page() {
     let mut scene = Scene::start().await;
     let created = scene
-        .told(&["users", "create", "alice", "--group", "developers"])
+        .stdout_of(&["users", "create", "alice", "--group", "developers"])
         .await;
     assert!(
         created.contains("plain:alice") && created.contains("developers"),
         "{created}"
     );
     let token = scene
-        .told(&["tokens", "create", "alice", "--expires-in", "90d"])
+        .stdout_of(&["tokens", "create", "alice", "--expires-in", "90d"])
         .await;
     let token = token.trim_end().to_owned();
     assert_eq!(token.len(), 32, "{token}");
     let created = scene
-        .told(&["clusters", "create", "dev", "--creator", "alice"])
+        .stdout_of(&["clusters", "create", "dev", "--creator", "alice"])
         .await;
     assert!(created.contains("plain-dev"), "{created}");
-    let register_token = scene.told(&["register-tokens", "create", "plain-dev"]).await;
+    let register_token = scene.stdout_of(&["register-tokens", "create", "plain-dev"]).await;
 
     let report = json!({
         "register_token": register_token.trim_end(),
@@ -100,7 +100,7 @@ async fn the_steps_of_the_page() {
         .rest("", "PUT", "clusters/plain-dev/credentials", report)
         .await;
     assert_eq!(status, 200, "{reply}");
-    let listed = scene.told(&["clusters", "list"]).await;
+    let listed = scene.stdout_of(&["clusters", "list"]).await;
     assert!(listed.contains("https://10.0.0.1:6443"), "{listed}");
     let path = "clusters/plain-dev/client_credentials";
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
@@ -124,22 +124,31 @@ async fn the_steps_of_the_page() {
     assert_eq!(status, 200);
 
     scene
-        .told(&["permissions", "grant", "alice", "plain-dev", "Hooks"])
+        .stdout_of(&["permissions", "grant", "alice", "plain-dev", "Hooks"])
         .await;
-    let listed = scene.told(&["permissions", "list"]).await;
+    let listed = scene.stdout_of(&["permissions", "list"]).await;
     assert!(listed.contains("Hooks"), "{listed}");
-    scene.told(&["permissions", "revoke", "alice", "plain-dev"]).await;
-    let tokens = scene.told(&["tokens", "list", "alice", "--output", "json"]).await;
+    scene
+        .stdout_of(&["permissions", "revoke", "alice", "plain-dev"])
+        .await;
+    let tokens = scene
+        .stdout_of(&["tokens", "list", "alice", "--output", "json"])
+        .await;
     let tokens: Value = serde_json::from_str(&tokens).unwrap();
     let id = tokens["tokens"][0]["id"].to_string();
-    scene.told(&["tokens", "revoke", "alice", &id]).await;
+    scene.stdout_of(&["tokens", "revoke", "alice", &id]).await;
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["code_name"]), (401, &json!("UNAUTHORIZED")));
-    assert!(scene.told(&["clusters", "reencrypt"]).await.contains("1 cluster"));
-    scene.told(&["register-tokens", "revoke", "plain-dev"]).await;
-    scene.told(&["clusters", "delete", "plain-dev"]).await;
-    scene.told(&["users", "delete", "alice"]).await;
-    let users = scene.told(&["users", "list", "--output", "json"]).await;
+    assert!(
+        scene
+            .stdout_of(&["clusters", "reencrypt"])
+            .await
+            .contains("1 cluster")
+    );
+    scene.stdout_of(&["register-tokens", "revoke", "plain-dev"]).await;
+    scene.stdout_of(&["clusters", "delete", "plain-dev"]).await;
+    scene.stdout_of(&["users", "delete", "alice"]).await;
+    let users = scene.stdout_of(&["users", "list", "--output", "json"]).await;
     assert_eq!(
         serde_json::from_str::<Value>(&users).unwrap(),
         json!({"users": []})
@@ -194,8 +203,8 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
         driver.url()
     );
     let scene = Scene::configured(&more).await;
-    scene.told(&["users", "create", "alice"]).await;
-    let token = scene.told(&["tokens", "create", "alice"]).await;
+    scene.stdout_of(&["users", "create", "alice"]).await;
+    let token = scene.stdout_of(&["tokens", "create", "alice"]).await;
     let token = token.trim_end().to_owned();
     let create = [
         "clusters",
@@ -207,7 +216,7 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
         "mesos",
     ];
     let created = scene
-        .told(&[&create[..], &["--creator", "alice", "--output", "json"]].concat())
+        .stdout_of(&[&create[..], &["--creator", "alice", "--output", "json"]].concat())
         .await;
     let created: Value = serde_json::from_str(&created).unwrap();
     let cluster = created["id"].as_str().unwrap().to_owned();
@@ -226,11 +235,11 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
     assert_eq!(ask("GET", &token).await, 400);
     assert!(driver.received().is_empty());
     scene
-        .told(&["permissions", "grant", "alice", &cluster, "Read"])
+        .stdout_of(&["permissions", "grant", "alice", &cluster, "Read"])
         .await;
     assert_eq!((ask("GET", &token).await, ask("POST", &token).await), (200, 400));
     scene
-        .told(&["permissions", "grant", "alice", &cluster, "Write"])
+        .stdout_of(&["permissions", "grant", "alice", &cluster, "Write"])
         .await;
     assert_eq!(ask("POST", &token).await, 200);
     assert!(
@@ -239,7 +248,9 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
             .iter()
             .all(|received| !received.headers.contains_key("authorization"))
     );
-    scene.told(&["permissions", "revoke", "alice", &cluster]).await;
+    scene
+        .stdout_of(&["permissions", "revoke", "alice", &cluster])
+        .await;
     assert_eq!(ask("GET", &token).await, 400);
 }
 
@@ -256,8 +267,8 @@ fn write_key(directory: &TempDir, byte: char) {
 #[tokio::test]
 async fn a_lost_key_is_reported_and_never_replaced() {
     let mut scene = Scene::start().await;
-    scene.told(&["clusters", "create", "dev"]).await;
-    let token = scene.told(&["register-tokens", "create", "plain-dev"]).await;
+    scene.stdout_of(&["clusters", "create", "dev"]).await;
+    let token = scene.stdout_of(&["register-tokens", "create", "plain-dev"]).await;
     let report = json!({
         "register_token": token.trim_end(),
         "server_addresses": "https://10.0.0.1:6443",

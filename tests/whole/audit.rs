@@ -386,8 +386,8 @@ pub(crate) fn looking_up() -> Value {
     })
 }
 
-/// What it says of the objects of the namespace `shop`, if `auditor` of the group `ops` asks: name, verdict and a part of
-/// the message.
+/// Its findings about the objects of the namespace `shop`, if `auditor` of the group `ops` asks: name, verdict and a
+/// part of the message.
 pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-access", "denied", "its user may not delete it"),
     ("by-namespace", "denied", "not in this namespace"),
@@ -425,7 +425,7 @@ pub(crate) fn put_looking_up(setting: &Setting) {
     server.access(json!({"allowed": false}));
 }
 
-/// The API server was asked about the user of the audit, and no other.
+/// The API server got questions about the user of the audit, and no other.
 pub(crate) fn check_access_reviews(setting: &Setting) {
     let reviews = setting.server.reviews();
     assert!(!reviews.is_empty());

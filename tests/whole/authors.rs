@@ -1,4 +1,4 @@
-//! What authors of plugins do: `admittance new`, `test` and `dev`.
+//! The commands for authors of plugins: `admittance new`, `test` and `dev`.
 
 mod languages;
 
@@ -28,7 +28,7 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(directory)
         .env("ADMITTANCE_STORE", store())
-        // The dependencies of the SDK are there, as those of this workspace.
+        // The dependencies of the SDK come from this workspace.
         .env("CARGO_NET_OFFLINE", "true");
     command
 }
@@ -107,7 +107,7 @@ async fn a_new_project_passes_its_tests() {
     assert_eq!(names, ["a Pod without the label is refused", "cargo test"]);
     assert_eq!(failed[0]["failures"][0]["what"], "message");
 
-    // Every mistake that the compiler finds is told with what to do.
+    // Every mistake that the compiler finds is reported with a fix.
     for (code_with_mistake, told) in [
         ("compile_error!(\"not yet\");".to_owned(), "not yet"),
         (
@@ -227,7 +227,7 @@ async fn run_follows_changes() {
 async fn dev_follows_changes() {
     let folder = project("dev-label").await;
     let directory = folder.path().join("dev-label");
-    // Without a line for each request: nobody reads them while requests are sent, and the pipe would fill up.
+    // No line is logged for each request: the pipe would fill up, since it is not read while requests are sent.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
     let mut child = command(&directory, &arguments)
         .stdout(Stdio::null())
@@ -305,9 +305,9 @@ cases:
 }
 
 #[tokio::test]
-async fn what_is_not_as_expected_is_told() {
+async fn unexpected_answers_of_cases_are_reported() {
     const REWRITTEN: &str = "mirror.example.com/library/nginx:1";
-    // (image, expectation, what is told; nothing if it passes)
+    // (image, expectation, report; empty if it passes)
     for (image, expect, told) in [
         ("nginx:1", "{ allowed: true }", None),
         (
@@ -408,7 +408,7 @@ async fn what_is_not_as_expected_is_told() {
 }
 
 #[tokio::test]
-async fn mistakes_in_cases_are_told_with_their_place() {
+async fn mistakes_in_cases_are_reported_with_file_and_line() {
     let one = |request: &str, expect: &str| {
         format!("cases:\n  - name: one\n    request: {request}\n    expect: {expect}\n")
     };

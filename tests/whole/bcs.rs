@@ -57,7 +57,7 @@ fn images(object: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_is_created_or_changed_goes_through_the_chain() {
+async fn creations_and_changes_go_through_the_chain() {
     let scene = scene().await;
     let image = "docker.io/library/nginx:1.29";
     for (name, method, path, object) in [
@@ -210,7 +210,7 @@ async fn what_no_stage_is_for_passes_to_the_byte() {
 }
 
 #[tokio::test]
-async fn what_is_not_for_chains_streams_through() {
+async fn requests_that_match_no_chain_are_streamed() {
     let scene = scene().await;
     // Larger than the limit for bodies that chains read.
     let large = "x".repeat(20 << 20);
@@ -342,7 +342,7 @@ async fn a_body_that_is_too_large_is_refused_when_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_scheduler_that_is_away_is_told_in_the_envelope() {
+async fn an_unreachable_scheduler_is_reported_in_the_envelope() {
     let Scene {
         directory: _directory,
         upstream,

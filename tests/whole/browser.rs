@@ -167,7 +167,7 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
-    /// What a script returns.
+    /// The value that a script returns.
     pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(
         &self,
         script: &str,
@@ -235,7 +235,7 @@ impl Browser {
             let entry: Value = serde_json::from_str(&entry.message).unwrap();
             let message = &entry["message"];
             let of = |name: &str| message["params"][name].as_str().unwrap_or_default();
-            // Pages of the browser itself, such as that of a new tab, are not of the console.
+            // Pages of the browser itself, such as a new tab, do not belong to the console.
             if message["method"] == "Network.requestWillBeSent" && !of("documentURL").starts_with("chrome") {
                 let url = message["params"]["request"]["url"].as_str().unwrap();
                 assert!(

@@ -124,7 +124,8 @@ async fn check_names_every_mistake_of_every_file() {
     );
 }
 
-/// Files that are given are held to what chains of a namespace may use in the cluster, and those of the configuration not.
+/// Files that are given are held to what chains of a namespace may use in the cluster, and files of the configuration
+/// are not.
 #[tokio::test]
 async fn check_limits_chains_of_namespaces() {
     let directory = tempfile::tempdir().unwrap();

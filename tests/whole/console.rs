@@ -66,7 +66,7 @@ impl Server {
         self.review("/admit", &pod(uid, namespace, name, image)).await;
     }
 
-    /// One that is changed, one that is denied, and one that is allowed.
+    /// Creates three Pods: one is changed, one denied and one allowed.
     pub(crate) async fn three_pods(&self) {
         self.pod("changed-1", "shop", "web", "nginx:1.29").await;
         self.pod("denied-1", "shop", "cart", "nginx").await;

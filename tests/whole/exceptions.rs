@@ -129,7 +129,7 @@ spec:
 "#;
 
 #[tokio::test]
-async fn what_an_exception_lets_pass_is_told() {
+async fn uses_of_an_exception_are_logged_and_counted() {
     let exception = |until: Moment| {
         format!(
             "---

@@ -1,4 +1,5 @@
-//! Templates and constraints of Gatekeeper, their suites, and stages in Rego: run as a user would, with the real plugin.
+//! Templates and constraints of Gatekeeper, their suites, and stages in Rego: run as a user would, with the real
+//! plugin.
 
 use std::{fs, path::Path};
 
@@ -112,7 +113,7 @@ async fn a_constraint_denies_and_mistakes_have_their_place() {
         assert_eq!(ran.code, Some(code), "{labels}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(expected), "{labels}: {}", ran.stdout);
     }
-    // (what is replaced, by what, where the mistake is, what is said)
+    // (old text, new text, place of the mistake, message)
     for (from, to, place, expected) in [
         ("count(missing) > 0", "count(missing) >", "labels.yaml:2", "line "),
         (

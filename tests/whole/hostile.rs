@@ -20,7 +20,7 @@ enum Expected {
     Fails(&'static str, &'static str),
     /// Its stage is stopped by its timeout.
     RunsOn,
-    /// It does not load, with a message that contains this text.
+    /// The guest does not load, with a message that contains this text.
     DoesNotLoad(&'static str),
 }
 
@@ -88,7 +88,7 @@ fn cases() -> Vec<Case> {
         )
     };
     let of_their_own = [
-        // There are no files, and the standard library reports that to the guest.
+        // The guest has no files, and the standard library reports that to it.
         ("opens-file", Passes, reaches_out("file")),
         (
             "connects",
@@ -338,7 +338,7 @@ fn check_logs(program: &Admittance) {
 }
 
 #[tokio::test]
-async fn a_guest_that_does_not_load_is_told_before_anything_is_served() {
+async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     let cases: Vec<_> = cases().into_iter().filter(|case| !loads(case)).collect();
     let directory = bad_modules();
     let chains = write(&directory, "chains.yaml", chains(&cases));
@@ -393,7 +393,7 @@ fn bad_modules() -> TempDir {
 /// Patches that double the object, copy a large part of it and shift an array: four requests with each at once, whose
 /// results would be gigabytes. The program answers others meanwhile, and its memory stays bounded.
 #[tokio::test]
-async fn patches_that_explode_are_refused_and_hold_up_nobody() {
+async fn exploding_patches_are_refused_and_delay_no_other_request() {
     const MOST_MEMORY: u64 = 512 << 20;
     let operations = |count: usize, of: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(of));
     let copy = |from: &str, to: String| json!({"op": "copy", "from": from, "path": to});
@@ -471,7 +471,7 @@ async fn patches_that_explode_are_refused_and_hold_up_nobody() {
     assert!(memory < MOST_MEMORY, "{memory} bytes");
 }
 
-/// Without file descriptors, a stage cannot connect to its webhook, and a plugin cannot send its request: that is
+/// A stage without file descriptors cannot connect to its webhook, and a plugin cannot send its request: that is
 /// `overloaded`, not a failure of the webhook or plugin.
 #[tokio::test]
 async fn without_file_descriptors_a_stage_is_overloaded() {

@@ -285,7 +285,7 @@ fn licences_are_evaluated_as_expressions() {
     }
 }
 
-/// The layers of the host, from the top: a crate may use those of the layers below its own.
+/// The layers of the host, from the top: a crate may use the crates of the layers below its own.
 const LAYERS: [&[&str]; 8] = [
     &["admittance-cli"],
     &["admittance-driver"],

@@ -34,8 +34,8 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
     plugins
 }
 
-/// What the chains of a file say of each request: the decision, the object and the warnings. Messages only if they are
-/// the same in both forms.
+/// Returns the answer of the chains of a file to each request: the decision, the object and the warnings, and the
+/// messages if they are the same in both forms.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -492,7 +492,7 @@ async fn policies_of_a_cluster() {
     let checked = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
 
-    // An answer that is no list is an error, and names the path.
+    // An answer without a list is an error that names the path.
     let refusing = listen(directory.path(), "localhost", &[], |_, _| async {
         let body = json!({"kind": "Status", "message": "user t cannot list"}).to_string();
         Ok(Response::builder()

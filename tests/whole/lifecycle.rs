@@ -259,7 +259,7 @@ spec:
 fn check_counters_begin_at_zero(metrics: &Metrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
-        // A plugin has no webhook failures, and there are no selectors and no conditions.
+        // A plugin has no webhook failures, and the stage has neither selectors nor conditions.
         let can_fail = ![
             "unreachable",
             "tls",
@@ -423,7 +423,7 @@ async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
 }
 
 #[tokio::test]
-async fn every_mistake_of_the_configuration_is_told_before_a_port_is_bound() {
+async fn every_mistake_of_the_configuration_is_reported_before_a_port_is_bound() {
     let directory = tempfile::tempdir().unwrap();
     // Taken: binding it would fail with an error.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -469,7 +469,7 @@ log: {{ level: loud }}
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_told() {
+async fn a_port_in_use_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -490,7 +490,7 @@ async fn a_port_that_is_taken_is_told() {
 }
 
 #[tokio::test]
-async fn keys_that_others_can_read_are_told_at_the_start() {
+async fn world_readable_keys_are_reported_at_startup() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().to_str().unwrap();
     let arguments = ["certs", "--host", "localhost", "--client", "spans", "--out", out];
@@ -518,7 +518,7 @@ tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, ke
     }
 }
 
-/// What a restart may mend ends with another code than what needs a change, and systemd tells them apart.
+/// Errors that a restart may mend have another exit code than errors that need a change, for systemd.
 #[tokio::test]
 async fn the_exit_code_says_whether_a_restart_may_help() {
     const TRANSIENT: i32 = 75;

@@ -43,7 +43,7 @@ impl ControlPlane {
         Self { received, port }
     }
 
-    /// What it got, in the order of the alphabet: objects are read concurrently.
+    /// The requests in alphabetical order, since objects are read concurrently.
     fn received(&self) -> Vec<String> {
         let mut received = self.received.lock().unwrap().clone();
         received.sort();

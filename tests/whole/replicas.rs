@@ -1,15 +1,15 @@
-//! What replicas that go live together say of themselves, however they learn of one another.
+//! The state of replicas that go live together, as each reports it.
 
 use admittance_tests::Admittance;
 use serde_json::Value;
 
 use crate::setting::eventually;
 
-/// How many changes are made under load; `cargo task soak` says so. Other tests are at full length too, and hold what they
-/// measure to limits, if it is set.
+/// The number of changes that are made under load; `cargo task soak` says so. Other tests are at full length too, and
+/// hold what they measure to limits, if it is set.
 const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
 
-/// How many changes a soak makes; `None` in an ordinary run of the tests.
+/// The number of changes in a soak; `None` in an ordinary run of the tests.
 pub(crate) fn changes_of_soak() -> Option<u32> {
     let changes = std::env::var(CHANGES).ok();
     changes.map(|number| number.parse().unwrap())
@@ -19,12 +19,12 @@ pub(crate) async fn until_ready(program: &Admittance) {
     eventually("the replica is ready", async || program.is_ready().await).await;
 }
 
-/// What a replica knows of all of them.
+/// The state of all replicas, as one of them knows it.
 pub(crate) async fn replicas(program: &Admittance) -> Value {
     program.status().await.unwrap()["replicas"].clone()
 }
 
-/// Waits until a replica says that others are waited for, with these words. Returns all that it says of them.
+/// Waits until a replica reports with these words that it waits for others. Returns the whole report.
 pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
     let mut waiting = String::new();
     eventually(words, async || {

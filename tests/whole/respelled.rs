@@ -1,4 +1,5 @@
-//! What a webhook answers in another spelling: the bytes that the upstream and clients get have the API's, in each dialect.
+//! Answers of webhooks in another spelling: the bytes that the upstream and clients get have the API's, in each
+//! dialect.
 
 use admittance_tests::Client;
 use bytes::Bytes;
@@ -30,7 +31,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// What becomes of an answer.
+/// The effect of an answer.
 enum Expected {
     /// The upstream gets exactly this.
     Stored(&'static str),

@@ -50,7 +50,7 @@ impl Scene {
         Self::started(config, chains, &[]).await
     }
 
-    /// The same with these environment variables.
+    /// Starts the program with these environment variables.
     pub(crate) async fn started(config: &str, chains: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);

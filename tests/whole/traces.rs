@@ -28,12 +28,12 @@ struct Traced {
 }
 
 impl Traced {
-    /// With these additions to the configuration.
+    /// Starts a driver with these additions to the configuration.
     async fn start(additions: &str) -> Self {
         Self::start_with(additions, &[]).await
     }
 
-    /// With these environment variables, too.
+    /// Starts a driver with these environment variables, too.
     async fn start_with(additions: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = webhooks::certificate(directory.path(), "--service", "hook.hooks").await;
@@ -221,7 +221,7 @@ async fn spans_reach_a_collector_with_their_parents() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), "200");
     assert_eq!(chain.parent_span_id, request.span_id);
     assert_eq!(upstream.parent_span_id, request.span_id);
-    // Each server was told the span that called it.
+    // Each server got the span that called it.
     let mut callers = Vec::new();
     for name in ["stage resource", "stage review"] {
         let [stage] = named(name)[..] else {

@@ -34,9 +34,9 @@ pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
 
-/// Listens with the certificate of a service or host; `answer` gets the number of connections accepted before that of
-/// the request. The client selects one of the protocols by ALPN; without any, the server uses HTTP/1.1. It ends with
-/// the test.
+/// Listens with the certificate of a service or host; `answer` gets the number of connections accepted before the
+/// connection of the request. The client selects one of the protocols by ALPN; without any, the server uses HTTP/1.1.
+/// It ends with the test.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -151,7 +151,7 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     (200, reply.to_string())
 }
 
-/// How many annotations the hook `notes` answers with, none of which has a valid key.
+/// The number of annotations in the answer of the hook `notes`; none has a valid key.
 const INVALID_KEYS: usize = 3000;
 
 /// The expected result of a hook.
@@ -364,7 +364,7 @@ fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
 }
 
 /// An unused port.
-async fn nobody() -> SocketAddr {
+async fn closed_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -409,7 +409,7 @@ spec:
             );
         }
     }
-    let config = format!("{}{}", crate::scene::BCS, resolve(hook, nobody().await));
+    let config = format!("{}{}", crate::scene::BCS, resolve(hook, closed_address().await));
     let scene = Scene::configured(&config, &chains).await;
     let scene = Arc::new(scene);
     let mut checks = JoinSet::new();
@@ -528,7 +528,7 @@ async fn a_bcs_admissionwebhook_is_a_chain_as_it_is() {
     let config = write(
         &directory,
         "admittance.yaml",
-        format!("{config}{}", resolve(hook, nobody().await)),
+        format!("{config}{}", resolve(hook, closed_address().await)),
     );
     let upstream = Upstream::start().await.unwrap();
     let program = Serve::new(config)

@@ -1,4 +1,4 @@
-//! What decisions cost: the time of a request, the memory after a million of them, and the time to find some.
+//! The cost of decisions: the time of a request, the memory after a million of them, and the time to find some.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
     table.print();
 }
 
-/// The same through the API, with the database.
+/// Measures the search through the API, with the database.
 async fn searches(table: &mut Table, directory: &Path, rows: usize) {
     let database = directory.join("decisions.db");
     let chains = chain_file(directory, 1);

@@ -1,4 +1,4 @@
-//! How long it takes until new modules are served: after a start and after a change of the whole program.
+//! Measures the time until new modules are served: after a start and after a change of the whole program.
 
 use std::{
     fs,
@@ -22,11 +22,11 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// How many settings of one module, and how many chains, a large configuration has.
+/// The number of settings of one module, and of chains, in a large configuration.
 const SETTINGS: u32 = 200;
 const CHAINS: u32 = 2000;
 
-/// How many constraints a template of Gatekeeper has.
+/// The number of constraints of a Gatekeeper template.
 const CONSTRAINTS: u32 = 50;
 
 /// The files of the program.
@@ -38,7 +38,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Without modules and chains.
+    /// Creates a scene without modules and chains.
     async fn new() -> Self {
         let scene = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -51,7 +51,8 @@ impl Scene {
         scene
     }
 
-    /// With this number of plugins, each with its own module and chain, all called for the same request.
+    /// Creates a scene with this number of plugins, each with its own module and chain, all called for the same
+    /// request.
     async fn of_plugins(plugins: u32) -> Self {
         let scene = Self::new().await;
         for plugin in 1..=plugins {
@@ -62,7 +63,8 @@ impl Scene {
         scene
     }
 
-    /// With one plugin, and a template of Gatekeeper with constraints that have parameters of their own.
+    /// Creates a scene with one plugin, and a template of Gatekeeper with constraints that have parameters of their
+    /// own.
     async fn of_constraints() -> Self {
         let scene = Self::of_plugins(1).await;
         let template = repository().join("docs/examples/gatekeeper/container-limits/template.yaml");
@@ -95,7 +97,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         (program, took)
     }
 
-    /// From the rename of a new version of a plugin to its first answer.
+    /// Measures the time from the rename of a new version of a plugin to its first answer.
     async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
         let started = Instant::now();
         self.put(plugin, version);
@@ -154,7 +156,7 @@ fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!("---\n{}\n", resource(number, kind, module, settings))
 }
 
-/// The same as an object.
+/// Returns the chain as an object.
 fn resource(number: u32, kind: &str, module: &Path, settings: u32) -> Value {
     let source = format!("file:{}", module.display());
     let plugin = json!({"source": source, "settings": {"name": settings.to_string()}});
@@ -195,7 +197,7 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     table.print();
 }
 
-/// From the start of the program until it serves: once with nothing prepared, then with everything.
+/// Measures the time from the start of the program until it serves: once with nothing prepared, then with everything.
 async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     let (_, first) = scene.measure_start().await;
     table.add(
@@ -214,7 +216,7 @@ async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     );
 }
 
-/// From the rename of a module to its first answer.
+/// Measures the time from the rename of a module to its first answer.
 async fn changes(table: &mut Table, rounds: u32) {
     let scene = Scene::of_plugins(1).await;
     let program = scene.start().await;
@@ -235,7 +237,7 @@ async fn changes(table: &mut Table, rounds: u32) {
     );
 }
 
-/// The same beside many chains for other objects.
+/// Measures a change while there are many chains for other objects.
 async fn many_chains(table: &mut Table, rounds: u32) {
     let scene = Scene::new().await;
     scene.put(1, 1);

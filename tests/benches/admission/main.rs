@@ -210,7 +210,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     table.print();
 }
 
-/// One chain that matches, alone and beside 10,000 that do not.
+/// Measures one chain that matches, alone and together with 10,000 that do not.
 async fn chains(calls: usize) {
     let text = objects::pod(2);
     let mut table = Table::new(&format!("many chains: {calls} calls each, one after another"));
@@ -256,7 +256,7 @@ fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf 
     chain_file_for(directory, "Pod", stages)
 }
 
-/// The same for objects of this kind.
+/// Writes a chain for objects of this kind, and returns its path.
 fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std::path::PathBuf {
     let plugin = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let stages: Vec<_> = (0..stages)
@@ -330,7 +330,7 @@ fn write_chain(
     path
 }
 
-/// As built by a front end: only the object's metadata is parsed.
+/// Returns the request that a front end builds: only the object's metadata is parsed.
 fn request(text: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();

@@ -78,7 +78,7 @@ pub(crate) fn chain(settings: &str) -> Chain {
     )
 }
 
-/// The same for one other resource.
+/// Returns the chain for one other resource.
 pub(crate) fn chain_for(settings: &str, resource: &str) -> Chain {
     let mut chain = chain(settings);
     chain.name = resource.into();

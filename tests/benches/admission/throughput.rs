@@ -1,5 +1,5 @@
 //! The whole program under load, as a process of its own: many requests at once on connections that are kept,
-//! beside nginx and haproxy where they are installed.
+//! compared with nginx and haproxy where they are installed.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
 /// Each target is measured this often, in turns, so that noise of the machine affects all of them.
 const ROUNDS: usize = 5;
 
-/// How many chains that are not for a request a large configuration has.
+/// The number of chains of a large configuration that do not match a request.
 const CHAINS: usize = 10_000;
 
 /// A build of the program.
@@ -254,7 +254,7 @@ fn image_policy() -> String {
     chain("images", "pods")
 }
 
-/// The same for another resource.
+/// Returns the chain for another resource.
 fn unmatched_chain(number: usize) -> String {
     format!(
         "\n---\n{}",

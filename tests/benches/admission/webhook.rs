@@ -1,4 +1,4 @@
-//! The same work behind a webhook: a TLS server that calls the plugin's code natively.
+//! The work of the plugin, done by a webhook: a TLS server that calls the plugin's code natively.
 
 use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc};
 

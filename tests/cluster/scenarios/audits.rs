@@ -1,4 +1,4 @@
-//! Audits of what the cluster has: those of the command, and those of the leader with its reports.
+//! Audits of the objects of the cluster, by the command and by the leader with its reports.
 
 use std::{fs, sync::Arc};
 

@@ -42,7 +42,7 @@ pub(crate) async fn pods_are_stored_as_they_are(cluster: Arc<Cluster>) {
     assert_eq!(stored["status"]["phase"], "Pending");
 }
 
-pub(crate) async fn users_are_told_apart(cluster: Arc<Cluster>) {
+pub(crate) async fn policies_distinguish_users(cluster: Arc<Cluster>) {
     let alice = cluster.kubectl_as(User::Alice).unwrap();
     alice
         .run(&["create", "namespace", "of-alice"])

@@ -42,7 +42,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// What the node controller does with such a Node.
+/// The update that the node controller makes of such a Node.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]

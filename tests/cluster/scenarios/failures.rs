@@ -56,7 +56,7 @@ pub(crate) async fn a_stage_that_traps(cluster: Arc<Cluster>) {
     .await;
 }
 
-/// The `Ignore` of the API server does not cover this and answers 500; that of the chain does.
+/// The `Ignore` of the API server does not cover this and answers 500; the policy of the chain does.
 pub(crate) async fn a_patch_that_does_not_apply(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,

@@ -1,4 +1,5 @@
-//! A gateway in front of the API server, with an agent: users work in the cluster with kubectl and the gateway's tokens.
+//! A gateway in front of the API server, with an agent: users work in the cluster with kubectl and the gateway's
+//! tokens.
 
 mod attacks;
 mod balancer;
@@ -19,7 +20,9 @@ use tokio::{
 
 use self::gate::Gate;
 pub(crate) use self::{
-    attacks::{nobody_becomes_somebody_else, nobody_guesses_a_register_token, nobody_leaves_the_own_cluster},
+    attacks::{
+        a_register_token_cannot_be_guessed, no_client_becomes_another_user, no_client_reaches_another_cluster,
+    },
     figures::{Watched, measure_gateways, memory_of_watches},
     kills::{the_agent_is_killed_under_load, the_gateway_is_killed_under_load},
     several::{one_of_two_gateways_is_killed, the_database_is_away_and_comes_back},
@@ -32,7 +35,7 @@ use crate::{
 };
 
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
-/// How long a revocation may take to have an effect, and a reconnection to succeed.
+/// The limit for a revocation to have an effect, and for a reconnection to succeed.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<Cluster>) {

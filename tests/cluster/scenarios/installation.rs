@@ -1,7 +1,7 @@
 //! The manifests of `admittance kubernetes manifests`, applied to the API server.
 //!
-//! There is no node to run its Pods, so this program does the work of one: it sets up the Deployment's mounts, and
-//! starts its command. The Service refers to `localhost` (`type: ExternalName`) instead of Pods, so the API server
+//! The cluster has no node to run its Pods, so this program does the work of one: it sets up the Deployment's mounts,
+//! and starts its command. The Service refers to `localhost` (`type: ExternalName`) instead of Pods, so the API server
 //! calls the Service by its name, and verifies the certificate for that name.
 
 use std::{fs, path::Path, sync::Arc};
@@ -20,7 +20,7 @@ use crate::{
 const NAMESPACE: &str = "admittance-system";
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
 
-pub(crate) async fn what_is_printed_injects_and_refuses(cluster: Arc<Cluster>) {
+pub(crate) async fn the_printed_manifests_inject_and_refuse(cluster: Arc<Cluster>) {
     let kubectl = cluster.kubectl().unwrap();
     let config = repository().join("docs/examples/kubernetes/admittance.yaml");
     let printed = Admittance::run([
@@ -172,7 +172,12 @@ async fn get(kubectl: &Kubectl, what: &str) -> Value {
     kubectl.run(&arguments).await.unwrap().json()
 }
 
-async fn create(kubectl: &Kubectl, namespace: &str, object: &Value, more: &[&str]) -> crate::kubectl::Said {
+async fn create(
+    kubectl: &Kubectl,
+    namespace: &str,
+    object: &Value,
+    more: &[&str],
+) -> crate::kubectl::KubectlOutput {
     let mut arguments = vec!["create", "--namespace", namespace, "-f", "-"];
     arguments.extend(more);
     kubectl.run_with(&arguments, &object.to_string()).await.unwrap()

@@ -1,4 +1,5 @@
-//! The webhook configurations that the leader keeps, and the certificate that it makes for them, as the API server uses them.
+//! The webhook configurations that the leader keeps, and the certificate that it makes for them, as the API server uses
+//! them.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -19,8 +20,8 @@ use crate::{
 /// The port of a Service in webhook configurations.
 const PORT: u16 = 443;
 
-/// A server that keeps its webhook configurations and makes its certificate, behind a Service with an external host, since
-/// there are no nodes.
+/// A server that keeps its webhook configurations and makes its certificate, behind a Service with an external host,
+/// since the cluster has no nodes.
 async fn keeping(cluster: Arc<Cluster>) -> Scene {
     let config = json!({
         "dialect": {"kubernetes": {"webhookConfigurations": {
@@ -49,7 +50,7 @@ async fn keeping(cluster: Arc<Cluster>) -> Scene {
     scene
 }
 
-/// What becomes of a Pod with this image: its containers, or the message of the refusal.
+/// Creates a Pod with this image, and returns its containers or the message of the refusal.
 async fn tried(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
     let arguments = ["create", "--dry-run=server", "--output=json", "-f", "-"];
     let said = scene.with(&arguments, &pod("tried", image)).await;
@@ -127,7 +128,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     creating.until_more(image).await;
     creating.end(&[image]).await;
 
-    // A rule that somebody removed is written again.
+    // A removed rule is written again.
     let rules = [
         "--type=json",
         "-p",

@@ -147,7 +147,7 @@ pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::mutating("/mutate/injection").reinvoked())
         .await;
-    // Its name sorts after that of the other.
+    // Its name sorts last.
     scene
         .register(&Registration::mutating("/mutate/annotation").named("second"))
         .await;

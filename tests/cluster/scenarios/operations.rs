@@ -82,7 +82,7 @@ pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
     assert_eq!(scene.containers("web").await, ["web"]);
 }
 
-/// There is no node to connect to: a connection that is admitted fails for that reason.
+/// The cluster has no node to connect to: a connection that is admitted fails for that reason.
 pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();

@@ -29,7 +29,7 @@ use crate::{
     scene::{Scene, compiled, pod},
 };
 
-/// How many users create Pods.
+/// The number of users that create Pods.
 const USERS: usize = 3;
 
 /// The longest time that two tables may answer.
@@ -116,10 +116,10 @@ struct Replica {
     asking: Asking,
 }
 
-/// How a replica ends.
+/// The way in which a replica ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// It is asked to, as in a roll-out of its Deployment.
+    /// SIGTERM, as in a rollout of its Deployment.
     Terminated,
     Killed,
 }
@@ -130,14 +130,14 @@ struct Fleet {
     modules: ModuleServer,
     /// The last one has a store of its own at first, as if it ran on another node.
     replicas: Vec<Replica>,
-    /// That store, and the authority of the modules.
+    /// The shared store, and the authority of the modules.
     _files: TempDir,
-    /// Where connections go.
+    /// The replicas that connections go to in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
-    /// Those of users and of replicas that have ended.
+    /// The answers to users that have stopped, and from replicas that have ended.
     answers: Vec<Answer>,
-    /// How many of them came through the API server.
+    /// The number of requests that came through the API server.
     through_api_server: usize,
     version: u32,
 }
@@ -350,7 +350,8 @@ impl Fleet {
         self.answers.extend(replica.asking.end().await);
         match end {
             End::Terminated => {
-                // Users keep creating Pods: the replica ends its connections gracefully, and the API server opens others.
+                // Users keep creating Pods: the replica ends its connections gracefully, and the API server opens
+                // others.
                 replica.program.terminate().unwrap();
                 let status = replica.program.ended().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");

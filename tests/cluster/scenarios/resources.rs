@@ -1,4 +1,4 @@
-//! Chains as resources, what the leader writes of them, and policies of another system beside them.
+//! Chains as resources, the statuses that the leader writes, and policies of another system.
 
 use std::{fs, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The Service of the webhook configurations. Nothing listens there, so these let everything pass.
 pub(super) const SERVICE: &str = "hooks";
 
-/// Where the API server has chains of the cluster.
+/// The path of the chains of the cluster at the API server.
 pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
 
 /// A chain that denies Pods of the image `bad` with this message.
@@ -36,7 +36,8 @@ async fn apply(cluster: &Cluster, documents: &str) {
     kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
 }
 
-/// Creates the CustomResourceDefinitions, and gives the server the rights that the manifests for this configuration give.
+/// Creates the CustomResourceDefinitions, and gives the server the rights that the manifests for this configuration
+/// give.
 pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
@@ -149,7 +150,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // The leader keeps the webhook configuration, whose rules are those of the chain.
+    // The leader keeps the webhook configuration, whose rules equal the rules of the chain.
     let rules = async || {
         let said = scene
             .run(&format!(

@@ -25,18 +25,18 @@ pub(super) struct Creating {
 struct Creator {
     /// The mark of each stored Pod, in the order of creation.
     marks: watch::Receiver<Vec<String>>,
-    /// How many of them are ignored.
+    /// The number of these Pods that are ignored.
     past: usize,
     task: JoinHandle<()>,
 }
 
-/// How a Pod is created.
-enum Way {
+/// A client that creates Pods.
+enum PodCreator {
     Kubectl(Kubectl),
     Rest(Box<Rest>),
 }
 
-impl Way {
+impl PodCreator {
     /// Creates a Pod, and returns the stored object.
     async fn create(&self, namespace: &str, pod: &Value) -> Value {
         match self {
@@ -62,9 +62,9 @@ impl Creating {
     pub(super) fn begin(scene: &Scene, mark: fn(&Value) -> String) -> Self {
         let (stop, stopped) = watch::channel(false);
         let ways = [
-            ("kubectl", Way::Kubectl(scene.kubectl.clone())),
-            ("fast", Way::Rest(Box::new(scene.rest.clone()))),
-            ("fast-too", Way::Rest(Box::new(scene.rest.clone()))),
+            ("kubectl", PodCreator::Kubectl(scene.kubectl.clone())),
+            ("fast", PodCreator::Rest(Box::new(scene.rest.clone()))),
+            ("fast-too", PodCreator::Rest(Box::new(scene.rest.clone()))),
         ];
         let creators = ways.map(|(name, way)| {
             let (sender, marks) = watch::channel(Vec::new());

@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 /// Maps the path of a request to the response.
 type Responder = dyn Fn(&str) -> Answer + Send + Sync;
 
-/// A response.
+/// A response of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};
 
-/// What is kept on disk, as a crash, a full disk or somebody else may have left it: the kind of the file, an
+/// Files on disk, as a crash, a full disk or another program may have left them: the kind of the file, an
 /// empty line, its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`:
 /// what is under the digest of a revision of the history; `change`: the texts of a change that a kill interrupted.
 pub fn store(input: &[u8]) {
@@ -99,7 +99,7 @@ fn revision(directory: &Path, content: &[u8]) {
     });
 }
 
-/// A change that a kill interrupted is completed, and touches nothing that somebody else has changed.
+/// A change that a kill interrupted is completed, and touches nothing that another program has changed.
 fn change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;

@@ -7,7 +7,7 @@ use kubewarden_policy_sdk::{
     wapc_guest::{CallResult, host_call, register_function},
 };
 
-/// What `kwctl annotate` writes.
+/// The metadata that `kwctl annotate` writes.
 #[unsafe(link_section = "io.kubewarden.metadata")]
 pub static METADATA: [u8; include_bytes!("metadata.json").len()] = *include_bytes!("metadata.json");
 

@@ -1,4 +1,4 @@
-//! What the policy does, however it is called.
+//! The behaviour of the policy, which is the same for every protocol.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     config_map: Option<String>,
 }
 
-/// What it does instead of an answer: the annotation `act` of the object.
+/// The behaviour in place of an answer: the annotation `act` of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Act {

@@ -17,12 +17,12 @@ pub struct MesosCluster(Arc<Mutex<Holdings>>);
 
 #[derive(Debug, Default)]
 struct Holdings {
-    objects: BTreeMap<Kept, Value>,
+    objects: BTreeMap<ObjectKey, Value>,
     writes: Vec<Write>,
 }
 
 /// The key of an object: its kind, namespace and name.
-pub type Kept = (Kind, String, String);
+pub type ObjectKey = (Kind, String, String);
 
 /// The kinds of objects in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,15 +57,15 @@ pub enum Verb {
 /// An event of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which scheduler.
+    /// The scheduler that wrote.
     pub by: SocketAddr,
-    /// What it did.
+    /// The action of the request.
     pub verb: Verb,
-    /// To which object.
-    pub to: Kept,
+    /// The object that was written.
+    pub to: ObjectKey,
 }
 
-/// What a route does.
+/// The effect of a route.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Does {
     Create(Kind),
@@ -82,7 +82,7 @@ pub(super) enum Does {
     Nothing,
 }
 
-/// Why a scheduler refuses a request, with its code.
+/// A refusal of a scheduler, with its code and its reason.
 struct Refused(u32, String);
 
 const DECODE: u32 = 1_405_010;
@@ -181,7 +181,7 @@ impl MesosCluster {
 }
 
 impl Holdings {
-    fn get(&self, key: &Kept) -> Result<&Value, Refused> {
+    fn get(&self, key: &ObjectKey) -> Result<&Value, Refused> {
         self.objects
             .get(key)
             .ok_or_else(|| Refused(COMMON, "zk: node does not exist".to_owned()))
@@ -194,7 +194,7 @@ impl Holdings {
             .collect()
     }
 
-    fn write(&mut self, by: SocketAddr, verb: Verb, to: Kept) -> Result<Value, Refused> {
+    fn write(&mut self, by: SocketAddr, verb: Verb, to: ObjectKey) -> Result<Value, Refused> {
         self.writes.push(Write { by, verb, to });
         Ok(Value::Null)
     }
@@ -218,7 +218,7 @@ impl Holdings {
         by: SocketAddr,
         kind: Kind,
         received: &SchedulerRequest,
-        path: &Kept,
+        path: &ObjectKey,
     ) -> Result<Value, Refused> {
         let mut object = decode(received)?;
         let (namespace, name) = kind.id(&object);
@@ -256,14 +256,14 @@ impl Holdings {
         self.write(by, Verb::Change, key)
     }
 
-    fn delete(&mut self, by: SocketAddr, key: Kept) -> Result<Value, Refused> {
+    fn delete(&mut self, by: SocketAddr, key: ObjectKey) -> Result<Value, Refused> {
         match self.objects.remove(&key) {
             Some(_) => self.write(by, Verb::Delete, key),
             None => Err(Refused(NOT_FOUND, "zk: node does not exist".to_owned())),
         }
     }
 
-    fn scale(&mut self, by: SocketAddr, key: Kept, instances: &str) -> Result<Value, Refused> {
+    fn scale(&mut self, by: SocketAddr, key: ObjectKey, instances: &str) -> Result<Value, Refused> {
         let count: u64 = instances
             .parse()
             .map_err(|_| Refused(COMMON, format!("instances is `{instances}`")))?;

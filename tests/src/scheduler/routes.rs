@@ -22,7 +22,7 @@ pub(super) struct Route {
 }
 
 /// The route of a request, and the parameters of its path.
-pub(super) enum Found {
+pub(super) enum RouteMatch {
     Route(&'static Route, Vec<(&'static str, String)>),
     Nothing,
 }
@@ -114,15 +114,15 @@ static ROUTES: [Route; 57] = [
 ];
 
 /// The route of a request.
-pub(super) fn find(method: &Method, uri: &Uri) -> Found {
+pub(super) fn find(method: &Method, uri: &Uri) -> RouteMatch {
     for route in &ROUTES {
         if route.method == method.as_str()
             && let Some(parameters) = parameters(route.path, uri.path())
         {
-            return Found::Route(route, parameters);
+            return RouteMatch::Route(route, parameters);
         }
     }
-    Found::Nothing
+    RouteMatch::Nothing
 }
 
 fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, String)>> {

@@ -119,7 +119,7 @@ mod tests {
     use super::{super::types::VERSION, *};
 
     #[test]
-    fn what_cannot_be_decoded_is_told() {
+    fn a_body_that_cannot_be_decoded_is_reported() {
         const SHAPE: Shape = Shape::Object(&[
             Field("name", must(&Shape::Text)),
             Field("count", may(&Shape::Whole)),

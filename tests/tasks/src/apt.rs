@@ -1,6 +1,6 @@
 //! Packages of the distribution, without installing them.
 //!
-//! Uses its own package lists: those of the machine have no sources, and may be old or missing. They are fetched
+//! Uses its own package lists: the lists of the machine have no sources, and may be old or missing. They are fetched
 //! from the same places, which are read from the machine's configuration.
 
 use std::{
@@ -172,7 +172,7 @@ fn is_root() -> bool {
         .is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// The machine's apt sources, with source packages added, and only those of the distribution.
+/// The machine's apt sources, with source packages added, and only for the distribution.
 fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
     let [list, parts] = configured_places(purpose)?;

@@ -9,7 +9,7 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
-/// Why a task fails.
+/// Errors that end a task.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// A program could not be started.
@@ -29,7 +29,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code: that of the failed program, if there is one.
+    /// Returns the exit code of the failed program, or 1.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Status { status, .. } => status

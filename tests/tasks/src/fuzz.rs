@@ -28,17 +28,17 @@ const TIMEOUT: u32 = 30;
 /// The maximum length of new inputs in bytes: enough for every kind of document, and fast to mutate.
 const LONGEST: u32 = 8192;
 
-/// How many lines of a failed target's output are shown.
+/// The number of lines of a failed target's output that are shown.
 const SHOWN: usize = 40;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
     /// The targets to run, from `tests/fuzz/corpus` [default: all].
     targets: Vec<String>,
-    /// How long each target runs.
+    /// Seconds for which each target runs.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// How many targets run concurrently.
+    /// The number of targets that run concurrently.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// Passed on to the program of the one target that is named, which then runs in the foreground: a file of
@@ -129,7 +129,7 @@ fn build() -> Result<PathBuf, Error> {
     }
     say("Compiling the fuzz targets");
     run(cargo_command()
-        // The whole workspace, so that the features of dependencies are those of the tests.
+        // The whole workspace, so that dependencies have the same features as in the tests.
         .args(["build", "--locked", "--workspace", "--example", "fuzz"])
         .args(["--features", "admittance-fuzz/libfuzzer"])
         .env("RUSTC_WORKSPACE_WRAPPER", root().join("tests/fuzz/rustc")))?;
@@ -195,7 +195,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-/// How many inputs a target ran, and how many of them increased coverage.
+/// The number of inputs that a target ran, and of those that increased coverage.
 fn summary(said: &str) -> String {
     let number = |name: &str| {
         let line = said.lines().rev().find_map(|line| line.strip_prefix(name));

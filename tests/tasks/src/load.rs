@@ -18,10 +18,10 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// How many processes keep the processor busy during the tests.
+    /// The number of processes that keep the processor busy during the tests.
     #[arg(long, default_value_t = 10)]
     processes: usize,
-    /// How many times the tests run.
+    /// The number of runs of the tests.
     #[arg(long, default_value_t = 3)]
     times: usize,
     /// Passed on to `cargo test`.

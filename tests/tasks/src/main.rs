@@ -82,7 +82,7 @@ enum Task {
     },
     /// Write the bill of materials of the program (CycloneDX) to target/sbom.
     Sbom,
-    /// Compile a release of the program that contains the list of its dependencies, with the stock plugins beside it.
+    /// Compile a release of the program that contains the list of its dependencies, with the stock plugins next to it.
     Release,
     /// Start a real Kubernetes API server, and test the webhook server and the gateway with it and kubectl.
     ///
@@ -208,11 +208,11 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// What tests start or run, as an environment variable with its location. If something is unavailable, the other tests
-/// still run, and those that need it report it.
-type Found = Option<(&'static str, PathBuf)>;
+/// A program that tests start or run, as an environment variable with its location. If something is unavailable, the
+/// other tests still run, and those that need it report it.
+type Prerequisite = Option<(&'static str, PathBuf)>;
 
-fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Found {
+fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
     let path = result.inspect_err(|error| {
         say(&format!(
             "{what} is unavailable for the tests that need it: {error}"
@@ -264,7 +264,7 @@ fn build_programs() -> Result<(), Error> {
 /// Compiles the driver for measurements, and the programs that change its modules, kill it, attack it and put it in
 /// front of an API server.
 ///
-/// With the benchmarks, for the same reason as above.
+/// The benchmarks are selected too, for the same reason as above.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(
@@ -274,8 +274,8 @@ fn build_optimised() -> Result<(), Error> {
     ))
 }
 
-/// Runs the tests of replicas under load, and those that measure, at full length: one after another, so that none disturbs
-/// another. The release build of the program has been compiled.
+/// Runs the tests of replicas under load, and those that measure, at full length: one after another, so that none
+/// disturbs another. The release build of the program has been compiled.
 fn test_at_length(changes: u32) -> Result<(), Error> {
     const CHANGING: [&str; 2] = [
         "changes_under_load_go_live_everywhere_at_once",

@@ -12,7 +12,7 @@ use crate::{
 
 /// One program.
 pub(crate) struct Packaged {
-    /// What it is, in messages, and the folder below `target`.
+    /// The name in messages, and of the folder below `target`.
     pub(crate) what: &'static str,
     program: &'static str,
     package: &'static str,

@@ -13,7 +13,7 @@ use crate::{
     target::{self, OF_POLICIES, TARGET},
 };
 
-/// What is compiled.
+/// The plugins that are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// The plugins of the demo.
@@ -27,8 +27,8 @@ pub(crate) enum Selection {
 /// The plugins that the chains in `docs/examples/demo` name. The others take longer to compile.
 const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
 
-/// Compiles packages under `plugins/`, and with [`Selection::All`] those under `tests/guests/`, in one call of Cargo, and
-/// the policies of `tests/policies` in another. Copies the plugins to `target/plugins/`, where the examples' chains
+/// Compiles packages under `plugins/`, and with [`Selection::All`] those under `tests/guests/`, in one call of Cargo,
+/// and the policies of `tests/policies` in another. Copies the plugins to `target/plugins/`, where the examples' chains
 /// expect them.
 pub(crate) fn build(selection: Selection) -> Result<(), Error> {
     target::install(TARGET)?;
@@ -59,8 +59,8 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
     copy_all(&plugins, &root().join("target/plugins"))
 }
 
-/// Compiles the stock plugins, and copies them to the folder `plugins` beside the released program, which looks for them
-/// there.
+/// Compiles the stock plugins, and copies them to the folder `plugins` next to the released program, which looks for
+/// them there.
 pub(crate) fn release() -> Result<(), Error> {
     build(Selection::Plugins)?;
     let plugins = packages(&root().join("plugins"))?;

@@ -49,7 +49,7 @@ pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> 
         .current_dir(root()))
 }
 
-/// What it means that the advisories cannot be fetched.
+/// Decides whether the task fails because the advisories cannot be fetched.
 fn unreachable(database: &str, is_optional: bool) -> Result<(), Error> {
     let missing = format!("the advisories cannot be fetched: {database} is unreachable");
     if is_optional {
@@ -96,7 +96,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// Moves the bill of materials of the package and removes those of the others.
+/// Moves the bill of materials of the package and removes the others.
 fn take(
     folder: &Path,
     name: &str,

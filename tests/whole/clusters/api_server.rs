@@ -141,7 +141,7 @@ impl ApiServer {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
 
-    /// It only accepts patches from now on, and does them later, as an API service may.
+    /// Accepts patches from now on without applying them at once, as an API service may.
     pub(super) fn accept_patches(&self) {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
@@ -171,7 +171,7 @@ impl Shared {
     fn put(&self, path: &str, object: Value) {
         let event = json!({"type": "MODIFIED", "object": object});
         self.objects.lock().unwrap().insert(path.to_owned(), object);
-        // An error: nobody watches.
+        // An error means that no watch is open.
         let _ = self.events.send(format!("{event}\n"));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::scene::{PODS, SERVICE_ACCOUNT, Scene};
 
 #[tokio::test]
-async fn no_header_makes_a_client_somebody_else() {
+async fn no_header_changes_the_user_of_a_request() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let attempts = [

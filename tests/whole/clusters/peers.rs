@@ -10,7 +10,7 @@ use super::{
     scene::{PODS, SECRET, Scene, pod},
     wire::Wire,
 };
-use crate::mesos::zookeeper::Place;
+use crate::mesos::zookeeper::ZooKeeperNode;
 
 /// Waits until a gateway has a tunnel to this many others, and each of them one to it.
 async fn until_linked(gateway: &Admittance, others: usize) {
@@ -26,7 +26,7 @@ async fn until_linked(gateway: &Admittance, others: usize) {
 
 #[tokio::test]
 async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
-    let place = Place::shared("peers").await;
+    let place = ZooKeeperNode::shared("peers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
     // In both directions: with verified TLS to the other, and without to this one.
@@ -115,7 +115,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
 
 #[tokio::test]
 async fn a_gateway_that_does_not_know_the_secret_is_refused() {
-    let place = Place::shared("strangers").await;
+    let place = ZooKeeperNode::shared("strangers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let stranger = "a secret that is long enough, but not theirs";
     let another = scene.another_gateway(([127, 0, 0, 1], 0).into(), stranger).await;
@@ -133,9 +133,9 @@ async fn a_gateway_that_does_not_know_the_secret_is_refused() {
 
 #[tokio::test]
 async fn a_recorded_request_opens_no_tunnel() {
-    let place = Place::shared("recorded").await;
+    let place = ZooKeeperNode::shared("recorded").await;
     let scene = Scene::with_peers(&place.config()).await;
-    // The request of a gateway that knows the secret, as somebody may have recorded it.
+    // The request of a gateway that knows the secret, as an attacker may have recorded it.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
     let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));

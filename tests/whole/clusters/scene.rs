@@ -12,7 +12,7 @@ use super::{
 use crate::scene::{source, store, write};
 
 pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
-/// What the gateways of a scene share.
+/// The configuration that the gateways of a scene share.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A gateway with a user and a cluster, whose API server is there.
@@ -21,7 +21,7 @@ pub(super) struct Scene {
     pub(super) gateway: Admittance,
     pub(super) authority: Authority,
     pub(super) server: ApiServer,
-    /// Of the user `plain:alice`, who may edit the cluster.
+    /// The token of the user `plain:alice`, who may edit the cluster.
     pub(super) alice: String,
     pub(super) register_token: String,
     /// `/tunnels/clusters/{identifier}`.
@@ -29,7 +29,8 @@ pub(super) struct Scene {
     client: Client,
 }
 
-/// Definitions of chains: fixed versions of images, a sidecar for Pods that ask for it, a mirror, and no `rm` in containers.
+/// Definitions of chains: fixed versions of images, a sidecar for Pods that ask for it, a mirror, and no `rm` in
+/// containers.
 fn chains() -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -91,7 +92,7 @@ spec:
 }
 
 impl Scene {
-    /// With chains, or none.
+    /// Starts a scene, with chains if `has_chains`.
     pub(super) async fn start(has_chains: bool) -> Self {
         Self::configured(has_chains, "[127.0.0.0/8]", None).await
     }
@@ -101,7 +102,7 @@ impl Scene {
         Self::configured(false, "[]", None).await
     }
 
-    /// The same with chains, and with other gateways in this ensemble.
+    /// Starts a scene with chains, and with other gateways in this ensemble.
     pub(super) async fn with_peers(ensemble: &str) -> Self {
         Self::configured(true, "[]", Some(ensemble)).await
     }
@@ -289,7 +290,7 @@ impl Scene {
         self.agent_of(&self.gateway.url("")).await
     }
 
-    /// The same, with the URL of its gateway.
+    /// Starts the agent of the cluster with this URL of its gateway.
     pub(super) async fn agent_of(&self, gateway: &str) -> Agent {
         Agent(self.agent_command(gateway).spawn().unwrap())
     }

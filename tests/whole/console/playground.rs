@@ -1,4 +1,4 @@
-//! The playground.
+//! The playground of the console.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::{
 impl Browser {
     /// Replaces the text of an editor, as if it was pasted.
     pub(super) async fn edit(&self, name: &str, text: &str) {
-        // Before its script has run, an editor is an unknown element, whose value nobody reads.
+        // Before its script has run, an editor is an unknown element, whose value is not read.
         let script = "
             const area = document.getElementById(arguments[0]);
             return customElements.whenDefined('code-editor').then(() => {
@@ -144,7 +144,7 @@ async fn a_denial_and_a_patch_while_one_writes() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_loops_disturbs_nobody() {
+async fn a_looping_plugin_delays_no_other_request() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -204,7 +204,7 @@ async fn what_was_written_is_saved_and_shared() {
     let tested = test_cases(&chain, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
-    // A link brings the state back, and nothing runs until it was looked at.
+    // A link brings the state back, and nothing runs until the user evaluates it.
     browser.click(".sharing button", "Copy a link").await;
     browser.find_with(".sharing button", "Copied").await;
     let link = browser.address().await;

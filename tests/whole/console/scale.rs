@@ -11,7 +11,7 @@ use crate::{
     kubernetes::server::{Server, request},
 };
 
-/// As many as the log keeps by default.
+/// The number of decisions that the log keeps by default.
 const DECISIONS: usize = 10_000;
 
 /// Every tenth of them is denied.
@@ -31,8 +31,8 @@ async fn fill(server: &Server) {
     assert!(replies.iter().all(|reply| reply.as_ref().unwrap().status == 200));
 }
 
-/// Milliseconds until the browser had the page, and until it showed it. Not asserted, since machines differ; kept beside
-/// the pictures.
+/// Milliseconds until the browser had the page, and until it showed it. Not asserted, since machines differ; kept next
+/// to the pictures.
 async fn times(browser: &Browser, url: &str) -> Value {
     browser.open(url).await;
     browser.find("table.live tbody tr").await;

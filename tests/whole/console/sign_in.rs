@@ -35,7 +35,7 @@ pub(super) async fn server() -> Server {
     server_with(&chains()).await
 }
 
-/// With these chains.
+/// Starts a console with these chains.
 pub(super) async fn server_with(chains: &str) -> Server {
     let directory: TempDir = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -59,7 +59,7 @@ async fn a_token_opens_the_console() {
     let url = |path: &str| server.program.admin_url(path);
     server.three_pods().await;
 
-    // What was asked for is shown after signing in.
+    // The requested page is shown after signing in.
     let wanted = url("/live?verdict=denied");
     browser.open(&wanted).await;
     browser.find_with("h1", "Sign in").await;

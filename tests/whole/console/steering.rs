@@ -55,7 +55,7 @@ spec:
         validations: [{ expression: \"'owner' in object.metadata.labels\", message: who owns it }]
 ";
 
-/// With the definitions in a directory.
+/// Starts a driver with the definitions in a directory.
 async fn server(config: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -436,7 +436,7 @@ async fn what_applies_is_explained() {
     browser.end(&origin).await;
 }
 
-/// Who only reads sees everything but buttons, and requests for changes are refused.
+/// A user with the role `Read` sees everything but buttons, and requests for changes are refused.
 #[tokio::test]
 async fn a_reader_sees_no_buttons() {
     let Some(browser) = Browser::start().await else {

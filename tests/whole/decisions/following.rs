@@ -81,7 +81,7 @@ async fn a_client_that_connects_again_gets_what_it_missed() {
     for uid in ["a", "b", "c"] {
         scene.create(uid, "img:1").await;
     }
-    let list = scene.told_json(&["decisions"]).await;
+    let list = scene.json_of(&["decisions"]).await;
     let id = list["decisions"][2]["id"].to_string();
     let header = format!("Last-Event-ID: {id}\r\n");
     let mut client = EventClient::open(&scene, "/v1/decisions/events", &header).await;
@@ -102,11 +102,11 @@ async fn a_client_that_connects_again_gets_what_it_missed() {
 }
 
 #[tokio::test]
-async fn a_slow_client_delays_nobody_and_learns_what_it_missed() {
+async fn a_slow_client_delays_no_other_and_gets_the_number_of_missed_decisions() {
     let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;
-    // More than the buffers of sockets hold, if nobody reads.
+    // More than the buffers of sockets hold.
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});
     review["request"]["userInfo"]["groups"] = json!(vec!["g".repeat(1000); 200]);

@@ -22,7 +22,7 @@ async fn decisions_are_listed_and_explained() {
     ] {
         assert_eq!(scene.listed(arguments).await, expected, "{arguments:?}");
     }
-    let text = scene.told(&["decisions"]).await;
+    let text = scene.stdout_of(&["decisions"]).await;
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(
@@ -34,7 +34,7 @@ async fn decisions_are_listed_and_explained() {
         "{text}"
     );
 
-    let explained = scene.told_json(&["explain", "good"]).await;
+    let explained = scene.json_of(&["explain", "good"]).await;
     let decision = &explained["decisions"][0];
     assert_eq!(decision["verdict"], "changed");
     assert_eq!(decision["dialect"], "kubernetes");
@@ -61,7 +61,7 @@ async fn decisions_are_listed_and_explained() {
         None
     );
 
-    let text = scene.told(&["explain", "good"]).await;
+    let text = scene.stdout_of(&["explain", "good"]).await;
     for expected in [
         "CREATE of v1/Pod test/web by alice (dev)",
         "info well-behaved: begins",
@@ -70,7 +70,7 @@ async fn decisions_are_listed_and_explained() {
     ] {
         assert!(text.contains(expected), "{expected} in {text}");
     }
-    let text = scene.told(&["explain", "bad"]).await;
+    let text = scene.stdout_of(&["explain", "bad"]).await;
     assert!(text.contains("deny (403)") && text.contains("latest"), "{text}");
 }
 
@@ -143,7 +143,7 @@ async fn secrets_are_in_no_decision() {
     request["object"] = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web", "namespace": "test"},
                                "data": {"password": "aHVudGVyMg=="}});
     scene.review(&review).await;
-    let explained = scene.told_json(&["explain", "secret"]).await;
+    let explained = scene.json_of(&["explain", "secret"]).await;
     assert_eq!(explained["decisions"][0]["verdict"], "changed");
     assert!(!explained.to_string().contains("aHVudGVyMg"), "{explained}");
     let replay = scene.tell(&["explain", "secret", "--replay"]).await;
@@ -153,10 +153,10 @@ async fn secrets_are_in_no_decision() {
 }
 
 #[tokio::test]
-async fn a_request_is_replayed_through_what_is_live_now() {
+async fn a_request_is_replayed_through_the_live_chains() {
     let scene = Scene::start("").await;
     assert!(!scene.create("bad", "img:latest").await.is_allowed());
-    let same = scene.told(&["explain", "bad", "--replay"]).await;
+    let same = scene.stdout_of(&["explain", "bad", "--replay"]).await;
     assert!(same.contains("the same by revision 1"), "{same}");
 
     let relaxed = chains().replace("refuseLatest: true", "refuseLatest: false");

@@ -13,7 +13,7 @@ async fn readers_see_no_values() {
     let explain = async |token: &str| {
         let path = scene.path(token);
         let token = path.to_str().unwrap();
-        scene.told_json(&["explain", "a", "--token-file", token]).await["decisions"][0].clone()
+        scene.json_of(&["explain", "a", "--token-file", token]).await["decisions"][0].clone()
     };
     let full = explain("admin").await;
     assert!(full["review"]["request"]["object"].is_object());

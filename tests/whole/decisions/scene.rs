@@ -77,21 +77,21 @@ impl Scene {
         Admittance::run(arguments).await.unwrap()
     }
 
-    /// The same, which must succeed; returns its output.
-    pub(super) async fn told(&self, arguments: &[&str]) -> String {
+    /// Runs a command that must succeed, and returns its output.
+    pub(super) async fn stdout_of(&self, arguments: &[&str]) -> String {
         let finished = self.tell(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
         finished.stdout
     }
 
-    pub(super) async fn told_json(&self, arguments: &[&str]) -> Value {
-        let text = self.told(&[arguments, &["--output", "json"]].concat()).await;
+    pub(super) async fn json_of(&self, arguments: &[&str]) -> Value {
+        let text = self.stdout_of(&[arguments, &["--output", "json"]].concat()).await;
         serde_json::from_str(&text).unwrap()
     }
 
     /// The uids of the decisions that a command lists.
     pub(super) async fn listed(&self, arguments: &[&str]) -> Vec<String> {
-        let list = self.told_json(&[&["decisions"], arguments].concat()).await;
+        let list = self.json_of(&[&["decisions"], arguments].concat()).await;
         uids(list["decisions"].as_array().unwrap())
     }
 

@@ -51,12 +51,12 @@ async fn decisions_on_disk_are_there_after_a_restart() {
         ["bad"]
     );
     assert_eq!(scene.listed(&["--limit", "2"]).await, ["new", "bad"]);
-    let explained = scene.told_json(&["explain", "good"]).await;
+    let explained = scene.json_of(&["explain", "good"]).await;
     assert_eq!(
         explained["decisions"][0]["result"]["metadata"]["annotations"]["well-behaved"],
         "true"
     );
-    let replayed = scene.told(&["explain", "bad", "--replay"]).await;
+    let replayed = scene.stdout_of(&["explain", "bad", "--replay"]).await;
     assert!(replayed.contains("the same"), "{replayed}");
     let page = scene.get("/v1/decisions?limit=1").await.json().unwrap();
     let next = scene

@@ -127,7 +127,7 @@ async fn flags_and_variables_of_serve_are_listed() {
     real.extend(variables(serve));
     assert_eq!(listed, real);
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
-    // There is no flag for it, because other users could see a token in the arguments.
+    // It has no flag, because other users could see a token in the arguments.
     all.insert("ADMITTANCE_TOKEN".to_owned());
     // It names a part of the installation, for every command that reads definitions.
     all.insert("ADMITTANCE_PLUGINS".to_owned());

@@ -79,7 +79,7 @@ fn definitions_and_configurations_are_right() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // What templates read is no chain, and neither is what objects generate.
+                // These kinds define no chain.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"];
                     let has_none = has_none.iter().any(|kind| block.text.contains(kind));

@@ -51,7 +51,7 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// The fields that are read, from what is said of an unknown one: those known in each of these places.
+/// Returns the fields that are read in each of these places, from the message about an unknown field.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();

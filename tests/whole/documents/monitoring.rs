@@ -23,7 +23,7 @@ const FOLDER: &str = "docs/examples/monitoring";
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 
 /// A metric as the pages list it.
-struct Listed {
+struct ListedMetric {
     is_histogram: bool,
     labels: BTreeSet<String>,
     /// The code spans in its meaning, which has the values of labels.
@@ -31,7 +31,7 @@ struct Listed {
 }
 
 /// The metrics on the pages. Another test compares them with those that the program describes.
-fn listed() -> BTreeMap<String, Listed> {
+fn listed() -> BTreeMap<String, ListedMetric> {
     let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
@@ -42,7 +42,7 @@ fn listed() -> BTreeMap<String, Listed> {
             [_, _, labels, meaning] => (*labels, *meaning),
             _ => ("", row[2]),
         };
-        let metric = Listed {
+        let metric = ListedMetric {
             is_histogram: row[1] == "histogram",
             labels: owned(codes(labels)),
             values: owned(codes(meaning)),
@@ -53,7 +53,7 @@ fn listed() -> BTreeMap<String, Listed> {
 }
 
 /// An expression of the dashboard or of a rule, and the labels that are shown of its series.
-struct Shown {
+struct ShownExpression {
     place: String,
     expression: String,
     labels: Vec<String>,
@@ -77,13 +77,13 @@ fn read(name: &str) -> Value {
     documents.first().unwrap().root().json()
 }
 
-fn of_rules() -> Vec<Shown> {
+fn of_rules() -> Vec<ShownExpression> {
     let rules = read("alerts.yaml");
     let groups = rules["groups"].as_array().unwrap().iter();
     let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
     let shown = rules.map(|rule| {
         let texts = rule["annotations"].to_string();
-        Shown {
+        ShownExpression {
             place: rule["alert"].as_str().unwrap().to_owned(),
             expression: rule["expr"].as_str().unwrap().to_owned(),
             labels: named_in(&texts, "$labels."),
@@ -92,7 +92,7 @@ fn of_rules() -> Vec<Shown> {
     shown.collect()
 }
 
-fn of_dashboard() -> Vec<Shown> {
+fn of_dashboard() -> Vec<ShownExpression> {
     let dashboard = read("dashboard.json");
     let annotations = dashboard["annotations"]["list"].as_array().unwrap().iter();
     let annotations = annotations.map(|annotation| (&annotation["name"], &annotation["target"]));
@@ -101,7 +101,7 @@ fn of_dashboard() -> Vec<Shown> {
         let targets = panel["targets"].as_array().into_iter().flatten();
         targets.map(move |target| (&panel["title"], target))
     });
-    let shown = annotations.chain(panels).map(|(title, target)| Shown {
+    let shown = annotations.chain(panels).map(|(title, target)| ShownExpression {
         place: format!("{} of the dashboard", title.as_str().unwrap()),
         expression: target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"),
         labels: named_in(target["legendFormat"].as_str().unwrap(), "{{"),
@@ -118,7 +118,7 @@ fn of_dashboard() -> Vec<Shown> {
             .strip_suffix(')')
             .unwrap();
         let (series, label) = inner.rsplit_once(", ").unwrap();
-        shown.push(Shown {
+        shown.push(ShownExpression {
             place: format!("the variable {}", variable["name"].as_str().unwrap()),
             expression: series.to_owned(),
             labels: vec![label.to_owned()],

@@ -1,4 +1,4 @@
-//! The targets of the log in docs/logs.md are those of the program.
+//! docs/logs.md lists the log targets of the program.
 
 use std::{
     collections::BTreeSet,

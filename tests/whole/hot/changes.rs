@@ -11,10 +11,10 @@ use admittance_tests::{LogLine, Versions, replace};
 
 use super::scene::{Hot, chain, mistakes};
 
-type Way = (&'static str, fn(&Hot, u32));
+type ModuleChange = (&'static str, fn(&Hot, u32));
 
 /// Ways to replace the module with a version, with at most a short moment in which the content is incomplete.
-const WAYS: [Way; 7] = [
+const WAYS: [ModuleChange; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {
         let mut file = File::create(hot.module()).unwrap();
@@ -103,7 +103,7 @@ async fn a_changed_module_is_logged_once_for_many_stages() {
 }
 
 #[tokio::test]
-async fn half_a_module_is_told_and_the_other_half_heals_it() {
+async fn a_partial_module_is_reported_until_it_is_complete() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let whole = hot.bytes(2);

@@ -45,7 +45,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
     }
 }
 
-/// The same size and the same modification time: only the content differs.
+/// The file keeps its size and its modification time: only the content differs.
 #[tokio::test]
 async fn a_change_that_keeps_size_and_time_is_seen() {
     let hot = Hot::new().await;

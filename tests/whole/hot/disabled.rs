@@ -90,7 +90,7 @@ async fn a_stage_is_disabled_whatever_the_definitions_are() {
     }
 }
 
-/// What `status` prints, which exits with 1 while the newest definitions are not live.
+/// Returns the output of `status`, which exits with 1 while the newest definitions are not live.
 async fn tell_status(program: &Admittance) -> String {
     let server = program.admin_url("");
     let finished = Admittance::run(["status", "--server", &server]).await.unwrap();

@@ -88,7 +88,7 @@ fn fill(directory: &Path) -> PathBuf {
     path
 }
 
-/// How many entries of the history or the store could not be written.
+/// Returns the number of entries of the history or the store that could not be written.
 async fn write_failures(program: &Admittance, directory: &str) -> Option<f64> {
     let metrics = program.metrics().await.unwrap();
     metrics.sum("admittance_write_failures_total", &[("directory", directory)])
@@ -162,7 +162,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
 }
 
 #[tokio::test]
-async fn a_history_that_cannot_be_written_is_told_before_anything_is_served() {
+async fn an_unwritable_history_is_reported_before_anything_is_served() {
     if !can_mount() {
         return;
     }

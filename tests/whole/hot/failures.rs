@@ -137,7 +137,7 @@ fn component(package: &str) -> Vec<u8> {
     fs::read(source(package).trim_start_matches("file:")).unwrap()
 }
 
-/// How many tables could not be built.
+/// Returns the number of tables that could not be built.
 async fn failed(program: &Admittance) -> f64 {
     let metrics = program.metrics().await.unwrap();
     let failed = metrics.sum("admittance_tables_total", &[("result", "failed")]);

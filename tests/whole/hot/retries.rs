@@ -20,7 +20,7 @@ fn free_port() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_up_later_is_asked_again() {
+async fn a_server_that_comes_up_later_is_retried() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
     let identity = Identity::new().unwrap();
     fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
@@ -73,7 +73,7 @@ async fn lead(from: SocketAddr, to: String) {
 }
 
 #[tokio::test]
-async fn a_registry_that_comes_up_later_is_asked_again() {
+async fn a_registry_that_comes_up_later_is_retried() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
     let registry = Registry::start(Access::Open, None).await;
     let module = hot.path("pushed.wasm");

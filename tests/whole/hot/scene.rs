@@ -27,12 +27,12 @@ definitions: [definitions]
 ";
 
 impl Hot {
-    /// With the first version of the module.
+    /// Starts a driver with the first version of the module.
     pub(super) async fn new() -> Self {
         Self::configured("").await
     }
 
-    /// With this appended to the usual configuration.
+    /// Starts a driver with this appended to the usual configuration.
     pub(super) async fn configured(more: &str) -> Self {
         let hot = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -94,7 +94,7 @@ impl Hot {
         self.serve().start().await.unwrap()
     }
 
-    /// What the stages currently write into an object.
+    /// Returns the versions that the stages write into an object.
     pub(super) async fn annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
         let object = json!({
             "apiVersion": "v4",

@@ -1,4 +1,4 @@
-//! What is served from the start: the definitions, or else the last live table.
+//! Starts: the definitions are served, or else the last live table.
 
 use std::fs;
 
@@ -160,7 +160,7 @@ async fn a_damaged_history_is_passed_over() {
 }
 
 #[tokio::test]
-async fn revisions_tell_who_made_them_and_what_is_different() {
+async fn revisions_have_their_author_and_their_differences() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     hot.put(2);

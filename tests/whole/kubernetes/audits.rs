@@ -1,4 +1,4 @@
-//! What exists is audited by the leader, and its reports are kept.
+//! The leader audits existing objects, and keeps its reports up to date.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::{
 
 const NAME: &str = "admittance-audit";
 
-/// Every Pod needs a label, and this is what is said of one without it.
+/// The message about a Pod without the label that every Pod needs.
 fn chain(message: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -71,7 +71,7 @@ async fn start(setting: &Setting) -> Server {
     start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-/// With these keys of the audit, and these additions to the configuration.
+/// Starts a server with these keys of the audit, and these additions to the configuration.
 async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -174,7 +174,7 @@ async fn reports_follow_objects_chains_and_leaders() {
         metrics.sum("admittance_audit_objects", &[("verdict", "denied")]),
         Some(2.0)
     );
-    // An audit is no traffic.
+    // An audit does not count as traffic.
     let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
     assert_eq!(calls["total"], 0);
 
@@ -198,7 +198,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
     until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
 
-    // Another leader: it removes what the one before left, and nothing of others.
+    // Another leader removes the reports of its predecessor, and no others.
     assert_eq!(audit(&second.program).await["isAuditor"], false);
     let labels = json!({"app.kubernetes.io/managed-by": "admittance"});
     let report = |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
@@ -218,7 +218,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     assert_eq!(audit(&second.program).await["isAuditor"], true);
 }
 
-/// Of several kinds of reports, the newest is used.
+/// The newest of several kinds of reports is used.
 #[tokio::test]
 async fn reports_are_of_a_kind_that_the_cluster_has() {
     for (absent, expected) in [
@@ -266,7 +266,7 @@ async fn kinds_of_reports_may_be_installed_after_an_audit() {
 }
 
 #[tokio::test]
-async fn what_an_audit_lacks_is_told() {
+async fn an_incomplete_audit_reports_what_it_could_not_read() {
     let setting = setting();
     setting.server.remove_kind("reports");
     setting.server.forbid("list", "nodes");
@@ -326,7 +326,7 @@ async fn what_an_audit_lacks_is_told() {
     until_reported(&setting, "policyreports", "web", &[("new", "again")]).await;
 }
 
-/// What plugins and webhooks say is reported; webhooks are only called if that is configured.
+/// Messages of plugins and webhooks are reported; webhooks are only called if that is configured.
 #[tokio::test]
 async fn plugins_and_webhooks_judge_what_exists() {
     let setting = Setting::new();
@@ -383,7 +383,7 @@ async fn plugins_and_webhooks_judge_what_exists() {
     assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
 }
 
-/// What an audit says depends on labels of namespaces, the configured user and what the cluster has.
+/// The findings of an audit depend on labels of namespaces, the configured user and what the cluster has.
 #[tokio::test]
 async fn an_audit_looks_up_what_the_cluster_has_as_the_configured_user() {
     let setting = Setting::new();
@@ -414,7 +414,7 @@ async fn an_audit_looks_up_what_the_cluster_has_as_the_configured_user() {
     check_access_reviews(&setting);
 }
 
-/// What watches do not see is found by the next audit, which needs no change to begin.
+/// A change that watches miss is found by the next audit, which needs no change to begin.
 #[tokio::test]
 async fn everything_is_audited_again_and_again() {
     let setting = setting();
@@ -446,7 +446,7 @@ async fn slow_audits_report_what_they_find() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
 }
 
-/// With `cargo task soak`: all objects of a large cluster are audited in a minute, with little memory.
+/// Run by `cargo task soak`: all objects of a large cluster are audited in a minute, with little memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_audit_of_many_objects() {
     /// The goals for 20,000 objects of 1.6 KB: seconds, and bytes of resident memory.

@@ -1,5 +1,5 @@
-//! The shortest of three timeouts applies: that of the configuration for a request, that of the chain for a stage, and
-//! that of the caller in `timeout`.
+//! The shortest of three timeouts applies: the configuration's for a request, the chain's for a stage, and
+//! the caller's in `timeout`.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ async fn the_shortest_time_holds() {
     }
 }
 
-/// What is only audited decides nothing, however long it takes.
+/// An audited stage decides nothing, however long it takes.
 #[tokio::test]
 async fn an_audit_that_hangs_refuses_nothing() {
     let directory = tempfile::tempdir().unwrap();

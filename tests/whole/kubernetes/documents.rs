@@ -111,7 +111,7 @@ async fn validating_webhooks_are_called_at_once_with_the_final_object() {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_told_to_webhooks() {
+async fn webhooks_are_informed_of_a_dry_run() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
     let with = json!({"sideEffects": "NoneOnDryRun"});

@@ -22,7 +22,7 @@ fn setting() -> Setting {
     setting
 }
 
-/// The events with this reason, once there are so many.
+/// Waits for this number of events with this reason.
 async fn events(setting: &Setting, reason: &str, count: usize) -> Vec<Value> {
     let mut events = Vec::new();
     eventually(&format!("{count} events: {reason}"), async || {

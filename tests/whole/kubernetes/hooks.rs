@@ -189,7 +189,7 @@ pub(crate) fn anything() -> Value {
     rule(&["*"], &["*"], &["*"], &["*/*"])
 }
 
-/// A rule.
+/// A rule of a webhook.
 pub(crate) fn rule(operations: &[&str], groups: &[&str], versions: &[&str], resources: &[&str]) -> Value {
     json!({"operations": operations, "apiGroups": groups, "apiVersions": versions, "resources": resources})
 }

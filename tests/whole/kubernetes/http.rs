@@ -44,7 +44,7 @@ dialect: { kubernetes: {} }
 definitions: [chains.yaml]
 ";
 
-/// Without TLS, so that a test can see the bytes.
+/// Serves without TLS, so that a test can see the bytes.
 async fn plain(definitions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -52,7 +52,7 @@ async fn plain(definitions: &str) -> Server {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
+async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
     const JSON: Option<&str> = Some("application/json");
     let server = Server::start("", &chains()).await;
     let review = POD.review("u");

@@ -13,7 +13,7 @@ use crate::{
     setting::Setting,
 };
 
-/// How many chains there are, and how many of these have a plugin with settings of their own.
+/// The number of chains, and of chains that have a plugin with settings of their own.
 const CHAINS: usize = 2000;
 const EVERY: usize = 100;
 
@@ -29,7 +29,7 @@ fn numbered(number: usize, text: &str) -> Value {
     numbered_with(EVERY, number, text)
 }
 
-/// The same; every so many have a plugin.
+/// Returns the chain with this number; of the chains, each `every`th has a plugin.
 fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     let mut chain = chain(&name(number), text);
     if number.is_multiple_of(every) {
@@ -41,13 +41,13 @@ fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     chain
 }
 
-/// How many plugins were compiled or loaded from the store.
+/// Returns the number of plugins that were compiled or loaded from the store.
 fn loaded(program: &Admittance) -> usize {
     let is_loaded = |line: &&LogLine| line.message().starts_with("plugin loaded");
     program.log().iter().filter(is_loaded).count()
 }
 
-/// Waits until so many statuses were written.
+/// Waits until this number of statuses was written.
 async fn until_written(setting: &Setting, expected: usize) {
     let written = || setting.server.count("patch", "/status");
     let wait = async {
@@ -87,8 +87,8 @@ async fn a_change_touches_only_what_changed() {
     }
 }
 
-/// With `cargo task soak`: with many chains, of which half have a plugin with settings of their own, a replica is ready
-/// soon if the compiled forms are in the store.
+/// Run by `cargo task soak`: with many chains, of which half have a plugin with settings of their own, a replica is
+/// ready soon if the compiled forms are in the store.
 #[tokio::test]
 async fn thousands_of_chains_are_ready_soon() {
     const LIMIT: Duration = Duration::from_secs(5);

@@ -58,7 +58,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
         });
         return (StatusCode::OK, Json(namespace));
     }
-    // Without a list there is no watch, so every look-up is a request.
+    // No watch begins without a list, so every look-up is a request.
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))

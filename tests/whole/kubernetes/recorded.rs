@@ -51,7 +51,7 @@ fn recorded() -> Vec<Exchange> {
 }
 
 impl Exchange {
-    /// The same review in another version of AdmissionReview.
+    /// Returns the review in another version of AdmissionReview.
     fn beta(mut self) -> Self {
         self.review["apiVersion"] = json!("admission.k8s.io/v1beta1");
         self
@@ -70,7 +70,7 @@ impl Exchange {
     }
 }
 
-/// How the mutating chains change an object.
+/// The change of an object by the mutating chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// Nothing.
@@ -79,7 +79,7 @@ enum Change {
     Pod,
     /// So does the template of a Deployment.
     Template,
-    /// It gets the annotation of the guest.
+    /// The object gets the annotation of the guest.
     Mark,
 }
 

@@ -80,7 +80,7 @@ impl Replica {
         self.message_at("/validate", bundle, resource).await
     }
 
-    /// The same, of the chains of this path.
+    /// Returns the message of the denial by the chains of this path.
     async fn message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
         let review = resource.review("u1").to_string();
         let (stream, _) = connect(self.address(), bundle).await.unwrap();
@@ -230,7 +230,7 @@ async fn configurations_are_what_the_live_chains_need() {
             .contains("second")
     );
 
-    // What somebody else writes into it does not stay.
+    // A foreign change does not stay.
     let kept = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
@@ -269,7 +269,7 @@ async fn configurations_are_what_the_live_chains_need() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The name of the Secret begins with that of the configurations.
+        // The name of the Secret begins with the name of the configurations.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),
@@ -279,7 +279,7 @@ async fn configurations_are_what_the_live_chains_need() {
     }
 }
 
-/// With the failure policy `Fail`, an API server would refuse requests before there is a Pod that answers.
+/// An API server with the failure policy `Fail` would refuse requests before there is a Pod that answers.
 #[tokio::test]
 async fn nothing_is_registered_before_a_pod_is_ready() {
     let setting = setting();
@@ -400,8 +400,8 @@ fn ending() -> (Value, String) {
     (secret, authority.pem())
 }
 
-/// Calls these replicas, trusting what the API server was told before the last calls, until all of them serve another
-/// certificate than they did. No handshake fails.
+/// Calls these replicas, trusting the bundle that the API server had before the last calls, until all of them serve
+/// another certificate than they did. No handshake fails.
 async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);
@@ -435,7 +435,7 @@ async fn a_certificate_is_replaced_without_a_gap() {
     let other = Replica::start(&setting, &config).await;
     until_replaced(&setting, &[&leader, &other]).await;
 
-    // The authority of the new one was told before, and the first is still trusted.
+    // The authority of the new one was announced before, and the first is still trusted.
     assert_eq!(authorities(&bundle(&setting)), 2);
     assert!(connect(other.address(), &first).await.is_err());
     let secret = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
@@ -487,7 +487,7 @@ async fn what_the_api_server_leaves_out_is_written_once() {
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
     let looked = || setting.server.count("get", &named);
-    // A table that needs the same webhooks. When it is looked at once more, the look before has ended.
+    // A table that needs the same webhooks. When it is checked once more, the previous check has ended.
     for message in ["second", "third"] {
         let before = looked();
         setting.server.put(PLURAL, everything(message));

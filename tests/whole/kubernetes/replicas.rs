@@ -17,11 +17,11 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// How long the Lease of a replica is valid.
+/// The validity of a replica's Lease.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// How often a replica renews its Lease, at most, before it serves a target that it has prepared. It does so in the order
-/// of what it learns, so this is the same on a busy machine.
+/// The maximum number of renewals of a replica's Lease before it serves a target that it has prepared. It does so in
+/// the order of what it learns, so this is the same on a busy machine.
 const RENEWALS: usize = 2;
 
 /// The annotations of the Lease of a replica, or of the leader.
@@ -35,8 +35,8 @@ fn renewed(lease: &Value) -> Timestamp {
 }
 
 /// Checks every version of every Lease in the order in which they were written: a table became the target only when all
-/// replicas that served the one before had prepared it, and no replica served it before it was the target, or much later. A
-/// replica that was killed has a Lease that expires. Returns how many targets there were.
+/// replicas that served the one before had prepared it, and no replica served it before it was the target, or much
+/// later. A replica that was killed has a Lease that expires. Returns how many targets there were.
 fn check_order(setting: &Setting) -> usize {
     let mut target: Option<String> = None;
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
@@ -276,7 +276,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
         })
         .await;
     }
-    // A new one that cannot use it holds nobody back, and gets no requests.
+    // A new one that cannot use it delays no other replica, and gets no requests.
     let late = start(&setting).await;
     let known = async || replicas(&late.program).await["target"] != Value::Null;
     eventually("it knows what the others serve", known).await;

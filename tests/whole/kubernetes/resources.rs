@@ -33,12 +33,12 @@ pub(super) async fn start(setting: &Setting) -> Server {
     start_with(setting, "").await
 }
 
-/// With these additions to its configuration.
+/// Starts a server with these additions to its configuration.
 pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     start_as(setting, "", additions).await
 }
 
-/// With this about chains as resources, and these additions to its configuration.
+/// Starts a server with this section about chains as resources, and these additions to its configuration.
 pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
     start_reading(
         setting,
@@ -47,12 +47,12 @@ pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str
     .await
 }
 
-/// With these definitions, and further additions.
+/// Starts a server with these definitions, and further additions.
 pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Server {
     start_at(setting, definitions, store()).await
 }
 
-/// With these additions to its configuration, and this store.
+/// Starts a server with these additions to its configuration, and this store.
 pub(super) async fn start_storing(setting: &Setting, additions: &str, store: &Path) -> Server {
     start_at(
         setting,
@@ -207,7 +207,7 @@ async fn exceptions_are_resources() {
     assert!(setting.server.object(EXCEPTIONS, "", "test").is_none());
 }
 
-/// The same in a namespace.
+/// Returns the chain in a namespace.
 pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
     chain["kind"] = json!("NamespacedAdmissionChain");
     chain["metadata"]["namespace"] = json!(namespace);
@@ -356,7 +356,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         message.lines().count()
     );
 
-    // A module that is no source, or not there; what is on servers is not asked for.
+    // A module file is missing or is not a module; modules on servers are not requested.
     let with_source = |source: &str| {
         let mut chain = good.clone();
         chain["spec"]["stages"][0] = json!({"name": "a", "plugin": {"source": source}});

@@ -25,20 +25,20 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With these additions to its configuration, and these definitions.
+    /// Starts a server with these additions to its configuration, and these definitions.
     pub(crate) async fn start(additions: &str, definitions: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         certificates(&directory, &[]).await;
         Self::start_in(directory, &format!("{CONFIG}{additions}"), definitions).await
     }
 
-    /// With this configuration, in a directory that has the certificates.
+    /// Starts a server with this configuration, in a directory that has the certificates.
     pub(crate) async fn start_in(directory: TempDir, config: &str, definitions: &str) -> Self {
         write(&directory, "chains.yaml", definitions);
         Self::start_with_store(directory, config, store()).await
     }
 
-    /// With another store than that of all tests.
+    /// Starts a server with a store of its own.
     pub(crate) async fn start_with_store(directory: TempDir, config: &str, store: &Path) -> Self {
         let config = write(&directory, "admittance.yaml", config);
         let program = Serve::new(config).unwrap().store(store).start().await.unwrap();
@@ -132,12 +132,12 @@ impl Verdict {
         self.response["allowed"].as_bool().unwrap()
     }
 
-    /// Of a denial.
+    /// Returns the status code of a denial.
     pub(crate) fn code(&self) -> u64 {
         self.response["status"]["code"].as_u64().unwrap_or_default()
     }
 
-    /// Of a denial.
+    /// Returns the message of a denial.
     pub(crate) fn message(&self) -> &str {
         self.response["status"]["message"].as_str().unwrap_or_default()
     }

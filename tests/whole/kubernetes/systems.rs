@@ -99,7 +99,7 @@ async fn policies_of_the_cluster_are_read() {
     .await;
     setting.server.put(POLICIES, policy("by another"));
     until_message(&server, "by another").await;
-    // A bad version is named, and the last valid one stays in force; chains go live beside it.
+    // A bad version is named, and the last valid one stays in force; chains go live all the same.
     let has_chain = |status: &Value| {
         let chains = status["chains"].as_array();
         chains.is_some_and(|chains| chains.iter().any(|chain| chain["name"] == "zother"))
@@ -116,7 +116,7 @@ async fn policies_of_the_cluster_are_read() {
     server.program.until_status("the chain", has_chain).await.unwrap();
     assert!(server.message().await.contains("by another"));
 
-    // They are in no way written: their statuses and the policies themselves are those of another system.
+    // Neither the policies nor their statuses are written, since they belong to another system.
     let name = "ValidatingAdmissionPolicyBinding/stray";
     let told = server.tell(&["delete", name]).await;
     assert!(

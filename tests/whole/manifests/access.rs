@@ -1,4 +1,4 @@
-//! Who may use the admin port, and what the program may do in the cluster.
+//! Access to the admin port, and the rights of the program in the cluster.
 
 use super::*;
 

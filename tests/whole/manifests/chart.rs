@@ -9,7 +9,7 @@ use super::{strict::assert_valid, *};
 /// The definitions, certificates and charts of a test.
 struct Charts(TempDir);
 
-/// What Helm printed, and its errors.
+/// The output of Helm, and its errors.
 struct Rendered {
     objects: Vec<Value>,
     errors: String,
@@ -79,7 +79,7 @@ impl Charts {
         self.render_as("admittance", values).await
     }
 
-    /// The same for a release of this name.
+    /// Renders a release of this name.
     async fn render_as(&self, release: &str, values: &[&str]) -> Option<Rendered> {
         let arguments = ["template", release, "chart", "--include-crds"];
         let namespace = ["--namespace", "admittance-system"];
@@ -139,8 +139,8 @@ cluster: {{}}
     )
 }
 
-/// The chart, with its own values, installs what the manifests do whose webhook configurations the leader keeps. So the API
-/// server calls nothing before a Pod is ready.
+/// The chart, with its own values, installs what the manifests do whose webhook configurations the leader keeps. So the
+/// API server calls nothing before a Pod is ready.
 #[tokio::test]
 async fn with_its_defaults_it_is_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
@@ -151,8 +151,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
 ";
     let full = format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n{rest}");
     let of_webhooks = "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
-    // (configuration of the chart, whether it has certificates, its arguments about webhooks, other arguments, configuration
-    // of the manifests)
+    // (configuration of the chart, whether it has certificates, its arguments about webhooks, other arguments,
+    // configuration of the manifests)
     for (config, has_certs, webhooks, flags, of_manifests) in [
         (CONFIG, true, "", "", mounted("", pods)),
         (CONFIG, false, "", "", kept.to_owned()),
@@ -214,7 +214,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     }
 }
 
-/// Values, separated by `;`; then kind, end of the name and pointer of a place, and what is there then, `-` for nothing.
+/// Values, separated by `;`; then kind, end of the name and pointer of a place, and what is there then, `-` for
+/// nothing.
 const VALUES: &str = r#"
 image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
 image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"

@@ -1,4 +1,4 @@
-//! What is printed, with each flag.
+//! The printed manifests, with each flag.
 
 use super::*;
 

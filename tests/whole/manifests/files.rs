@@ -166,7 +166,7 @@ fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn what_cannot_be_installed_is_told() {
+async fn unusable_arguments_are_reported_instead_of_manifests() {
     let plugin = source("sidecar-injector");
     let stage = format!("{{ name: s, plugin: {{ source: \"{plugin}\" }} }}");
     let chain = |rule: &str, stage: &str| {

@@ -10,7 +10,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
-    // The comments of the definitions are kept, and there are no paths of this machine.
+    // The comments of the definitions are kept, and no path of this machine is printed.
     let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
     assert!(
         chains.contains("- name: log-agent   # stays where it is"),
@@ -65,7 +65,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
 
 /// The client of the other tests does not trust an unknown CA or another name.
 #[tokio::test]
-async fn nobody_else_trusts_the_certificate() {
+async fn only_the_webhook_configurations_trust_the_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certs(directory.path()).await;
     let printed = Printed::of(&chains(), &certs).await;

@@ -10,7 +10,7 @@ use super::{
 struct Node(TempDir);
 
 impl Node {
-    /// Those for this configuration and these chains.
+    /// Returns the files for this configuration and these chains.
     async fn new(config: &str, chains: &str, flags: &str) -> (Self, Finished) {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "pods.yaml", chains);
@@ -150,7 +150,7 @@ async fn old_files_are_removed() {
     assert!(paths[1].exists(), "it is the operator's");
 }
 
-/// Without a service account, look-ups need a kubeconfig.
+/// Look-ups need a kubeconfig, since a static Pod has no service account.
 #[tokio::test]
 async fn a_node_reads_the_cluster_with_a_kubeconfig() {
     let chains = chains().replace(
@@ -178,7 +178,7 @@ async fn a_node_reads_the_cluster_with_a_kubeconfig() {
 }
 
 #[tokio::test]
-async fn what_no_node_can_have_is_told() {
+async fn static_pods_are_refused_for_what_a_node_cannot_have() {
     let resources = "dialect: { kubernetes: {} }\ncluster: {}\ndefinitions: [ { kubernetes: {} } ]\n";
     for (config, flags, expected) in [
         (resources, "", "chains in files"),

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::{
     hooks::Hooks,
     nodes::{Candidate, Nodes},
-    scene::{Front, driver, told},
-    zookeeper::{Place, Server, blocking},
+    scene::{Front, code_and_message, driver},
+    zookeeper::{Server, ZooKeeperNode, blocking},
 };
 use crate::scene::application;
 
@@ -27,7 +27,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    pub(super) async fn new(place: &Place) -> Self {
+    pub(super) async fn new(place: &ZooKeeperNode) -> Self {
         let cluster = MesosCluster::default();
         let scheduler = Scheduler::start(&cluster).await.unwrap();
         Self {
@@ -39,12 +39,12 @@ impl Surroundings {
         }
     }
 
-    async fn driver(&self, place: &Place) -> Front {
+    async fn driver(&self, place: &ZooKeeperNode) -> Front {
         Front::start(&self.config(place, "")).await
     }
 
     /// The configuration of a driver, with additions.
-    pub(super) fn config(&self, place: &Place, more: &str) -> String {
+    pub(super) fn config(&self, place: &ZooKeeperNode, more: &str) -> String {
         let address = self.hooks.address;
         let more = format!(
             "definitions: [ {{ zookeeper: {{}} }} ]\nwebhooks: {{ resolve: {{ hook.hooks: \"{address}\" }} }}\n{more}"
@@ -94,7 +94,7 @@ impl Surroundings {
         let reply = self
             .send(driver, Method::POST, "/namespaces/shop/applications", &object)
             .await;
-        assert_eq!(told(&reply).0, 0, "{}", reply.text());
+        assert_eq!(code_and_message(&reply).0, 0, "{}", reply.text());
         let version = self.cluster.object(Kind::Application, "shop", &name).unwrap();
         let annotations = version["raw_json"]["metadata"]["annotations"].as_object();
         annotations
@@ -163,7 +163,7 @@ impl Surroundings {
 
 #[tokio::test]
 async fn two_drivers_see_one_change_made_through_either() {
-    let place = Place::shared("definitions").await;
+    let place = ZooKeeperNode::shared("definitions").await;
     let around = Surroundings::new(&place).await;
     let (one, two) = (around.driver(&place).await, around.driver(&place).await);
     let nodes = Nodes::connect(&place.connection()).await;
@@ -220,7 +220,12 @@ async fn two_drivers_see_one_change_made_through_either() {
             let reply = around
                 .send(driver, method.clone(), ROUTE, &around.definition(name, "passes"))
                 .await;
-            assert_eq!(told(&reply).0, code, "{method} {name}: {}", reply.text());
+            assert_eq!(
+                code_and_message(&reply).0,
+                code,
+                "{method} {name}: {}",
+                reply.text()
+            );
         }
     }
 
@@ -244,13 +249,13 @@ async fn two_drivers_see_one_change_made_through_either() {
     around.until_passed(&two, "removed through the other", &[]).await;
     assert!(nodes.get(NODE).await.is_none());
     let reply = around.send(&two, Method::DELETE, &path, &Value::Null).await;
-    assert_eq!(told(&reply).0, 1_405_202, "{}", reply.text());
+    assert_eq!(code_and_message(&reply).0, 1_405_202, "{}", reply.text());
 }
 
 /// A node that is not a definition, and one that conflicts with another.
 #[tokio::test]
-async fn bad_nodes_are_in_nobodys_way() {
-    let place = Place::shared("bad").await;
+async fn bad_nodes_do_not_prevent_other_definitions() {
+    let place = ZooKeeperNode::shared("bad").await;
     let around = Surroundings::new(&place).await;
     let one = around.driver(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;
@@ -272,11 +277,11 @@ async fn bad_nodes_are_in_nobodys_way() {
     // A bad definition can be read if it can be parsed, counts as existing, and can be replaced and deleted.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
-    assert_eq!(told(&reply).0, 1_405_200, "{}", reply.text());
+    assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
     let mut repaired = around.definition("junk", "passes");
     repaired["resourcesRef"]["kind"] = "secret".into();
     let reply = around.send(&one, Method::POST, ROUTE, &repaired).await;
-    assert_eq!(told(&reply).0, 1_405_201, "{}", reply.text());
+    assert_eq!(code_and_message(&reply).0, 1_405_201, "{}", reply.text());
     around.change(&one, Method::PUT, ROUTE, &repaired).await;
     around
         .change(&one, Method::DELETE, &path(second_name), &Value::Null)
@@ -311,7 +316,7 @@ async fn bad_nodes_are_in_nobodys_way() {
 /// Two clients create definitions of different names for one operation and kind through two drivers.
 #[tokio::test]
 async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
-    let place = Place::shared("rivals").await;
+    let place = ZooKeeperNode::shared("rivals").await;
     let around = Surroundings::new(&place).await;
     let (one, two) = (around.driver(&place).await, around.driver(&place).await);
     for round in 0..5 {
@@ -324,7 +329,7 @@ async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
             around.send(&one, Method::POST, ROUTE, &first),
             around.send(&two, Method::POST, ROUTE, &second),
         );
-        let winner = match (told(&a).0, told(&b).0) {
+        let winner = match (code_and_message(&a).0, code_and_message(&b).0) {
             (0, 1_405_231) => mine,
             (1_405_231, 0) => yours,
             codes => panic!("{codes:?}: {} {}", a.text(), b.text()),
@@ -366,7 +371,7 @@ async fn until_ready(around: &Surroundings, driver: &Front, what: &str, is_so: i
 #[tokio::test]
 async fn a_store_that_is_lost_leaves_the_last_good_table() {
     let mut server = blocking(Server::start).await;
-    let place = Place::root(server.address());
+    let place = ZooKeeperNode::root(server.address());
     let around = Surroundings::new(&place).await;
     let driver = around.driver(&place).await;
     let definition = around.definition("webhook-test", "annotates");
@@ -397,7 +402,7 @@ async fn a_store_that_is_lost_leaves_the_last_good_table() {
             &around.definition("webhook-test", "odd"),
         )
         .await;
-    assert_eq!(told(&reply).0, 1_405_200, "{}", reply.text());
+    assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
     assert_eq!(around.passed(&driver).await, ["first"]);
 
     let server = blocking(move || {

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{
     nodes::{Candidate, DRIVERS, Nodes, SCHEDULERS},
-    scene::{CLUSTER, Front, driver, told},
-    zookeeper::Place,
+    scene::{CLUSTER, Front, code_and_message, driver},
+    zookeeper::ZooKeeperNode,
 };
 use crate::scene::{application, write};
 
@@ -20,12 +20,12 @@ async fn create(driver: &Front, name: &str) -> (u64, String) {
     let url = format!("{}/namespaces/shop/applications", driver.routes());
     let object = application("shop", name, "docker.io/library/nginx:1.29").to_string();
     let client = Client::new().unwrap();
-    told(&client.bcs(Method::POST, &url, object).await.unwrap())
+    code_and_message(&client.bcs(Method::POST, &url, object).await.unwrap())
 }
 
 #[tokio::test]
 async fn only_who_has_the_password_sees_the_schedulers_and_the_drivers() {
-    let place = Place::shared("digest").await;
+    let place = ZooKeeperNode::shared("digest").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
     let _stands = Candidate::stand(&place.connection(), &scheduler).await;

@@ -7,12 +7,12 @@ use super::{
     nodes::{Candidate, DRIVERS, Nodes},
     scene::{CLUSTER, Front, driver},
     writers::{Answer, Writers, received, wrong},
-    zookeeper::Place,
+    zookeeper::ZooKeeperNode,
 };
 
 const CLIENTS: usize = 8;
 
-fn gateway(place: &Place, more: &str) -> String {
+fn gateway(place: &ZooKeeperNode, more: &str) -> String {
     format!(
         "listen: {{ address: \"127.0.0.1:0\" }}\n\
          dialect: {{ gateway: {{ discover: {{}}{more} }} }}\n\
@@ -23,7 +23,7 @@ fn gateway(place: &Place, more: &str) -> String {
 
 #[tokio::test]
 async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothing() {
-    let place = Place::shared("gateways").await;
+    let place = ZooKeeperNode::shared("gateways").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
     let _stands = Candidate::stand(&place.connection(), &scheduler).await;

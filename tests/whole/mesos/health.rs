@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     nodes::Candidate,
-    scene::{CLUSTER, Front, driver, told},
-    zookeeper::{Place, Server, blocking},
+    scene::{CLUSTER, Front, code_and_message, driver},
+    zookeeper::{Server, ZooKeeperNode, blocking},
 };
 use crate::scene::application;
 
@@ -48,7 +48,7 @@ async fn create(driver: &Front, name: &str) -> (u16, Value) {
     let url = format!("{}/namespaces/shop/applications", driver.routes());
     let object = application("shop", name, "docker.io/library/nginx:1.29").to_string();
     let reply = client.bcs(Method::POST, &url, object).await.unwrap();
-    told(&reply);
+    code_and_message(&reply);
     (reply.status.as_u16(), reply.json().unwrap())
 }
 
@@ -62,7 +62,7 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
     });
     // ZooKeeper is unreachable.
     let mut server = blocking(Server::start).await;
-    let place = Place::root(server.address());
+    let place = ZooKeeperNode::root(server.address());
     let mut server = blocking(move || {
         server.stop();
         server
@@ -71,7 +71,7 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
     let driver = Front::start(&driver(&place, "")).await;
     until_healthz(&driver, "in starting").await;
 
-    // ZooKeeper is reachable, but there is no scheduler.
+    // ZooKeeper is reachable, but no scheduler is registered.
     let server = blocking(move || {
         server.start_again();
         server

@@ -8,15 +8,15 @@ use super::{
     nodes::{Candidate, Nodes, SCHEDULERS},
     scene::{Front, driver},
     writers::{Answer, Writers, received, wrong},
-    zookeeper::Place,
+    zookeeper::ZooKeeperNode,
 };
 
 const CLIENTS: usize = 8;
 
-/// How a master is replaced.
+/// The way in which a master is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
-    /// It crashes while requests are in flight to it, and its node disappears later.
+    /// The master crashes while requests are in flight to it, and its node disappears later.
     Dies,
     /// Its node disappears, and it answers as a scheduler that is not the master.
     StepsDown,
@@ -33,7 +33,7 @@ async fn a_master_that_steps_down_loses_and_doubles_nothing() {
 }
 
 async fn change(goes: Goes) {
-    let place = Place::shared("masters").await;
+    let place = ZooKeeperNode::shared("masters").await;
     let servers = place.connection();
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();

@@ -36,7 +36,7 @@ impl Nodes {
         Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
     }
 
-    /// The same as a user with a password.
+    /// Connects as a user with a password.
     pub(super) async fn connect_as(servers: &str, user: &str, password: &str) -> Self {
         let auth = format!("{user}:{password}");
         let connector = Client::connector().with_auth("digest", auth.as_bytes());

@@ -17,7 +17,7 @@ use super::{
     definitions::{NODE, ROUTE, Surroundings},
     nodes::{DRIVERS, Nodes},
     scene::{CLUSTER, Front},
-    zookeeper::{Place, Server, blocking},
+    zookeeper::{Server, ZooKeeperNode, blocking},
 };
 use crate::{
     replicas::{changes_of_soak, own_name, replicas, until_ready, until_waiting},
@@ -29,7 +29,7 @@ fn above() -> String {
 }
 
 /// A driver whose session outlives whatever a test does to it.
-async fn patient(around: &Surroundings, place: &Place) -> Front {
+async fn patient(around: &Surroundings, place: &ZooKeeperNode) -> Front {
     let config = around.config(place, "").replace("2s", "60s");
     Front::start(&config).await
 }
@@ -66,8 +66,8 @@ async fn check_order(nodes: &Nodes) {
     }
 }
 
-/// Clients that create applications through the drivers in turn, each only if it says that it is ready. No driver may go
-/// back to an earlier table.
+/// Clients that create applications through the drivers in turn, each only if it says that it is ready. No driver may
+/// go back to an earlier table.
 async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
@@ -96,7 +96,7 @@ async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, an
 async fn three_drivers_go_live_with_each_change_together() {
     let soak = changes_of_soak();
     let changes = soak.map_or(20, |changes| changes as usize);
-    let place = Place::shared("together").await;
+    let place = ZooKeeperNode::shared("together").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;
     nodes
@@ -170,7 +170,7 @@ async fn three_drivers_go_live_with_each_change_together() {
 
 #[tokio::test]
 async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
-    let place = Place::shared("hangs").await;
+    let place = ZooKeeperNode::shared("hangs").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;
     nodes
@@ -219,9 +219,9 @@ async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
 #[tokio::test]
 async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
     let server = blocking(Server::start).await;
-    let place = Place::root(server.address());
+    let place = ZooKeeperNode::root(server.address());
     // The scheduler is registered elsewhere: it loses nothing when the server stops.
-    let around = Surroundings::new(&Place::shared("elsewhere").await).await;
+    let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
         .config(&place, "")
         .replace(
@@ -300,7 +300,7 @@ async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
     until_ready(&new.program).await;
     assert_eq!(around.passed(&new).await, ["version-2"]);
 
-    // One that is killed holds nobody back any more once its session has expired; one that is late is told.
+    // A killed driver delays the others until its session has expired; a late one is reported.
     let session = session_of(&nodes, &second).await;
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
@@ -331,7 +331,7 @@ async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
 
 #[tokio::test]
 async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
-    let place = Place::shared("strict").await;
+    let place = ZooKeeperNode::shared("strict").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;
     nodes
@@ -385,7 +385,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // Once the others serve the plugin, a driver that cannot is not ready, is not waited for, and is not registered for gateways.
+    // Once the others serve the plugin, a driver that cannot is not ready, is not waited for, and is not registered for
+    // gateways.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
         replicas(&late.program).await["target"].is_string()
@@ -416,7 +417,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     until_registered(&nodes, 0).await;
 }
 
-/// Waits until so many drivers are registered for gateways.
+/// Waits until this number of drivers is registered for gateways.
 async fn until_registered(nodes: &Nodes, count: usize) {
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes
@@ -428,7 +429,7 @@ async fn until_registered(nodes: &Nodes, count: usize) {
 
 #[tokio::test]
 async fn drivers_may_go_live_independently() {
-    let place = Place::shared("alone").await;
+    let place = ZooKeeperNode::shared("alone").await;
     let around = Surroundings::new(&place).await;
     let config = around.config(&place, "replicas: Independently\n");
     let (one, two) = (Front::start(&config).await, Front::start(&config).await);

@@ -4,7 +4,7 @@
 use http::Method;
 use serde_json::json;
 
-use super::scene::{Mesos, told};
+use super::scene::{Mesos, code_and_message};
 use crate::scene::application;
 
 const GET: Method = Method::GET;
@@ -113,7 +113,7 @@ async fn every_route_of_the_scheduler() {
             ));
         }
         let type_of = &reply.headers["content-type"];
-        if reply.status != 200 || told(&reply).0 != 0 || type_of != "application/json" {
+        if reply.status != 200 || code_and_message(&reply).0 != 0 || type_of != "application/json" {
             wrong.push(format!(
                 "{method} {path}: {} {type_of:?} {}",
                 reply.status,
@@ -137,7 +137,7 @@ async fn routes_that_schedulers_have_no_more() {
         let received = mesos.scheduler.received().split_off(before);
         assert_eq!(received.len(), 1, "{method} {path}");
         assert_eq!(received[0].line(), expected, "{method} {path}");
-        let (code, message) = told(&reply);
+        let (code, message) = code_and_message(&reply);
         assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
         assert!(message.contains(NO_ROUTE), "{message}");
     }
@@ -145,7 +145,7 @@ async fn routes_that_schedulers_have_no_more() {
 
 /// Unknown paths and methods never reach a scheduler.
 #[tokio::test]
-async fn what_is_no_route_is_answered_here() {
+async fn paths_without_a_route_never_reach_the_scheduler() {
     let mesos = Mesos::new("", &[]).await;
     for (method, path, status) in [
         (GET, "/nothing", 404),

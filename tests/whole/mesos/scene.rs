@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::zookeeper::Place;
+use super::zookeeper::ZooKeeperNode;
 use crate::scene::{store, write};
 
 pub(super) const CLUSTER: &str = "BCS-MESOS-10001";
@@ -22,7 +22,8 @@ pub(super) struct Mesos {
 }
 
 impl Mesos {
-    /// With this content of `definitions/definitions.yaml`, or without the file; `resolve` maps hosts to addresses.
+    /// Starts a driver with this content of `definitions/definitions.yaml`, or without the file; `resolve` maps hosts
+    /// to addresses.
     pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let cluster = MesosCluster::default();
@@ -66,7 +67,7 @@ impl Mesos {
 }
 
 /// The configuration of a driver for a cluster in ZooKeeper, with additions.
-pub(super) fn driver(place: &Place, more: &str) -> String {
+pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     let ensemble = place.config();
     let definitions = if more.contains("definitions:") {
         ""
@@ -89,7 +90,7 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// With this configuration, on ports chosen by the kernel.
+    /// Starts a driver with this configuration, on ports chosen by the kernel.
     pub(super) async fn start(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
@@ -114,7 +115,7 @@ fn serve(directory: &TempDir, config: PathBuf) -> Serve {
 }
 
 /// The code and the message of an envelope.
-pub(super) fn told(reply: &Reply) -> (u64, String) {
+pub(super) fn code_and_message(reply: &Reply) -> (u64, String) {
     let envelope: Value = reply.json().unwrap();
     let message = envelope["message"].as_str().unwrap().to_owned();
     (envelope["code"].as_u64().unwrap(), message)

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     hooks::Hooks,
-    scene::{Mesos, told},
+    scene::{Mesos, code_and_message},
 };
 use crate::scene::application;
 
@@ -56,7 +56,7 @@ async fn a_selector_looks_at_the_namespace_of_the_body() {
         // The namespace of the path is ignored.
         let path = "/namespaces/shop/applications";
         let reply = mesos.send(Method::POST, path, object.to_string()).await;
-        assert_eq!(told(&reply).0, 0, "{}", reply.text());
+        assert_eq!(code_and_message(&reply).0, 0, "{}", reply.text());
         let called = hooks.calls(namespace).split_off(before);
         let path = format!("/{operator}-{values}/passes");
         let was_called = called.iter().any(|call| call.path == path);

@@ -7,10 +7,10 @@ use super::{
     nodes::{Candidate, DRIVERS, Node, Nodes, SCHEDULERS},
     scene::{CLUSTER, Front, driver},
     writers::{Answer, Writers, received, wrong},
-    zookeeper::{Ensemble, Place, blocking},
+    zookeeper::{Ensemble, ZooKeeperNode, blocking},
 };
 
-/// Where bcs-api looks for the drivers of the cluster.
+/// The node below which bcs-api looks for the drivers of the cluster.
 fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
@@ -52,7 +52,7 @@ fn address(url: &str) -> http::uri::Authority {
 
 #[tokio::test]
 async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() {
-    let place = Place::shared("sessions").await;
+    let place = ZooKeeperNode::shared("sessions").await;
     let nodes = Nodes::connect(&place.connection()).await;
     nodes.put(&of_cluster(), &Value::Null).await;
     let more = "registration: { hostname: here, external: { ip: 203.0.113.7, port: 31090 } }\n";
@@ -129,7 +129,7 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
 #[tokio::test]
 async fn an_ensemble_that_loses_its_leader_stops_no_request() {
     let mut ensemble = blocking(|| Ensemble::start(3)).await;
-    let place = Place::root(&ensemble.addresses());
+    let place = ZooKeeperNode::root(&ensemble.addresses());
     let cluster = MesosCluster::default();
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{
     nodes::{Candidate, DRIVERS, Nodes},
-    scene::{CLUSTER, Front, driver, told},
-    zookeeper::Place,
+    scene::{CLUSTER, Front, code_and_message, driver},
+    zookeeper::ZooKeeperNode,
 };
 use crate::scene::application;
 
@@ -54,7 +54,7 @@ async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
     for folder in [&ours, &schedulers, &theirs] {
         certificates(folder).await;
     }
-    let place = Place::shared("tls").await;
+    let place = ZooKeeperNode::shared("tls").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start_over_tls(
         &cluster,
@@ -104,7 +104,11 @@ async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
     ] {
         let client = client(trusts, shows.map(|folder| folder.as_path()));
         let reply = create(&client, &driver.program, name).await;
-        assert_eq!(reply.is_ok_and(|reply| told(&reply).0 == 0), is_served, "{name}");
+        assert_eq!(
+            reply.is_ok_and(|reply| code_and_message(&reply).0 == 0),
+            is_served,
+            "{name}"
+        );
         let is_there = cluster.object(Kind::Application, "shop", name).is_some();
         assert_eq!(is_there, is_served, "{name}");
     }
@@ -114,7 +118,7 @@ async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
     let client = client(&ours, Some(&ours));
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();
-    let (code, message) = told(&reply);
+    let (code, message) = code_and_message(&reply);
     assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
     assert!(cluster.object(Kind::Application, "shop", "stranger").is_none());
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     hooks::Hooks,
-    scene::{CLUSTER, Mesos, told},
+    scene::{CLUSTER, Mesos, code_and_message},
 };
 use crate::scene::{application, source};
 
@@ -333,7 +333,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the reply", reply.text(), message.to_owned());
         return;
     }
-    let (found, text) = told(reply);
+    let (found, text) = code_and_message(reply);
     expect(
         "the code",
         format!("{found} ({text})"),

@@ -13,13 +13,13 @@ use admittance_tests::{Client, MesosCluster, NEVER, Scheduler, SchedulerRequest,
 use http::Method;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::scene::told;
+use super::scene::code_and_message;
 use crate::scene::application;
 
 /// The path for creating applications.
 pub(super) const NAMESPACE: &str = "load";
 
-/// They send until they are stopped.
+/// Writers send until they are stopped.
 pub(super) struct Writers {
     is_over: Arc<AtomicBool>,
     written: watch::Sender<Vec<Written>>,
@@ -36,9 +36,9 @@ pub(super) struct Written {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It was created.
+    /// The object was created.
     Created,
-    /// It was refused, with HTTP 200, this code and this message.
+    /// The request was refused, with HTTP 200, this code and this message.
     Refused(u64, String),
     /// There was no reply, or an invalid one.
     Broken(String),
@@ -117,7 +117,7 @@ async fn write(
         let answer = match client.bcs(Method::POST, &url, object).await {
             Err(error) => Answer::Broken(error.to_string()),
             Ok(reply) if reply.status != 200 => Answer::Broken(format!("{}: {}", reply.status, reply.text())),
-            Ok(reply) => match told(&reply) {
+            Ok(reply) => match code_and_message(&reply) {
                 (0, _) => Answer::Created,
                 (code, message) => Answer::Refused(code, message),
             },
@@ -178,7 +178,7 @@ pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec
 
 /// The checker itself must find mistakes.
 #[tokio::test]
-async fn what_is_lost_or_doubled_is_told() {
+async fn lost_and_duplicate_writes_are_detected() {
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
     let client = Client::new().unwrap();

@@ -9,14 +9,14 @@ pub(super) use ensemble::{Ensemble, Server};
 
 /// The ensemble and root node of a test.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ZooKeeperNode {
     /// `host:port,host:port`
     pub(super) servers: String,
     /// The parent of its paths; empty for the root.
     folder: String,
 }
 
-impl Place {
+impl ZooKeeperNode {
     /// The root of an ensemble.
     pub(super) fn root(servers: &str) -> Self {
         Self {

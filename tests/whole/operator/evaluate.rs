@@ -31,7 +31,7 @@ impl Setup {
 }
 
 /// Every message and mistake of a refused evaluation.
-fn told(reply: &Reply) -> String {
+fn error_of(reply: &Reply) -> String {
     let reply: Value = reply.json().unwrap();
     reply["error"].to_string()
 }
@@ -40,7 +40,7 @@ fn told(reply: &Reply) -> String {
 async fn an_evaluation_has_an_outcome_and_no_effect() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
-    let before = setup.told_json(&["status"]).await;
+    let before = setup.json_of(&["status"]).await;
 
     // Another module, next to the file that has the chain now.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
@@ -90,7 +90,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
         "{reply}"
     );
 
-    assert_eq!(setup.told_json(&["status"]).await, before);
+    assert_eq!(setup.json_of(&["status"]).await, before);
     assert_eq!(setup.read("chains/versions.yaml"), chain("one.wasm", ""));
     let listed: Value = Client::new()
         .unwrap()
@@ -173,7 +173,7 @@ async fn what_cannot_be_evaluated_is_explained() {
     ] {
         let reply = setup.ask("/v1/evaluate", &body).await;
         assert_eq!(reply.status, status, "{body}: {}", reply.text());
-        assert!(told(&reply).contains(expected), "{body}: {}", reply.text());
+        assert!(error_of(&reply).contains(expected), "{body}: {}", reply.text());
     }
     let large = json!({"definitions": "#".repeat(9 << 20), "request": request});
     assert_eq!(setup.ask("/v1/evaluate", &large).await.status, 413);
@@ -260,7 +260,7 @@ async fn roles() {
 }
 
 #[tokio::test]
-async fn what_applies_is_asked_by_programs_too() {
+async fn programs_can_ask_which_chains_apply() {
     let setup = Setup::with(&chain(
         "one.wasm",
         "      namespaceSelector: { operator: NotIn, values: [system] }\n",
@@ -298,5 +298,5 @@ async fn what_applies_is_asked_by_programs_too() {
     );
     let reply = setup.ask("/v1/applies", &json!({"kind": "application"})).await;
     assert_eq!(reply.status, 422);
-    assert!(told(&reply).contains("lacks the version"), "{}", reply.text());
+    assert!(error_of(&reply).contains("lacks the version"), "{}", reply.text());
 }

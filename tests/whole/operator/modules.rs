@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{
     registry::{Access, Registry},
-    setup::{Setup, chain, told_by},
+    setup::{Setup, annotations_by, chain},
 };
 use crate::scene::{BCS, write};
 
@@ -16,7 +16,7 @@ async fn admittance(arguments: &[&str]) -> Finished {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 
-/// The same, which must succeed; returns its output.
+/// Runs a command that must succeed, and returns its output.
 async fn said(arguments: &[&str]) -> String {
     let finished = admittance(arguments).await;
     assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
@@ -116,7 +116,7 @@ async fn the_same_plugin_is_the_same_artifact_whenever_it_is_pushed() {
 }
 
 #[tokio::test]
-async fn a_registry_that_asks_for_credentials_is_told_them() {
+async fn a_registry_gets_the_credentials_that_it_demands() {
     let registry = Registry::start(Access::Basic, None).await;
     let directory = TempDir::new().unwrap();
     let module = write(&directory, "module.wasm", Versions::find().unwrap().module(1));
@@ -177,8 +177,8 @@ async fn only_signed_modules_run() {
 
     write(&directory, "one.wasm.sig", sign(&ours, &versions.module(1)));
     let setup = Setup::signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
-    assert_eq!(setup.versions_of("a").await, told_by(1));
-    let status = setup.told_json(&["status"]).await;
+    assert_eq!(setup.versions_of("a").await, annotations_by(1));
+    let status = setup.json_of(&["status"]).await;
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
@@ -196,7 +196,7 @@ async fn only_signed_modules_run() {
         .await
         .unwrap();
     assert!(before.is_some());
-    assert_eq!(setup.versions_of("b").await, told_by(1));
+    assert_eq!(setup.versions_of("b").await, annotations_by(1));
     replace(&setup.path("one.wasm.sig"), sign(&ours, &versions.module(3))).unwrap();
     let is_live = |status: &Value| status["revision"] == 2 && problem(status).is_none();
     setup
@@ -204,11 +204,11 @@ async fn only_signed_modules_run() {
         .until_status("the signed module", is_live)
         .await
         .unwrap();
-    assert_eq!(setup.versions_of("c").await, told_by(3));
+    assert_eq!(setup.versions_of("c").await, annotations_by(3));
 
     // Rolling back to a signed module works: its signature is stored with it.
-    setup.told(["rollback", "1"]).await;
-    assert_eq!(setup.versions_of("d").await, told_by(1));
+    setup.stdout_of(["rollback", "1"]).await;
+    assert_eq!(setup.versions_of("d").await, annotations_by(1));
 }
 
 fn pem(key: &KeyPair) -> String {

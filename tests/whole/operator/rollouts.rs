@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::setup::{Setup, chain, told_by};
+use super::setup::{Setup, annotations_by, chain};
 use crate::scene::{source, write};
 
 const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
@@ -16,7 +16,7 @@ fn rolled_out(rollout: &str) -> String {
 
 /// State and share of the roll-out.
 async fn shown(setup: &Setup) -> String {
-    let status = setup.told_json(&["status"]).await;
+    let status = setup.json_of(&["status"]).await;
     let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
     let text = |field: &str| rollout[field].as_str().unwrap_or_default().to_owned();
     format!("{} {}", text("state"), text("share"))
@@ -32,12 +32,15 @@ async fn a_candidate_decides_its_share() {
     let mut decided = [0; 2];
     for number in 0..40 {
         let versions = setup.versions_of(&format!("a{number}")).await;
-        assert!([told_by(1), told_by(2)].contains(&versions), "{versions}");
-        decided[usize::from(versions == told_by(2))] += 1;
+        assert!(
+            [annotations_by(1), annotations_by(2)].contains(&versions),
+            "{versions}"
+        );
+        decided[usize::from(versions == annotations_by(2))] += 1;
     }
     assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
     // The decisions say by which.
-    let list = setup.told_json(&["decisions"]).await;
+    let list = setup.json_of(&["decisions"]).await;
     let by = |by: bool| {
         let decisions = list["decisions"].as_array().unwrap().iter();
         let rows = decisions.map(|decision| decision["stages"][0]["byCandidate"] == json!(true));
@@ -54,8 +57,8 @@ async fn a_candidate_decides_its_share() {
     );
 
     // Another definition is another roll-out, which begins at its first step.
-    setup.told(["rollout", "next", "versions/version"]).await;
-    assert_eq!(setup.versions_of("b").await, told_by(2));
+    setup.stdout_of(["rollout", "next", "versions/version"]).await;
+    assert_eq!(setup.versions_of("b").await, annotations_by(2));
     write(
         &setup.directory,
         "chains/versions.yaml",
@@ -82,7 +85,7 @@ async fn a_roll_out_is_steered_and_kept_over_a_restart() {
     let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(shown(&setup).await, "progressing 1%");
     // The hash of the namespace `shop` is in no share as small as that.
-    assert_eq!(setup.versions_of("a").await, told_by(1));
+    assert_eq!(setup.versions_of("a").await, annotations_by(1));
     for (number, (action, expected, version)) in [
         ("next", "progressing 100%", 2),
         ("pause", "paused 100%", 2),
@@ -94,14 +97,22 @@ async fn a_roll_out_is_steered_and_kept_over_a_restart() {
     .into_iter()
     .enumerate()
     {
-        setup.told(["rollout", action, "versions/version"]).await;
+        setup.stdout_of(["rollout", action, "versions/version"]).await;
         assert_eq!(shown(&setup).await, expected, "{action}");
         let name = format!("steered-{number}");
-        assert_eq!(setup.versions_of(&name).await, told_by(version), "{action}");
+        assert_eq!(
+            setup.versions_of(&name).await,
+            annotations_by(version),
+            "{action}"
+        );
         setup.restart().await;
         assert_eq!(shown(&setup).await, expected, "{action}, after a restart");
         let name = format!("restarted-{number}");
-        assert_eq!(setup.versions_of(&name).await, told_by(version), "{action}");
+        assert_eq!(
+            setup.versions_of(&name).await,
+            annotations_by(version),
+            "{action}"
+        );
     }
     for (action, stage, reason) in [
         (
@@ -120,8 +131,8 @@ async fn a_roll_out_is_steered_and_kept_over_a_restart() {
         assert!(refused.stderr.contains(reason), "{}", refused.stderr);
     }
 
-    setup.told(["promote", "versions/version"]).await;
-    assert_eq!(setup.versions_of("promoted").await, told_by(2));
+    setup.stdout_of(["promote", "versions/version"]).await;
+    assert_eq!(setup.versions_of("promoted").await, annotations_by(2));
     let text = setup.read("chains/versions.yaml");
     assert!(!text.contains("rollout"), "{text}");
     assert_eq!(metric(&setup, "admittance_rollout_share").await, Some(0.0));
@@ -159,7 +170,7 @@ async fn a_candidate_that_does_harm_is_aborted() {
             refused += 1;
         }
         assert!(refused >= at_least, "{refused} {package}");
-        assert_eq!(setup.versions_of("after").await, told_by(1));
+        assert_eq!(setup.versions_of("after").await, annotations_by(1));
         let line = setup
             .program
             .until_logged_after(mark, "the abort", |line| line.field("state") == "aborted")
@@ -167,7 +178,7 @@ async fn a_candidate_that_does_harm_is_aborted() {
             .unwrap();
         assert!(line.message().contains(reason), "{}", line.message());
         assert_eq!(shown(&setup).await, "aborted 0%");
-        let status = setup.told(["status"]).await;
+        let status = setup.stdout_of(["status"]).await;
         assert!(status.contains(reason), "{status}");
         assert_eq!(metric(&setup, "admittance_rollout_aborted").await, Some(1.0));
     }

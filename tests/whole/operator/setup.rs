@@ -23,12 +23,12 @@ impl Setup {
         Self::start(BCS, chain, |_| None).await
     }
 
-    /// The same with this configuration.
+    /// Starts a driver with this configuration.
     pub(super) async fn configured(config: &str, chain: &str) -> Self {
         Self::start(config, chain, |_| None).await
     }
 
-    /// The same with this configuration and with signed modules.
+    /// Starts a driver with this configuration and with signed modules.
     pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
         Self::start(config, chain, |module| Some(sign(module))).await
     }
@@ -85,16 +85,19 @@ impl Setup {
         Admittance::run(arguments.chain(connection)).await.unwrap()
     }
 
-    /// The same, which must succeed; returns its output.
-    pub(super) async fn told<A: Into<OsString>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
+    /// Runs a command that must succeed, and returns its output.
+    pub(super) async fn stdout_of<A: Into<OsString>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> String {
         let finished = self.tell(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
         finished.stdout
     }
 
-    /// The same as JSON.
-    pub(super) async fn told_json(&self, arguments: &[&str]) -> Value {
-        let text = self.told([arguments, &["--output", "json"]].concat()).await;
+    /// Runs a command that must succeed, and returns its output as JSON.
+    pub(super) async fn json_of(&self, arguments: &[&str]) -> Value {
+        let text = self.stdout_of([arguments, &["--output", "json"]].concat()).await;
         serde_json::from_str(&text).unwrap()
     }
 
@@ -149,6 +152,6 @@ spec:
 }
 
 /// The annotation written by a stage of this version.
-pub(super) fn told_by(version: u32) -> Value {
+pub(super) fn annotations_by(version: u32) -> Value {
     json!({ "version.admittance.dev/a": Versions::name(version) })
 }

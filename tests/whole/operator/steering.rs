@@ -1,15 +1,15 @@
 use admittance_tests::Versions;
 use serde_json::{Value, json};
 
-use super::setup::{Setup, chain, told_by};
+use super::setup::{Setup, annotations_by, chain};
 use crate::scene::write;
 
 #[tokio::test]
-async fn what_is_live_is_seen() {
+async fn the_status_shows_the_live_chains() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
-    assert_eq!(setup.versions_of("a").await, told_by(1));
+    assert_eq!(setup.versions_of("a").await, annotations_by(1));
 
-    let status = setup.told_json(&["status"]).await;
+    let status = setup.json_of(&["status"]).await;
     assert_eq!(
         (&status["revision"], &status["origin"]["type"]),
         (&json!(1), &json!("start"))
@@ -26,19 +26,19 @@ async fn what_is_live_is_seen() {
     );
     assert!(stage["calls"]["p99Microseconds"].is_u64(), "{status}");
 
-    let text = setup.told(["status"]).await;
+    let text = setup.stdout_of(["status"]).await;
     for expected in ["revision 1", "versions", "version-000001", "Enforce"] {
         assert!(text.contains(expected), "{expected} in {text}");
     }
-    let yaml = setup.told(["status", "--output", "yaml"]).await;
+    let yaml = setup.stdout_of(["status", "--output", "yaml"]).await;
     assert!(yaml.lines().any(|line| line == "revision: 1"), "{yaml}");
 
-    let list = setup.told(["get"]).await;
+    let list = setup.stdout_of(["get"]).await;
     assert!(
         list.contains("AdmissionChain/versions") && list.contains("versions.yaml"),
         "{list}"
     );
-    let one = setup.told(["get", "AdmissionChain/versions"]).await;
+    let one = setup.stdout_of(["get", "AdmissionChain/versions"]).await;
     assert_eq!(one.trim_end(), chain("one.wasm", "").trim_end());
     let none = setup.tell(["get", "AdmissionChain/version"]).await;
     assert_eq!(none.code, Some(2));
@@ -60,18 +60,18 @@ async fn definitions_are_applied_taken_back_and_deleted() {
         arguments
     };
 
-    let tried = setup.told(apply(&["--dry-run"])).await;
+    let tried = setup.stdout_of(apply(&["--dry-run"])).await;
     assert!(tried.contains("+        source: file:../two.wasm"), "{tried}");
-    assert_eq!(setup.versions_of("a").await, told_by(1));
+    assert_eq!(setup.versions_of("a").await, annotations_by(1));
     assert_eq!(setup.read("chains/versions.yaml"), chain("one.wasm", ""));
 
-    let applied = setup.told(apply(&[])).await;
+    let applied = setup.stdout_of(apply(&[])).await;
     assert!(applied.contains("AdmissionChain/versions"), "{applied}");
     // When success is reported, the change is live.
-    assert_eq!(setup.versions_of("b").await, told_by(2));
+    assert_eq!(setup.versions_of("b").await, annotations_by(2));
     assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
 
-    let history = setup.told_json(&["history"]).await;
+    let history = setup.json_of(&["history"]).await;
     let origins: Vec<_> = history["revisions"]
         .as_array()
         .unwrap()
@@ -80,7 +80,7 @@ async fn definitions_are_applied_taken_back_and_deleted() {
         .collect();
     assert_eq!(origins, ["applied", "start"]);
     assert_eq!(history["revisions"][0]["by"], "loopback");
-    let diff = setup.told(["diff", "1", "2"]).await;
+    let diff = setup.stdout_of(["diff", "1", "2"]).await;
     for expected in [
         "-        source: file:../one.wasm",
         "version-000001",
@@ -89,15 +89,15 @@ async fn definitions_are_applied_taken_back_and_deleted() {
         assert!(diff.contains(expected), "{expected} in {diff}");
     }
 
-    setup.told(["rollback", "1"]).await;
-    assert_eq!(setup.versions_of("c").await, told_by(1));
+    setup.stdout_of(["rollback", "1"]).await;
+    assert_eq!(setup.versions_of("c").await, annotations_by(1));
     assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
 
-    setup.told(["delete", "AdmissionChain/versions"]).await;
+    setup.stdout_of(["delete", "AdmissionChain/versions"]).await;
     assert_eq!(setup.versions_of("d").await, json!({}));
     assert!(!setup.path("chains/versions.yaml").exists());
-    setup.told(["rollback", "2"]).await;
-    assert_eq!(setup.versions_of("e").await, told_by(2));
+    setup.stdout_of(["rollback", "2"]).await;
+    assert_eq!(setup.versions_of("e").await, annotations_by(2));
 }
 
 /// The module's file has changed; the module that ran is in the store.
@@ -111,9 +111,9 @@ async fn a_rollback_brings_back_the_very_module() {
         .until_status("the new module", is_live)
         .await
         .unwrap();
-    assert_eq!(setup.versions_of("a").await, told_by(7));
-    setup.told(["rollback", "1"]).await;
-    assert_eq!(setup.versions_of("b").await, told_by(1));
+    assert_eq!(setup.versions_of("a").await, annotations_by(7));
+    setup.stdout_of(["rollback", "1"]).await;
+    assert_eq!(setup.versions_of("b").await, annotations_by(1));
     setup.replace_module("one.wasm", 8);
     let is_live = |status: &Value| status["revision"] == 4;
     setup
@@ -121,13 +121,13 @@ async fn a_rollback_brings_back_the_very_module() {
         .until_status("the mended module", is_live)
         .await
         .unwrap();
-    assert_eq!(setup.versions_of("c").await, told_by(8));
+    assert_eq!(setup.versions_of("c").await, annotations_by(8));
     setup.program.terminate().unwrap();
     assert!(setup.program.ended().await.unwrap().success());
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_told_and_changes_nothing() {
+async fn impossible_changes_are_refused_and_change_nothing() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let wrong = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");
@@ -161,9 +161,9 @@ async fn what_cannot_be_is_told_and_changes_nothing() {
     ] {
         assert_eq!(setup.tell(arguments).await.code, Some(2), "{arguments:?}");
     }
-    assert_eq!(setup.versions_of("a").await, told_by(1));
+    assert_eq!(setup.versions_of("a").await, annotations_by(1));
     assert_eq!(
-        setup.told_json(&["history"]).await["revisions"]
+        setup.json_of(&["history"]).await["revisions"]
             .as_array()
             .unwrap()
             .len(),
@@ -173,7 +173,7 @@ async fn what_cannot_be_is_told_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_with_what_to_do() {
+async fn an_unreachable_driver_is_reported_with_a_fix() {
     let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::setup::{Setup, chain, told_by};
+use super::setup::{Setup, annotations_by, chain};
 use crate::scene::test_cases;
 
 #[tokio::test]
@@ -8,7 +8,7 @@ async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
     let candidate = "      candidate:\n        source: file:../two.wasm\n        share: 50%\n";
     let setup = Setup::with(&chain("one.wasm", candidate)).await;
     for name in ["a", "b", "c", "d"] {
-        assert_eq!(setup.versions_of(name).await, told_by(1));
+        assert_eq!(setup.versions_of(name).await, annotations_by(1));
     }
     // The candidate is called after the response.
     let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
@@ -17,7 +17,7 @@ async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
         .until_status("the comparisons", compared)
         .await
         .unwrap();
-    let candidates = setup.told_json(&["candidates"]).await;
+    let candidates = setup.json_of(&["candidates"]).await;
     let report = &candidates["candidates"][0];
     assert_eq!(report["stage"], "Mutating:versions/version");
     assert_eq!(report["candidate"]["share"], "50%");
@@ -42,23 +42,23 @@ async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
         metrics.sum("admittance_candidate_calls_total", &labels),
         Some(2.0)
     );
-    let text = setup.told(["candidates"]).await;
+    let text = setup.stdout_of(["candidates"]).await;
     assert!(text.contains("version-000002"), "{text}");
 
-    setup.told(["promote", "versions/version"]).await;
-    assert_eq!(setup.versions_of("e").await, told_by(2));
+    setup.stdout_of(["promote", "versions/version"]).await;
+    assert_eq!(setup.versions_of("e").await, annotations_by(2));
     let text = setup.read("chains/versions.yaml");
     assert!(text.starts_with("# Which version runs.\napiVersion: "), "{text}");
     let stage = "    - name: version\n      plugin:\n        source: file:../two.wasm\n        settings:\n          name: a\n";
     assert!(text.replace('"', "").ends_with(stage), "{text}");
-    assert_eq!(setup.told_json(&["candidates"]).await["candidates"], json!([]));
+    assert_eq!(setup.json_of(&["candidates"]).await["candidates"], json!([]));
 }
 
 #[tokio::test]
 async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
     let setup = Setup::with(&chain("one.wasm", "      mode: Audit\n")).await;
     assert_eq!(setup.versions_of("a").await, json!({}));
-    let status = setup.told_json(&["status"]).await;
+    let status = setup.json_of(&["status"]).await;
     let stage = &status["chains"][0]["stages"][0];
     assert_eq!(
         (&stage["mode"], &stage["calls"]["changed"]),
@@ -130,7 +130,7 @@ async fn requests_are_recorded_as_cases() {
 
 /// Records three creations into this file.
 async fn record_three(setup: &Setup, arguments: &[&str], file: &str) {
-    let record = setup.told([&["record", "--count", "3"], arguments].concat());
+    let record = setup.stdout_of([&["record", "--count", "3"], arguments].concat());
     let file = setup.path(file);
     let create = async {
         // Recording starts asynchronously.

@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
 
-/// What a collector does with spans.
+/// The reaction of a collector to spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Accepts,

@@ -20,7 +20,7 @@ use crate::{cluster::Cluster, process::NEVER, scene::Scene};
 /// Only a cluster administrator may list these.
 const NODES: &str = "/api/v1/nodes";
 
-/// Lines of a head with which a client tries to be somebody else.
+/// Lines of a head with which a client tries to act as another user.
 const LINES: [&str; 17] = [
     "Impersonate-User: admin",
     "impersonate-user: admin\r\nImpersonate-Group: system:masters",
@@ -91,7 +91,7 @@ fn is_complete(read: &[u8]) -> bool {
     }
 }
 
-pub(crate) async fn nobody_becomes_somebody_else(cluster: Arc<Cluster>) {
+pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
     let gate = Gate::start(cluster.clone(), true).await;
     let direct = cluster.rest().unwrap();
     assert_eq!(direct.get(NODES).await.unwrap().status, 200);
@@ -174,7 +174,7 @@ pub(crate) async fn nobody_becomes_somebody_else(cluster: Arc<Cluster>) {
     assert_eq!(reply["status"]["allowed"], false, "{reply}");
 }
 
-pub(crate) async fn nobody_leaves_the_own_cluster(cluster: Arc<Cluster>) {
+pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
     let gate = Gate::start(cluster, true).await;
     let scene = &gate.scene;
     tell(scene, "users create bob").await.succeeds();
@@ -227,7 +227,7 @@ pub(crate) async fn nobody_leaves_the_own_cluster(cluster: Arc<Cluster>) {
     }
 }
 
-pub(crate) async fn nobody_guesses_a_register_token(cluster: Arc<Cluster>) {
+pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<Cluster>) {
     let gate = Gate::start(cluster, true).await;
     let scene = &gate.scene;
     let other_name = format!("{}-other", scene.namespace);

@@ -1,4 +1,4 @@
-//! What a gateway costs: the hop, and the memory of watches.
+//! The cost of a gateway: the hop, and the memory of watches.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{cluster::Cluster, figures::Row, process::until};
 
 const WATCHES: usize = 1000;
-/// Of these, not more are opened at the same moment: each is a TLS handshake for four programs on one machine.
+/// The number of watches that are opened at the same moment: each is a TLS handshake for four programs on one machine.
 const AT_ONCE: usize = 50;
 
 /// Creations of Pods by way of a gateway.
@@ -36,7 +36,7 @@ pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
 #[derive(Debug)]
 pub(crate) struct Watched {
     has_tunnel: bool,
-    /// Of both processes, in bytes.
+    /// The memory of both processes, in bytes.
     gateway: u64,
     agent: u64,
 }

@@ -9,7 +9,7 @@ use tokio::process::Child;
 use super::balancer::Balancer;
 use crate::{
     cluster::Cluster,
-    kubectl::{Kubectl, Running, Said},
+    kubectl::{Kubectl, KubectlOutput, Running},
     process::until,
     rest::Rest,
     scene::{Scene, chain, core, images, replace, validating},
@@ -21,9 +21,9 @@ pub(super) struct Gate {
     pub(super) scene: Scene,
     pub(super) agent: Child,
     has_tunnel: bool,
-    /// Where agent and users connect: the gateway, or what is in front of several.
+    /// The address that agent and users connect to: the gateway, or a balancer in front of several.
     url: String,
-    /// At the gateway.
+    /// The identifier of the cluster at the gateway.
     pub(super) cluster_id: String,
     /// Hers, by way of the gateway.
     alice: Kubectl,
@@ -32,7 +32,7 @@ pub(super) struct Gate {
     pub(super) prefix: String,
 }
 
-/// How a gateway is set up.
+/// The setup of a gateway.
 pub(super) struct Setting<'a> {
     pub(super) has_tunnel: bool,
     /// `dialect.gateway.accounts`.
@@ -148,7 +148,7 @@ impl Gate {
         self.until_reached_by(&self.rest).await;
     }
 
-    /// The same with another client of alice.
+    /// Runs `kubectl` with another client of alice.
     pub(super) async fn until_reached_by(&self, rest: &Rest) {
         let path = format!("{}/version", self.prefix);
         until("an answer of the API server", async || {
@@ -159,16 +159,16 @@ impl Gate {
     }
 
     /// Runs alice's kubectl in the namespace of the scene.
-    pub(super) async fn run(&self, arguments: &str) -> Said {
+    pub(super) async fn run(&self, arguments: &str) -> KubectlOutput {
         self.with_input(arguments, "").await
     }
 
-    /// The same with an object on its standard input.
-    pub(super) async fn with(&self, arguments: &str, object: &Value) -> Said {
+    /// Runs `kubectl` with an object on its standard input.
+    pub(super) async fn with(&self, arguments: &str, object: &Value) -> KubectlOutput {
         self.with_input(arguments, &object.to_string()).await
     }
 
-    pub(super) async fn with_input(&self, arguments: &str, input: &str) -> Said {
+    pub(super) async fn with_input(&self, arguments: &str, input: &str) -> KubectlOutput {
         let arguments = self.here(arguments);
         self.alice.run_with(&arguments, input).await.unwrap()
     }
@@ -195,15 +195,15 @@ impl Gate {
 }
 
 /// A command for the gateway.
-pub(super) async fn tell(scene: &Scene, line: &str) -> Said {
+pub(super) async fn tell(scene: &Scene, line: &str) -> KubectlOutput {
     let server = ["--server".to_owned(), scene.admin_url()];
     let arguments = line.split(' ').map(str::to_owned).chain(server);
     said(arguments.collect()).await
 }
 
-async fn said(arguments: Vec<String>) -> Said {
+async fn said(arguments: Vec<String>) -> KubectlOutput {
     let finished = Admittance::run(arguments).await.unwrap();
-    Said {
+    KubectlOutput {
         succeeded: finished.code == Some(0),
         stdout: finished.stdout,
         stderr: finished.stderr,

@@ -24,10 +24,10 @@ use crate::{
 
 const CLIENTS: usize = 8;
 const WATCHES: usize = 20;
-/// How long a client waits after an error.
+/// The time that a client waits after an error.
 const BACKOFF: Duration = Duration::from_millis(20);
 
-/// What the requests of a load got.
+/// The answers to the requests of a load.
 #[derive(Debug, Default)]
 struct Tally {
     /// The objects whose creation was answered with success.
@@ -38,7 +38,7 @@ struct Tally {
     broken: usize,
 }
 
-/// Clients that create objects one after another, until they are told to stop.
+/// Clients that create objects one after another, until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     clients: JoinSet<Tally>,

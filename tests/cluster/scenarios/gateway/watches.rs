@@ -59,7 +59,7 @@ async fn watch_for(gate: &Gate, limit: Duration) {
 pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
     let gate = Gate::start(cluster, true).await;
     let mut watches = open_watches(&gate, WATCHES).await;
-    // Short requests go on beside them.
+    // Short requests are answered meanwhile.
     for _ in 0..20 {
         gate.run("get configmaps").await.succeeds();
     }
@@ -81,7 +81,7 @@ pub(super) fn watch(gate: &Gate, count: usize) -> Watches {
     watches
 }
 
-/// The same; returns when the gateway has all of them.
+/// Opens watches, and returns when the gateway has all of them.
 pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
     let watches = watch(gate, count);
     until("the watches", async || {

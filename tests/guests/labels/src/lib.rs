@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use admittance_sdk::prelude::*;
 
-/// The settings, which are those of the policy.
+/// The settings, in the form of the policy.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {

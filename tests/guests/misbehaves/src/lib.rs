@@ -1,7 +1,7 @@
 //! A guest with every kind of bad behavior, selected by its settings. Built for WebAssembly it is a plugin; built
 //! natively it is the list of [`Behaviour`]s, so that a test table cannot miss one.
 //!
-//! It uses the bare contract instead of the SDK, whose types do not let a plugin return incomplete
+//! The guest uses the bare contract instead of the SDK, whose types do not let a plugin return incomplete
 //! JSON.
 
 #[cfg(target_family = "wasm")]
@@ -9,11 +9,11 @@ mod component;
 
 use admittance_sdk::settings;
 
-/// The settings.
+/// The settings, which choose the misbehaviour.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
-    /// What the plugin does.
+    /// The misbehaviour of the plugin.
     pub behaviour: Behaviour,
     /// The JSON Patch returned by `answers-patch`.
     pub patch: Option<String>,
@@ -29,7 +29,7 @@ macro_rules! behaviours {
         }
 
         impl Behaviour {
-            /// All of them.
+            /// Every misbehaviour.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// The name in the settings.

@@ -1,5 +1,5 @@
-//! A guest that opens a file or a connection, as any library might, although the sandbox supports neither; or that sends
-//! a request, lists Nodes or asks what a user may do, as a plugin with the capability does.
+//! A guest that opens a file or a connection, as any library might, although the sandbox supports neither; or that
+//! sends a request, lists Nodes or asks what a user may do, as a plugin with the capability does.
 
 use std::{fs, net::TcpStream};
 
@@ -11,17 +11,17 @@ use admittance_sdk::{
     serde_json::Value,
 };
 
-/// The settings.
+/// The settings, which name the targets.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
-    /// What to open.
+    /// The file or socket to open.
     pub target: Target,
     /// The URL for the target `http`.
     pub url: Option<String>,
 }
 
-/// What the guest opens.
+/// A kind of target that the guest opens.
 #[settings]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {

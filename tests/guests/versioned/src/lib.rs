@@ -2,7 +2,7 @@
 //! fixed length in its data, which a test replaces in the bytes of the component. Each version is a separate
 //! module with its own digest, and reports its version in every answer.
 //!
-//! It uses the bare contract, because the version for the SDK's `#[plugin]` must be known to the compiler.
+//! The guest uses the bare contract, because the version for the SDK's `#[plugin]` must be known to the compiler.
 
 #[cfg(target_family = "wasm")]
 mod component;
@@ -21,7 +21,7 @@ pub const VERSION_OF: &str = "version.admittance.dev";
 /// The prefix of the annotation with the generation.
 pub const GENERATION_OF: &str = "generation.admittance.dev";
 
-/// The settings.
+/// The settings of a stage.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
 pub struct Settings {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_and_the_generation_are_told() {
+    fn the_answer_has_the_version_and_the_generation() {
         let settings = |text| serde_json::from_str::<Settings>(text).expect("the settings are right");
         let table = [
             (

@@ -18,7 +18,7 @@ const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
 
 pub(super) struct Source {
-    /// Where it is unpacked.
+    /// The directory in which the source is unpacked.
     pub(super) directory: PathBuf,
     /// The root of Go.
     pub(super) go: PathBuf,

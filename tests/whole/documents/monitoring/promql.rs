@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// What an expression names.
+/// The series that an expression names.
 pub(super) struct Expression {
     pub(super) selectors: Vec<Selector>,
     /// The labels by which it groups or joins.
@@ -70,7 +70,7 @@ impl Expression {
     }
 }
 
-/// What is between braces, and the rest.
+/// Returns the text between braces, and the rest.
 fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Which answers of a webhook are valid, and how a denial is shown to the user.
+//! Valid and invalid answers of webhooks, and the denial that the user sees.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! How webhooks are called: connections, time, and requests for which they are never called.
+//! Calls of webhooks: connections, time, and requests for which they are never called.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -100,12 +100,12 @@ async fn ten_calls_at_once() {
     for _ in 0..2 {
         assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));
     }
-    never_asked_about().await;
+    webhook_configurations_and_access_reviews_call_no_webhook().await;
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
 /// Whatever is broken, its configuration can be removed, and access reviews are answered.
-async fn never_asked_about() {
+async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
         Answer::Text(500, "broken".into())
@@ -198,7 +198,7 @@ async fn a_dry_run_that_is_refused_costs_no_call() {
 }
 
 #[tokio::test]
-async fn webhooks_are_told_how_long_the_caller_waits() {
+async fn webhooks_get_the_timeout_of_the_caller() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         match call.path.as_str() {

@@ -1,4 +1,4 @@
-//! Which rule matches a call, and in which version the object is sent.
+//! Rules that match a call, and the version in which the object is sent.
 
 use serde_json::{Value, json};
 

@@ -6,11 +6,11 @@
 /// The status of a row here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Standing {
-    /// As in kube-apiserver; tested in this folder.
+    /// The behaviour of kube-apiserver; tested in this folder.
     Met,
-    /// As in kube-apiserver; tested in this file, with the name of the row.
+    /// The behaviour of kube-apiserver; tested in this file, with the name of the row.
     MetIn(&'static str),
-    /// As in kube-apiserver; tested by the test of this name in this file.
+    /// The behaviour of kube-apiserver; tested by the test of this name in this file.
     MetBy(&'static str, &'static str),
     /// Intentionally different, for this reason; our behavior is tested in this folder.
     Differs(&'static str),

@@ -1,4 +1,4 @@
-//! Which webhooks are called a second time.
+//! Reinvocation: webhooks that are called a second time.
 
 use serde_json::{Value, json};
 

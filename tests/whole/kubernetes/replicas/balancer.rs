@@ -20,15 +20,15 @@ use crate::{
     setting::PATIENCE,
 };
 
-/// How often a replica is asked whether it is ready, and for how long an answer is waited for.
+/// The interval of the probes of a replica, and the timeout of a probe.
 const PROBE: Duration = Duration::from_millis(50);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Distributes requests over the replicas that are ready.
 ///
-/// Like other load balancers, it sends nothing to a replica that is not ready or takes no connections, until it is ready
-/// again. A request whose connection broke before the head of an answer came is sent to another replica, for a review
-/// may be repeated; one whose answer broke off is lost, since a client may have seen a part of it.
+/// Like other load balancers, it sends nothing to a replica that is not ready or takes no connections, until it is
+/// ready again. A request whose connection broke before the head of an answer came is sent to another replica, for a
+/// review may be repeated; one whose answer broke off is lost, since a client may have seen a part of it.
 pub(super) struct Balancer {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<Vec<Answer>>>,
@@ -49,21 +49,21 @@ struct Backend {
     review: String,
     client: Client,
     is_ready: AtomicBool,
-    /// How many requests it has answered.
+    /// The number of requests that the replica has answered.
     answered: AtomicUsize,
 }
 
-/// What the clients got.
+/// The answers that the clients got.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// In the order in which they came.
+    /// The answers in the order in which they came.
     all: Vec<Answer>,
-    /// How many requests were sent to a second replica, because the first one was gone.
+    /// The number of requests that were sent to a second replica, because the first one was gone.
     pub(super) repeated: usize,
 }
 
 impl Balancer {
-    /// In front of these replicas, with so many clients.
+    /// Starts a balancer in front of these replicas, with this number of clients.
     pub(super) fn start(servers: &[Server], clients: usize) -> Self {
         let mut balancer = Self {
             shared: Arc::default(),
@@ -98,7 +98,7 @@ impl Balancer {
             .push(tokio::spawn(probe(self.shared.clone(), backend)));
     }
 
-    /// How many requests this replica has answered.
+    /// Returns the number of requests that this replica has answered.
     pub(super) fn answered(&self, server: &Server) -> usize {
         let ready = server.program.admin_url("/readyz");
         let backends = self.shared.backends();
@@ -169,8 +169,8 @@ impl Shared {
     }
 }
 
-/// A client, which sends a request every 5 ms, or as soon as the one before was answered. No replica may go back to an
-/// earlier table.
+/// A client, which sends a request every 5 ms, or as soon as the previous one was answered. No replica may go back to
+/// an earlier table.
 async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     let mut answers = Vec::new();
     let mut newest: BTreeMap<String, u32> = BTreeMap::new();
@@ -210,7 +210,7 @@ impl Answers {
         self.all.len()
     }
 
-    /// As [`longest_overlap`].
+    /// Calls [`longest_overlap`].
     pub(super) fn longest_overlap(&self) -> (Duration, u32) {
         longest_overlap(&self.all)
     }

@@ -19,7 +19,7 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// How long the API server is away in a soak.
+/// The length of an outage of the API server in a soak.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;
@@ -31,12 +31,12 @@ const SLOWLY: Duration = Duration::from_secs(1);
 struct Fleet {
     setting: Setting,
     modules: ModuleServer,
-    /// The store of all replicas but the slow one, as if they ran on one node, and that of the slow one.
+    /// The store of all replicas but the slow one, as if they ran on one node, and the store of the slow one.
     stores: [TempDir; 2],
     /// The last one is the slow one.
     servers: Vec<Server>,
     balancer: Balancer,
-    /// What the chain says now.
+    /// The current answer of the chain.
     version: u32,
     is_soak: bool,
 }
