@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_decide() {
+    fn roles_decide_what_users_may_do() {
         let roles = roles();
         // user, group, action (verb, group, resource or path, subresource, namespace, name), whether it is allowed.
         for (user, group, action, expected) in [

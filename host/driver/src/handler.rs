@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds() {
+    fn watches_and_tunnels_are_streams() {
         for (method, uri, headers, is_stream) in [
             ("GET", "/pods", &[][..], false),
             ("GET", "/pods?watch=true", &[], true),

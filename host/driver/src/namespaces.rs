@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn forms() {
+    async fn labels_are_read_in_every_form() {
         for text in [
             "prod: { team: a }\ntest: {}\n",
             "apiVersion: v1\nkind: Namespace\nmetadata: { name: prod, uid: x, labels: { team: a } }\n---\n\
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_namespaces_are_reported() {
         for (text, expected) in [
             ("prod: a\n", "prod: a string where an object is expected"),
             (

@@ -58,7 +58,7 @@ impl Default for WatchConfig {
 /// A check is delayed at most by this multiple of the debounce or the hold.
 const PATIENCE: u32 = 10;
 
-/// After this multiple of the settle time, a change that may be incomplete is checked again; it is reported
+/// A change that may be incomplete is checked again after this multiple of the settle time; it is reported
 /// if both checks find the same.
 const SECOND_LOOK: u32 = 5;
 

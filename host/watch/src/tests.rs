@@ -273,7 +273,7 @@ async fn a_change_is_not_lost_with_the_future() {
 }
 
 #[tokio::test]
-async fn other_paths() {
+async fn the_watched_paths_can_be_replaced() {
     let directory = TempDir::new().unwrap();
     let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
     let mut watch = watch(&[a.clone(), b.clone()], true);

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::setting::{Setting, TOKEN, connect};
 
 #[tokio::test]
-async fn credentials() {
+async fn tokens_of_the_kubeconfig_are_sent() {
     // (credentials, the error they lead to)
     let setting = Setting::new();
     std::fs::write(setting.directory.path().join("token"), TOKEN).unwrap();
@@ -33,7 +33,7 @@ async fn credentials() {
 }
 
 #[tokio::test]
-async fn client_certificates() {
+async fn client_certificates_of_the_kubeconfig_are_used() {
     let setting = Setting::with_client_certificates();
     setting
         .server
@@ -70,7 +70,7 @@ async fn a_certificate_of_another_ca_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn wrong_kubeconfigs() {
+async fn invalid_kubeconfigs_are_reported() {
     let setting = Setting::new();
     let good = std::fs::read_to_string(setting.kubeconfig("{token: secret-token}")).unwrap();
     let ca = setting.ca_data();

@@ -5,7 +5,7 @@ use axum::body::Body;
 use crate::harness::*;
 
 #[tokio::test]
-async fn bodies() {
+async fn bodies_beyond_the_limit_are_refused() {
     let driver = Setup::new(&[echo().await])
         .limits(|limits| limits.body = 100)
         .start()

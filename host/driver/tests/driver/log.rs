@@ -10,7 +10,7 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 /// Keeps the log lines of this thread until it is dropped.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
-    /// With a single subscriber, `tracing` asks only the thread that logs a line first whether the line is wanted, and
+    /// `tracing` asks a single subscriber only in the thread that logs a line first whether the line is wanted, and
     /// remembers the answer. A second subscriber prevents that.
     _second: tracing::Dispatch,
 }

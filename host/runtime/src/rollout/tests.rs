@@ -87,7 +87,7 @@ async fn a_share_alone_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn users_steer() {
+async fn users_steer_roll_outs() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     for (action, expected) in [
@@ -192,7 +192,7 @@ async fn a_step_that_ended_during_a_stop_is_followed_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_abort() {
+async fn reached_limits_abort_a_roll_out() {
     // Each row has failures among decided requests, refusals among compared ones, and the reason.
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),

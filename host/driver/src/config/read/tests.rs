@@ -194,7 +194,7 @@ fn keys_that_others_can_read_are_warned_of() {
 }
 
 #[test]
-fn everything() {
+fn every_key_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(directory.path().join("server.pem"), cert.pem()).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints() {
+    fn the_environment_names_the_endpoint() {
         use TracingProtocol::{HttpJson, HttpProtobuf};
         let url = "http://collector:4318";
         let traces = "http://collector:4318/v1/traces";
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn invalid_variables_are_reported() {
         let url = (ENDPOINT, "http://collector:4318");
         for (variables, expected) in [
             (

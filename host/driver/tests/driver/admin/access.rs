@@ -347,7 +347,7 @@ fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn certificates() {
+async fn certificates_identify_clients_of_the_admin_port() {
     let authority = Authority::new();
     let strangers = Authority::new();
     let named = |authority: &Authority, common_name: &str, alternative: &str| -> Identity {

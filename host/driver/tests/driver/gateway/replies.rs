@@ -10,7 +10,7 @@ use super::{Driver, OUTER, envelope, gateway};
 use crate::{harness::*, log::Log};
 
 #[tokio::test]
-async fn ends() {
+async fn every_end_has_the_reply_of_bcs_api() {
     let driver = Driver::start().await;
     let (silent, _release, _arrivals) = holding().await;
     let clusters: [(&str, &[_]); 3] = [

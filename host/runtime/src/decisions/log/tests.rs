@@ -108,7 +108,7 @@ fn uids(list: &DecisionList) -> Vec<&str> {
 }
 
 #[test]
-fn filters() {
+fn filters_select_decisions() {
     let log = three();
     let filter = |change: fn(&mut DecisionFilter)| {
         let mut filter = DecisionFilter::default();
@@ -169,7 +169,7 @@ fn filters() {
 }
 
 #[test]
-fn pages() {
+fn a_list_continues_on_further_pages() {
     let log = three();
     let filter = DecisionFilter::default();
     let first = log.list(&filter, None, 2);

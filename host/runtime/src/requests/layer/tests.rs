@@ -163,7 +163,7 @@ async fn decisions_name_the_dialect() {
 }
 
 #[tokio::test]
-async fn passages() {
+async fn the_passage_says_how_a_request_was_handled() {
     let layer = layer().await;
     let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
     let configmap = r#"{"Kind":"configmap","metadata":{"name":"bad"}}"#.to_owned();
@@ -249,7 +249,7 @@ async fn passages() {
 }
 
 #[tokio::test]
-async fn limits() {
+async fn large_and_encoded_bodies_are_refused() {
     let layer = layer()
         .await
         .body_limits(BodyLimits::new(60, Duration::from_secs(30)));
@@ -273,7 +273,7 @@ async fn limits() {
 }
 
 #[tokio::test]
-async fn request_ids() {
+async fn valid_request_ids_become_the_uid() {
     let layer = layer().await;
     let long = "x".repeat(129);
     for (given, kept) in [

@@ -66,7 +66,7 @@ admin:
 }
 
 #[test]
-fn mistakes() {
+fn invalid_admin_ports_are_reported() {
     let directory = directory();
     let token = format!("tokens: [{{ name: a, role: Read, sha256: {DIGEST} }}]");
     let with = |entry: &str| format!("tokens: [{{ name: a, role: Read, {entry} }}]");

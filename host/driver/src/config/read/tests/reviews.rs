@@ -97,7 +97,7 @@ cluster: {}
 }
 
 #[test]
-fn their_mistakes() {
+fn invalid_settings_of_webhooks_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(directory.path().join("a.pem"), cert.pem()).unwrap();

@@ -46,7 +46,7 @@ signatures:
 }
 
 #[test]
-fn mistakes() {
+fn invalid_signature_rules_are_reported() {
     let directory = directory();
     // (a rule, the mistake)
     for (rule, expected) in [

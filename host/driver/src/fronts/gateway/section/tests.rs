@@ -183,7 +183,7 @@ fn tokens_of_both_kinds() {
 }
 
 #[test]
-fn mistakes() {
+fn invalid_gateways_are_reported() {
     let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
     // (what stands in `gateway`, what else is there, the mistake)
     for (gateway, more, expected) in [
