@@ -13,7 +13,7 @@ use std::sync::Arc;
 use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_span, request_uid, trace_context};
 use admittance_admission::Uid;
 use admittance_definitions::BcsObject;
-use admittance_dialect::{Class, Dialect, End};
+use admittance_dialect::{Class, Dialect, End, append_warnings};
 use admittance_net::{
     listener::{Client, ClientCertificate},
     tls::subject_names,
@@ -37,7 +37,7 @@ const PASSAGE: &str = "definitions";
 
 /// Serves requests for definitions. Cheap to clone; lives as long as the driver.
 ///
-/// It comes before the chains: otherwise a chain that refuses everything could not be repaired. The cluster that a
+/// The API comes before the chains: otherwise a chain that refuses everything could not be repaired. The cluster that a
 /// request names is checked first.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
@@ -50,8 +50,8 @@ struct Inner {
 }
 
 impl DefinitionsApi {
-    /// For the definitions of this host. `dialect` checks the cluster, and writes what ends a request before it
-    /// is read; `limits` are for bodies.
+    /// Creates the API for the definitions of this host. `dialect` checks the cluster, and writes the replies to requests that
+    /// end before they are read; `limits` are for bodies.
     pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
         Self(Arc::new(Inner {
             host,
@@ -90,7 +90,11 @@ impl Inner {
         let number = code.map_or(0, reply::Code::number).to_string();
         counter!(metric_names::DEFINITIONS, "action" => action, "code" => number).increment(1);
         let response = match result {
-            Ok(data) => reply::success(data),
+            Ok((data, warnings)) => {
+                let mut response = reply::success(data);
+                append_warnings(response.headers_mut(), &warnings);
+                response
+            }
             Err(refusal) => {
                 tracing::info!(action, "the definition is refused: {refusal}");
                 reply::failure(refusal.code(), &refusal.to_string())
@@ -99,12 +103,13 @@ impl Inner {
         Passage::Ended(PASSAGE).mark(response)
     }
 
+    /// Carries out the request. Returns the data of the reply, and warnings.
     async fn act(
         &self,
         definition_request: DefinitionRequest,
         head: &Parts,
         body: &[u8],
-    ) -> Result<Json, Refusal> {
+    ) -> Result<(Json, Vec<String>), Refusal> {
         let change = match definition_request {
             DefinitionRequest::Create { namespace } => {
                 Change::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
@@ -116,7 +121,7 @@ impl Inner {
             DefinitionRequest::Get(name) => {
                 return match stored::find(&self.host, &name).await? {
                     Some(stored) => match &stored.object {
-                        Some(object) => Ok(object.printed()),
+                        Some(object) => Ok((object.printed(), Vec::new())),
                         None => Err(Refusal::Unreadable(name)),
                     },
                     None => Err(Refusal::NotFoundOnGet(name)),
@@ -125,14 +130,14 @@ impl Inner {
             DefinitionRequest::List => {
                 let stored = stored::all(&self.host).await?;
                 let objects = stored.iter().filter_map(|stored| stored.object.as_ref());
-                return Ok(objects.map(BcsObject::printed).collect());
+                return Ok((objects.map(BcsObject::printed).collect(), Vec::new()));
             }
         };
         let changer = Changer {
             host: self.host.clone(),
             by: by(head),
         };
-        changer.run(change).await.map(|()| Json::Null)
+        Ok((Json::Null, changer.run(change).await?))
     }
 
     /// The reply to a request that ends before it is read.

@@ -48,6 +48,11 @@ pub trait HookKind: HookValue {
         None
     }
 
+    /// Parts of it that are valid and will probably fail: what they are, and what to do. Default: none.
+    fn warnings(&self) -> Vec<(String, &'static str)> {
+        Vec::new()
+    }
+
     /// The kinds of the cluster that are read for it, besides those that its plugins are granted; among them
     /// [`ClusterKind::any_access`] if its expressions ask what users may do. Default: none.
     fn reads(&self) -> BTreeSet<ClusterKind> {

@@ -22,6 +22,15 @@ impl ChainDefinition {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.useless_entries());
         warnings.extend(self.without_ephemeral_containers());
+        for stage in &self.stages {
+            let of_hook = stage.hook.warnings().into_iter();
+            warnings.extend(of_hook.map(|(message, fix)| Mistake {
+                location: stage.location.clone(),
+                path: String::new(),
+                message: format!("chain {}, {}: {message}", self.name, stage.spec.name),
+                fix: fix.to_owned(),
+            }));
+        }
         warnings
     }
 

@@ -6,6 +6,7 @@ mod client;
 mod pem;
 mod reload;
 mod server;
+mod short_key;
 
 use std::{
     fmt,
@@ -26,7 +27,7 @@ pub use self::{
     server::{ServerTls, TlsConnection},
 };
 
-/// Why the TLS configuration is invalid.
+/// The reason why the TLS configuration is invalid.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or has invalid content.
@@ -76,10 +77,10 @@ impl Identity {
     }
 }
 
-/// A certificate with its chain, and its key, that are no files: as PEM. Cheap to clone; clones share them.
+/// A certificate with its chain and its key as PEM, which come from no files. Cheap to clone; clones share them.
 #[derive(Clone)]
 pub struct SharedIdentity {
-    /// Where they come from, for messages.
+    /// The origin of the PEM, for messages.
     source: Arc<Path>,
     pem: Arc<Mutex<IdentityPem>>,
 }
@@ -122,7 +123,7 @@ impl SharedIdentity {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for SharedIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedIdentity")
@@ -131,7 +132,7 @@ impl fmt::Debug for SharedIdentity {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for IdentityPem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdentityPem")

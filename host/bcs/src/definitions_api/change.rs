@@ -67,8 +67,8 @@ impl Change {
 }
 
 impl Changer {
-    /// Apply the change. Once begun, it runs to its end even if the client disconnects.
-    pub(super) async fn run(self, change: Change) -> Result<(), Refusal> {
+    /// Applies the change, and returns the warnings about it. Once begun, it runs to its end even if the client disconnects.
+    pub(super) async fn run(self, change: Change) -> Result<Vec<String>, Refusal> {
         let task = tokio::spawn(async move { self.retry(&change).await }.in_current_span());
         match task.await {
             Ok(result) => result,
@@ -76,12 +76,12 @@ impl Changer {
         }
     }
 
-    async fn retry(&self, change: &Change) -> Result<(), Refusal> {
+    async fn retry(&self, change: &Change) -> Result<Vec<String>, Refusal> {
         let name = change.name();
         let mut pauses = PAUSES.iter();
         let result = loop {
             match self.attempt(change, &name).await {
-                Ok(()) => break Ok(()),
+                Ok(warnings) => break Ok(warnings),
                 Err(AttemptError::Refused(refusal)) => break Err(refusal),
                 Err(AttemptError::Host(error)) => match pauses.next() {
                     Some(pause) if is_conflict(&error) => tokio::time::sleep(*pause).await,
@@ -93,7 +93,7 @@ impl Changer {
         result
     }
 
-    async fn attempt(&self, change: &Change, name: &DefinitionName) -> Result<(), AttemptError> {
+    async fn attempt(&self, change: &Change, name: &DefinitionName) -> Result<Vec<String>, AttemptError> {
         let existing = stored::find(&self.host, name).await?;
         let not_found = || Refusal::NotFound(name.clone());
         match change {
@@ -115,17 +115,16 @@ impl Changer {
             }
             Change::Delete(_) => {
                 let Stored { definition, .. } = existing.ok_or_else(not_found)?;
-                self.host
-                    .delete(&definition.id, &self.application(Expected::There))
-                    .await?;
-                Ok(())
+                let application = self.application(Expected::There);
+                let deleted = self.host.delete(&definition.id, &application).await?;
+                Ok(deleted.warnings)
             }
         }
     }
 
-    async fn apply(&self, text: &str, expected: Expected) -> Result<(), AttemptError> {
-        self.host.apply(text, BODY, &self.application(expected)).await?;
-        Ok(())
+    async fn apply(&self, text: &str, expected: Expected) -> Result<Vec<String>, AttemptError> {
+        let applied = self.host.apply(text, BODY, &self.application(expected)).await?;
+        Ok(applied.warnings)
     }
 
     fn application(&self, expected: Expected) -> Application {

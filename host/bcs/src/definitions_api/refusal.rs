@@ -12,8 +12,8 @@ pub(super) const BODY: &str = "body";
 /// The most mistakes that are reported; a body may have a million of them.
 const MAX_REPORTED: usize = 50;
 
-/// Why a request fails. `Display` is the message of the original, with details that it leaves out
-/// appended.
+/// The reason why a request about a definition fails. `Display` is the message of the original, followed by details that
+/// the original leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(transparent)]
@@ -133,7 +133,7 @@ fn of_mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Without the file name, since there is no file.
+/// Omits the file, because the definition came in a request.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
     let place = format!("{}: ", error.location);

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn requests_for_definitions() {
+    fn requests_for_definitions_are_recognized() {
         let name = || DefinitionName::new("n", "w");
         let create = || Some(DefinitionRequest::Create { namespace: "n".to_owned() });
         let update = || Some(DefinitionRequest::Update { namespace: "n".to_owned() });

@@ -51,7 +51,7 @@ impl Stored {
     }
 }
 
-/// All of them, by namespace and name.
+/// Returns all definitions by namespace and name.
 pub(super) async fn all(host: &Host) -> Result<Vec<Stored>, Refusal> {
     let definitions = host.definitions().await.map_err(Refusal::failed)?;
     let mut stored: Vec<Stored> = definitions.into_iter().filter_map(Stored::of).collect();

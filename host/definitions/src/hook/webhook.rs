@@ -12,6 +12,9 @@ use crate::{
     forms::native::write::put,
 };
 
+/// The shortest RSA key that TLS accepts, in bits.
+const SHORTEST_RSA_KEY: usize = 2048;
+
 /// A remote webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,6 +43,24 @@ impl WebhookDefinition {
 impl HookKind for WebhookDefinition {
     fn server(&self) -> Option<&WebhookTarget> {
         Some(&self.target)
+    }
+
+    fn warnings(&self) -> Vec<(String, &'static str)> {
+        let authorities = self.ca_bundle.iter().flatten();
+        let sizes = (1..).zip(authorities.map(client::rsa_bits));
+        let short =
+            sizes.filter_map(|(number, bits)| Some((number, bits.filter(|bits| *bits < SHORTEST_RSA_KEY)?)));
+        short
+            .map(|(number, bits)| {
+                (
+                    format!(
+                        "certificate {number} in `caBundle` has an RSA key of {bits} bits, and TLS accepts nothing that a key \
+                         of less than {SHORTEST_RSA_KEY} bits has signed"
+                    ),
+                    "make a new CA and a certificate that it signs, for instance with `admittance certs`",
+                )
+            })
+            .collect()
     }
 
     // Another URL is like another module. What a service lacks has a default.

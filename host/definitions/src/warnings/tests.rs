@@ -1,4 +1,4 @@
-use crate::load_text;
+use crate::{certificates, load_text};
 
 /// (phase, rule, whether ephemeral containers are forgotten)
 const TABLE: [(&str, &str, bool); 12] = [
@@ -167,4 +167,25 @@ fn an_entry_that_matches_nothing_has_its_place() {
         warnings.iter().any(|warning| warning.starts_with(&place)),
         "{warnings:?}"
     );
+}
+
+#[test]
+fn an_authority_whose_rsa_key_is_too_short_is_reported_with_its_size() {
+    let short = include_str!("../../../webhook/tests/webhook/short_key/ca.pem");
+    for (bundle, expected) in [
+        (certificates::bundle(), false),
+        (certificates::encode(&[certificates::pem(), short].concat()), true),
+    ] {
+        let text = format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\nspec:\n  rules: [{{ \
+             operations: [CREATE], kinds: [a] }}]\n  stages: [{{ name: s, webhook: {{ protocol: BcsResource, caBundle: \
+             {bundle}, url: 'https://hooks.example/a' }} }}]\n"
+        );
+        let chains = load_text("c.yaml", &text).unwrap();
+        let warnings: Vec<String> = chains[0].warnings().iter().map(ToString::to_string).collect();
+        let is_reported = warnings.iter().any(|warning| {
+            warning.contains("chain c, s: certificate 2 in `caBundle` has an RSA key of 1024 bits")
+        });
+        assert_eq!(is_reported, expected, "{warnings:?}");
+    }
 }

@@ -7,19 +7,20 @@ use std::{
 use rustls::{AlertDescription, CertificateError, Error};
 use rustls_pki_types::UnixTime;
 
+use super::short_key::ShortKey;
 use crate::causes::without_link;
 
 /// Advice for the operator of one kind of client about a failed TLS connection. Each text is appended to a
 /// message; empty ones are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
-    /// How to trust the CA of the server's certificate.
+    /// Advice on trusting the CA of the server's certificate.
     pub trust: Cow<'a, str>,
-    /// How to use another server name.
+    /// Advice on using another server name.
     pub name: &'a str,
-    /// How to configure a client certificate.
+    /// Advice on configuring a client certificate.
     pub identity: &'a str,
-    /// How to connect without TLS.
+    /// Advice on connecting without TLS.
     pub plain: &'a str,
 }
 
@@ -79,6 +80,10 @@ impl TlsAdvice<'_> {
             E::InvalidPurpose | E::InvalidPurposeContext { .. } => (
                 "its certificate is not for TLS servers (extendedKeyUsage serverAuth)".to_owned(),
                 "",
+            ),
+            E::Other(other) if other.0.is::<ShortKey>() => (
+                other.to_string(),
+                "make a new CA and certificate, for instance with `admittance certs`",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
                 // The result of `openssl x509 -req` without an extension file, which cannot have a
@@ -143,7 +148,7 @@ mod tests {
 
     /// Errors that the tests over sockets do not cover.
     #[test]
-    fn explanations() {
+    fn tls_errors_are_explained_with_advice() {
         let other = |error: webpki::Error| {
             Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
         };
@@ -174,6 +179,13 @@ mod tests {
                 "is for hook.ns, 10.0.0.6; the subjectAltName must hold 10.0.0.5",
             ),
             ("hook.ns", other(webpki::Error::CaUsedAsEndEntity), "CA:TRUE"),
+            (
+                "hook.ns",
+                Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(ShortKey::Server(
+                    1024,
+                ))))),
+                "the RSA key of its certificate has 1024 bits",
+            ),
             (
                 "hook.ns",
                 other(webpki::Error::MaximumPathDepthExceeded),

@@ -40,7 +40,7 @@ impl Validity {
         }
     }
 
-    /// In seconds since 1970, as usual in Prometheus.
+    /// Returns the end of the validity in seconds since 1970, as usual in Prometheus.
     pub(super) fn not_after_seconds(&self) -> f64 {
         self.not_after
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -71,7 +71,7 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .subject()
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
-    // More than one such extension is an error; then there are no names.
+    // A certificate with several such extensions is invalid; then there are no names.
     let alternative = parsed.subject_alternative_name().ok().flatten();
     let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
     let alternative = alternative.filter_map(|name| match name {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_certificate_says() {
+    fn the_validity_of_a_certificate_is_read() {
         for (names, has_names) in [(vec!["localhost".to_owned()], true), (vec![], false)] {
             let mut params = CertificateParams::new(names).unwrap();
             params.not_after = date_time_ymd(2030, 1, 1);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_it() {
+    fn the_names_of_a_certificate_are_read() {
         let mut params =
             CertificateParams::new(vec!["ci.example.com".to_owned(), "10.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "ci");

@@ -4,12 +4,13 @@ use std::{
 };
 
 use http::Uri;
-use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use rustls::{ClientConfig, RootCertStore, client::WebPkiServerVerifier, pki_types::ServerName};
 use rustls_pki_types::{CertificateDer, DnsName};
 
 use super::{
     Identity, TlsError, certificates, provider,
     reload::{CertificateStatus, Material, Reloading, Usage},
+    short_key::KeySizeVerifier,
 };
 
 /// The CAs that a client trusts.
@@ -99,10 +100,17 @@ pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientCon
 }
 
 fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<ClientConfig>, TlsError> {
+    let roots = trust.roots()?;
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(TlsError::Provider)?
-        .with_root_certificates(trust.roots()?);
+        .map_err(TlsError::Provider)?;
+    // Without roots, the library has no verifier to delegate to, and refuses every certificate.
+    let builder = match WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build() {
+        Ok(verifier) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(KeySizeVerifier::new(verifier, roots))),
+        Err(_) => builder.with_root_certificates(roots),
+    };
     let Some(identity) = identity else {
         return Ok(Material::from(builder.with_no_client_auth()));
     };

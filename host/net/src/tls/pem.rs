@@ -11,7 +11,7 @@ use super::TlsError;
 /// The largest PEM file in bytes. A bundle with all CAs of a system is much smaller.
 const LARGEST: u64 = 16 << 20;
 
-/// Why a certificate or a key cannot be read.
+/// The reason why a certificate or a key cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
     #[error("{0}")]

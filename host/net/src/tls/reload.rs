@@ -17,7 +17,7 @@ use super::{
 };
 use crate::telemetry;
 
-/// How often a certificate that expires soon is logged.
+/// The interval at which a certificate that expires soon is logged.
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
 /// TLS material that is reloaded when its files change. Cheap to clone; clones share the material.
@@ -32,7 +32,7 @@ pub struct Reloading<C> {
 /// A configuration, and information about its files.
 pub(super) struct Material<C> {
     pub(super) config: Arc<C>,
-    /// Of the own certificate.
+    /// The validity of the own certificate.
     validity: Option<Validity>,
     /// Verifies client certificates, if they are used.
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -55,12 +55,12 @@ pub struct CertificateStatus {
     pub certificate: &'static str,
     /// When it expires.
     pub not_after: Option<SystemTime>,
-    /// Why the current content of the files is not in use.
+    /// The reason why the current content of the files is not in use.
     pub problem: Option<String>,
 }
 
 impl Usage {
-    /// In metrics, log and status; also the section of the configuration that names the files.
+    /// The name in metrics, log and status; also the section of the configuration that names the files.
     fn as_str(self) -> &'static str {
         match self {
             Self::Listen => "listen",
@@ -94,7 +94,7 @@ impl<C> Material<C> {
         })
     }
 
-    /// The same for one that comes from no file; `path` is its source, for messages.
+    /// Creates the material of a certificate that comes from no file; `path` is its source, for messages.
     pub(super) fn of_chain(
         path: &Path,
         chain: &[CertificateDer<'_>],

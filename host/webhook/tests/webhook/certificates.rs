@@ -7,7 +7,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier, server::WebPkiClientVerifier};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
 /// A CA that lives as long as one test.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -20,6 +20,18 @@ impl Authority {
         // All CAs have the same name, so that only the signature distinguishes them.
         params.distinguished_name.push(DnType::CommonName, "test CA");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// The certificate of an RSA authority of 1024 bits, and a server whose certificate for `hook.ns` it signed. They are
+    /// files because the TLS library makes no such keys.
+    pub(crate) fn short() -> (CertificateDer<'static>, ServerConfig) {
+        let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("short_key/server.key")).unwrap();
+        let server = builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate(include_str!("short_key/server.pem"))], key)
+            .unwrap();
+        (certificate(include_str!("short_key/ca.pem")), server)
     }
 
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {

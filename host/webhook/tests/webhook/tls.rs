@@ -23,7 +23,7 @@ fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certific
     params
 }
 
-/// For BCS the name is `{name}.{namespace}`, for Kubernetes `{name}.{namespace}.svc`; a common name
+/// The name is `{name}.{namespace}` for BCS, and `{name}.{namespace}.svc` for Kubernetes; a common name
 /// alone counts for neither, as in Go since 1.15. A wildcard must have two names behind it.
 #[tokio::test]
 async fn the_certificate_must_be_right() {
@@ -106,6 +106,23 @@ async fn the_certificate_must_be_right() {
     }
 }
 
+/// BCS's instructions make such an authority, with `openssl genrsa 1024`.
+#[tokio::test]
+async fn an_authority_whose_rsa_key_is_too_short_is_named_with_its_size() {
+    let (authority, server) = Authority::short();
+    let server = Server::start(server, echo());
+    let config = WebhookConfig {
+        ca_bundle: Some(vec![authority]),
+        ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
+    };
+    let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
+    let failure = call(&webhook, &application()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    for part in ["CA", "has 1024 bits", "requires 2048", "admittance certs"] {
+        assert!(failure.message.contains(part), "{part}: {failure}");
+    }
+}
+
 /// An address counts only as an address in the subjectAltName, not as a common name.
 #[tokio::test]
 async fn a_url_by_address_needs_a_certificate_for_the_address() {
@@ -142,7 +159,7 @@ async fn a_url_by_address_needs_a_certificate_for_the_address() {
     }
 }
 
-/// In TLS 1.3 the server says so after the client's side of the handshake is done.
+/// A server with TLS 1.3 reports it after the client's side of the handshake is done.
 #[tokio::test]
 async fn a_client_certificate_is_wanted_over_http1() {
     let authority = Authority::new();
@@ -198,7 +215,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
     assert!(replaces(&call(&webhook, &application()).await));
 }
 
-/// The port is open, and what answers is no TLS server.
+/// The port is open, and its server does not speak TLS.
 #[tokio::test]
 async fn a_server_without_tls() {
     let authority = Authority::new();
@@ -223,7 +240,7 @@ async fn plain_http_is_for_bcs_urls() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// Without a bundle the system's CAs are trusted, and none of them signed this certificate.
+/// The system's CAs are trusted without a bundle, and none of them signed this certificate.
 #[tokio::test]
 async fn a_url_without_bundle_trusts_the_system_only() {
     let authority = Authority::new();

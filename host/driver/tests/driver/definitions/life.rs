@@ -1,10 +1,11 @@
 use std::fs;
 
 use axum::{Json, Router, body::Body, routing::post};
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{BUNDLE, DONE, ROUTE, definition, refusal};
+use super::{BUNDLE, DONE, PREFIX, ROUTE, definition, refusal};
 use crate::{
     admin::guest::Guest,
     harness::{Setup, application, echo, request, serve, text},
@@ -222,4 +223,37 @@ async fn ids_of_requests() {
     assert_eq!(response.headers()["x-request-id"], "mine");
     let (_, body) = text(response).await;
     assert_eq!(body, DONE.replace("null", "[]"));
+}
+
+/// BCS's instructions make an authority of 1024 bits, with `openssl genrsa 1024`.
+#[tokio::test]
+async fn an_authority_whose_rsa_key_is_too_short_is_a_warning_of_the_reply() {
+    let directory = TempDir::new().unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .start()
+        .await;
+    let mut definition = documented();
+    let pem = include_bytes!("../../../../webhook/tests/webhook/short_key/ca.pem");
+    definition["admissionWebhooks"][1]["clientConfig"]["caBundle"] = json!(BASE64_STANDARD.encode(pem));
+    let response = driver
+        .send(request(
+            "POST",
+            &format!("{PREFIX}{ROUTE}"),
+            definition.to_string(),
+        ))
+        .await;
+    let warnings: Vec<String> = response
+        .headers()
+        .get_all("warning")
+        .iter()
+        .map(|value| value.to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(text(response).await, (200, DONE.to_owned()));
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}")
+    };
+    for part in ["container-images", "RSA key of 1024 bits", "admittance certs"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
 }

@@ -1,0 +1,140 @@
+//! RSA keys that are too short for TLS, such as the authorities of 1024 bits that BCS's own instructions create.
+//!
+//! The TLS library refuses what such a key has signed like any other invalid signature. The verifier here finds out which
+//! key it was, so that the message can name its size.
+
+use std::sync::Arc;
+
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use x509_parser::{
+    asn1_rs::{Sequence, ToDer},
+    parse_x509_certificate,
+    prelude::FromDer,
+    public_key::PublicKey,
+    x509::SubjectPublicKeyInfo,
+};
+
+/// The shortest RSA key that the TLS library accepts, in bits.
+const SHORTEST: usize = 2048;
+
+/// An RSA key that is too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ShortKey {
+    #[error("the RSA key of the CA that signed its certificate has {0} bits, and TLS requires {SHORTEST}")]
+    Authority(usize),
+    #[error("the RSA key of its certificate has {0} bits, and TLS requires {SHORTEST}")]
+    Server(usize),
+}
+
+/// Verifies certificates as the TLS library does by default, and says which RSA key is too short.
+#[derive(Debug)]
+pub(super) struct KeySizeVerifier {
+    inner: Arc<WebPkiServerVerifier>,
+    roots: Arc<RootCertStore>,
+}
+
+impl KeySizeVerifier {
+    pub(super) fn new(inner: Arc<WebPkiServerVerifier>, roots: Arc<RootCertStore>) -> Self {
+        Self { inner, roots }
+    }
+
+    /// Returns the size of a key that has signed one of these certificates and is too short.
+    fn short_authority(&self, chain: &[&CertificateDer<'_>]) -> Option<usize> {
+        let (_, last) = parse_x509_certificate(chain.last()?).ok()?;
+        let issuer = last.issuer().as_raw();
+        // The name of a root is stored without its tag and length.
+        let roots = self.roots.roots.iter();
+        let roots = roots.filter(|root| issuer.ends_with(&root.subject));
+        let from_roots = roots.filter_map(|root| {
+            let key = Sequence::new((&*root.subject_public_key_info).into());
+            let key = key.to_der_vec().ok()?;
+            rsa_bits(&SubjectPublicKeyInfo::from_der(&key).ok()?.1)
+        });
+        let intermediates = chain
+            .iter()
+            .skip(1)
+            .filter_map(|certificate| certificate_bits(certificate));
+        intermediates.chain(from_roots).find(|bits| *bits < SHORTEST)
+    }
+}
+
+/// Returns the size of the RSA key of a certificate.
+fn certificate_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
+    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
+    rsa_bits(parsed.public_key())
+}
+
+fn rsa_bits(key: &SubjectPublicKeyInfo<'_>) -> Option<usize> {
+    match key.parsed().ok()? {
+        PublicKey::RSA(key) => Some(key.key_size()),
+        _ => None,
+    }
+}
+
+/// Replaces the error about an invalid signature if a key that is too short explains it.
+fn explained(error: Error, short_key: impl FnOnce() -> Option<ShortKey>) -> Error {
+    let short_key = match error {
+        Error::InvalidCertificate(CertificateError::BadSignature) => short_key(),
+        _ => None,
+    };
+    short_key.map_or(error, |key| {
+        Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(key))))
+    })
+}
+
+fn short_server_key(certificate: &CertificateDer<'_>) -> Option<ShortKey> {
+    let bits = certificate_bits(certificate).filter(|bits| *bits < SHORTEST);
+    bits.map(ShortKey::Server)
+}
+
+impl ServerCertVerifier for KeySizeVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified =
+            self.inner
+                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        verified.map_err(|error| {
+            explained(error, || {
+                let chain: Vec<_> = std::iter::once(end_entity).chain(intermediates).collect();
+                self.short_authority(&chain).map(ShortKey::Authority)
+            })
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let verified = self.inner.verify_tls12_signature(message, certificate, signature);
+        verified.map_err(|error| explained(error, || short_server_key(certificate)))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let verified = self.inner.verify_tls13_signature(message, certificate, signature);
+        verified.map_err(|error| explained(error, || short_server_key(certificate)))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
