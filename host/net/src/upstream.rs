@@ -80,7 +80,7 @@ impl HealthCheck {
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 }
 
-/// Why there is no reply from an upstream.
+/// The reason why an upstream gave no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.reason())]
 pub enum UpstreamError {
@@ -88,6 +88,7 @@ pub enum UpstreamError {
     NoMaster,
     Connect,
     Broken,
+    TooManyInformational,
     Protocol,
     Timeout(Duration),
 }
@@ -99,6 +100,10 @@ impl UpstreamError {
             Self::NoMaster => "the upstream has no master",
             Self::Connect => "no server of the upstream accepted a connection",
             Self::Broken => "the connection to the upstream broke before it replied",
+            Self::TooManyInformational => {
+                "the upstream sent only informational responses (status 100 to 199), and more of them than one request may \
+                 have"
+            }
             Self::Protocol => "the upstream switched protocols without a request to do so",
             Self::Timeout(_) => "the upstream did not reply in time",
         }
@@ -109,7 +114,7 @@ impl UpstreamError {
         match self {
             Self::NoServers | Self::NoMaster => "nobody",
             Self::Connect => "connect",
-            Self::Broken => "broken",
+            Self::Broken | Self::TooManyInformational => "broken",
             Self::Protocol => "protocol",
             Self::Timeout(_) => "timeout",
         }
@@ -147,7 +152,7 @@ pub struct Upstream {
     keeps_host: bool,
 }
 
-/// Connections and tunnels, also of the [other servers](Upstream::beside).
+/// Connections and tunnels, including the ones of [other servers](Upstream::beside).
 struct Shared {
     pool: Pool,
     config: UpstreamConfig,
@@ -183,7 +188,7 @@ impl Upstream {
     }
 
     /// An additional server with the same configuration. It shares the connection pool of this upstream, and
-    /// its tunnels end with those of this upstream. It gets the client's `Host`, as web pages need.
+    /// its tunnels end with the tunnels of this upstream. It gets the client's `Host`, as web pages need.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
@@ -239,7 +244,7 @@ impl Upstream {
     }
 
     /// Forwards a request, and returns the reply and the server that sent it. The listed servers to `avoid` are used
-    /// only if there is no other.
+    /// only if the list has no other server.
     pub async fn send_avoiding(
         &self,
         mut request: Request<Body>,
@@ -372,7 +377,12 @@ impl Upstream {
                 }
                 Err(cause) => {
                     tracing::warn!(%server, error = causes::chain(&cause), "the connection to the upstream failed");
-                    return Err(UpstreamError::Broken);
+                    return Err(
+                        match causes::find::<crate::informational::TooManyInformational>(&cause) {
+                            Some(_) => UpstreamError::TooManyInformational,
+                            None => UpstreamError::Broken,
+                        },
+                    );
                 }
             }
         }

@@ -65,7 +65,7 @@ async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
-type Known = watch::Sender<Arc<FollowedServers>>;
+type ServersSender = watch::Sender<Arc<FollowedServers>>;
 
 /// Only tests that wait for the timeout reach it.
 const LONG: Duration = Duration::from_secs(600);
@@ -93,7 +93,7 @@ fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upst
     Upstream::new(servers, choice, config)
 }
 
-fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Known) {
+fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, ServersSender) {
     let (sender, receiver) = watch::channel(known(servers));
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
@@ -233,7 +233,7 @@ async fn a_request_that_has_not_left_goes_to_the_next_master() {
     refused(&upstream).await;
     // Only the master gets requests, and changes that keep the master do not end the wait.
     sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    // There is no master for a moment.
+    // The list has no master for a moment.
     sender.send_replace(known(&[]));
     sender.send_replace(known(&[("n3", new)]));
     assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
@@ -275,7 +275,7 @@ async fn waiting_for_a_master_has_an_end() {
 }
 
 #[tokio::test]
-async fn requests_wait_until_it_is_known_who_there_is() {
+async fn requests_wait_until_the_servers_are_known() {
     for choice in [Choice::Master, Choice::LeastLoaded, Choice::Turns] {
         let a = named("a").await;
         let (sender, receiver) = watch::channel(Arc::<FollowedServers>::default());
@@ -359,7 +359,7 @@ async fn the_least_loaded_takes_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_refused_costs_nobody_their_request() {
+async fn a_refused_connection_loses_no_request() {
     let (a, dead) = (named("a").await, refusing().await);
     for choice in [Choice::LeastLoaded, Choice::Turns] {
         let (upstream, _sender) = followed(&[("n1", dead), ("n2", a)], choice);
@@ -411,6 +411,10 @@ async fn informational_responses_without_end_are_given_up() {
     });
     let (upstream, _sender) = followed(&[("n1", address)], Choice::Turns);
     let (status, reason) = post(&upstream, "x").await;
-    assert_eq!((status, reason.contains("broke")), (502, true), "{reason}");
+    assert_eq!(
+        (status, reason.contains("informational responses")),
+        (502, true),
+        "{reason}"
+    );
     soon(flood).await.unwrap();
 }

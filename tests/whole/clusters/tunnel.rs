@@ -152,7 +152,12 @@ async fn informational_responses_through_a_tunnel_are_limited() {
     let pod = format!("{PODS}/a");
     let reply = scene.send(Method::GET, &pod, Value::Null);
     let reply = tokio::time::timeout(NEVER, reply).await.unwrap();
-    assert_eq!(reply.status, 502, "{}", reply.text());
+    let text = reply.text();
+    assert_eq!(
+        (reply.status.as_u16(), text.contains("informational responses")),
+        (502, true),
+        "{text}"
+    );
     assert!(!flooding.is_finished(), "the tunnel stays open");
 }
 
