@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn ids() {
+    fn cluster_ids_are_checked() {
         for (text, is_id, is_node) in [
             ("BCS-MESOS-10001", true, true),
             ("bcs-mesos-10001", true, true),

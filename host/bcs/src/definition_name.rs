@@ -22,13 +22,13 @@ impl DefinitionName {
         }
     }
 
-    /// Of a text with both parts.
+    /// Parses a text with both parts.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
     }
 
-    /// Of a definition of BCS.
+    /// Returns the name of a definition of BCS.
     pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
         id.kind
             .eq_ignore_ascii_case(KIND)
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_definitions() {
+    fn names_of_definitions_have_two_parts() {
         // (kind, name, namespace and name)
         for (kind, name, expected) in [
             ("admissionwebhook", "defaultGroup/a", Some(("defaultGroup", "a"))),

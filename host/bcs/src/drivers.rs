@@ -34,7 +34,7 @@ use crate::{
 
 /// The nodes of clusters are below this one, of which BCS knows nothing.
 const CLUSTERS: &str = "/admittance/drivers";
-/// What a cluster's ID may have that the name of a node has too. A dot would do, but not as the whole name.
+/// Characters that stay unescaped in the names of nodes. A dot is escaped, because a node cannot be named `.`.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The timeout of writing the target.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,25 +43,25 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Drivers {
     zookeeper: ZooKeeper,
-    /// The node above those of the drivers.
+    /// The parent of the drivers' nodes.
     path: String,
     name: String,
     /// The node of this driver, once there is something to tell.
     own: OnceLock<Registered>,
-    seen: Mutex<Seen>,
+    seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
     /// Whether the target could not be written the last time.
     has_failed: AtomicBool,
 }
 
-/// What was read last.
+/// The last state that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Seen {
+struct DriverNodes {
     /// The version and the content of the node above; `None` if there is none.
     above: Option<(i32, Option<Digest>)>,
-    /// By the names of the nodes. `None`: it cannot be read.
+    /// The drivers by the names of their nodes. `None`: the node cannot be read.
     drivers: BTreeMap<String, Option<Entry>>,
-    /// Why this may be out of date.
+    /// The reason why the state may be stale.
     lost: Option<String>,
     is_refused: bool,
 }
@@ -81,7 +81,7 @@ struct Published {
 }
 
 impl Drivers {
-    /// Those of this cluster, of which this one listens on these ports.
+    /// Prepares the agreement with the other drivers of this cluster. This driver listens on these ports.
     pub fn new(
         zookeeper: &ZooKeeper,
         cluster: &ClusterId,
@@ -99,9 +99,9 @@ impl Drivers {
                 id.get(..8).unwrap_or(&id),
             ),
             own: OnceLock::new(),
-            seen: Mutex::new(Seen {
+            seen: Mutex::new(DriverNodes {
                 lost: Some("the other drivers are not read yet".to_owned()),
-                ..Seen::default()
+                ..DriverNodes::default()
             }),
             changes: watch::Sender::new(0),
             has_failed: AtomicBool::new(false),
@@ -112,7 +112,7 @@ impl Drivers {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    fn see(&self, seen: &Seen) {
+    fn see(&self, seen: &DriverNodes) {
         let mut known = self.seen.lock();
         if *known != *seen {
             known.clone_from(seen);
@@ -218,8 +218,8 @@ impl Transport for Drivers {
     }
 }
 
-/// What follows from the nodes, and from the state of the one of this name.
-fn membership(seen: &Seen, own: Option<&RegistrationState>, name: &str) -> Membership {
+/// Returns the agreement that follows from all nodes, and from the state of the node with this name.
+fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
     let mut entries: Vec<(i64, &Entry)> = seen
         .drivers
         .iter()
@@ -230,7 +230,7 @@ fn membership(seen: &Seen, own: Option<&RegistrationState>, name: &str) -> Membe
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
-    // A driver that has lost its session has another node already, while ZooKeeper keeps the one before.
+    // A driver that has lost its session has another node already, while ZooKeeper keeps the old one.
     let newest = entries
         .iter()
         .enumerate()

@@ -26,7 +26,6 @@ pub struct HealthInfo {
     /// The ID of the driver's cluster.
     #[serde(rename = "clusterID")]
     cluster_id: String,
-    /// Where it listens.
     ip: String,
     /// Always `master`.
     current_role: &'static str,
@@ -72,7 +71,7 @@ impl HealthInfo {
     }
 }
 
-/// In the format of bcs-mesos-driver.
+/// Writes the health in the format of bcs-mesos-driver.
 impl IntoResponse for HealthInfo {
     fn into_response(self) -> Response {
         json_reply(StatusCode::OK, indented(&self, b"    ")).map(Body::from)

@@ -36,7 +36,7 @@ pub use self::{
     dialect::{Bcs, CLUSTER_HEADER, UpstreamKind},
     drivers::Drivers,
     health::HealthInfo,
-    mesos_driver::{BcsConfig, Behind, MesosDriver, SchedulersConfig},
+    mesos_driver::{BcsConfig, ConnectedUpstream, MesosDriver, SchedulersConfig},
     metric_names::METRICS,
     other_servers::{ConsoleConfig, ConsoleScheme},
     registration::{

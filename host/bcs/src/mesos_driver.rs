@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BcsConfig {
     pub cluster: ClusterId,
-    /// What is behind it. Default: the scheduler when schedulers are discovered, else a bcs-mesos-driver.
+    /// The servers that get the requests. Default: the scheduler if schedulers are discovered, otherwise a bcs-mesos-driver.
     pub behind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
@@ -43,7 +43,7 @@ pub struct BcsConfig {
 /// The servers behind a driver of a BCS cluster.
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// At least one. Schedulers are tried in this order, since only their master serves requests; drivers take
+    /// At least one server. Schedulers are tried in this order, since only their master serves requests; drivers take
     /// turns.
     Listed(Vec<Server>),
     /// The schedulers registered below this node of the cluster's ensemble; all requests go to their master.
@@ -55,7 +55,7 @@ impl SchedulersConfig {
 }
 
 impl BcsConfig {
-    /// How it reads requests and writes replies.
+    /// Returns the dialect that reads requests and writes replies.
     pub fn dialect(&self) -> Bcs {
         Bcs::new(self.cluster.clone()).in_front_of(self.behind)
     }
@@ -64,8 +64,8 @@ impl BcsConfig {
     ///
     /// # Errors
     ///
-    /// If they are discovered, and there is no ensemble.
-    pub fn connect(&self, ensembles: &Ensembles) -> Result<Behind, NoEnsemble> {
+    /// Servers are discovered and there is no ensemble.
+    pub fn connect(&self, ensembles: &Ensembles) -> Result<ConnectedUpstream, NoEnsemble> {
         let (servers, discovery) = match &self.servers {
             SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),
             SchedulersConfig::Discovered(path) => {
@@ -81,7 +81,7 @@ impl BcsConfig {
             UpstreamKind::Driver => Choice::Turns,
             UpstreamKind::Scheduler => Choice::Master,
         };
-        Ok(Behind {
+        Ok(ConnectedUpstream {
             upstream: Upstream::new(servers, choice, self.upstream.clone()),
             discovery,
         })
@@ -90,13 +90,13 @@ impl BcsConfig {
 
 /// The servers behind a driver. Cheap to clone; they are discovered until all clones are dropped.
 #[derive(Clone, Debug)]
-pub struct Behind {
+pub struct ConnectedUpstream {
     pub upstream: Upstream,
     /// The discovery of the schedulers, if they are not listed.
     discovery: Option<Discovery>,
 }
 
-impl From<Upstream> for Behind {
+impl From<Upstream> for ConnectedUpstream {
     fn from(upstream: Upstream) -> Self {
         Self {
             upstream,
@@ -113,7 +113,7 @@ pub struct MesosDriver(Arc<Inner>);
 struct Inner {
     cluster: ClusterId,
     dialect: Arc<Bcs>,
-    /// Before the chains, so that definitions can be repaired even if the chains refuse everything.
+    /// The API comes before the chains, so that definitions can be repaired even if the chains refuse everything.
     definitions: DefinitionsApi,
     chains: AdmissionService<SchedulerService>,
     upstream: Upstream,
@@ -131,7 +131,7 @@ impl MesosDriver {
         limits: BodyLimits,
     ) -> Result<Self, NoEnsemble> {
         let dialect = Arc::new(config.dialect());
-        let Behind { upstream, discovery } = config.connect(ensembles)?;
+        let ConnectedUpstream { upstream, discovery } = config.connect(ensembles)?;
         let reply_timeout = config.upstream.response_timeout;
         let retry_timeout = config.upstream.connect_timeout;
         let cluster = cluster.filter(|_| config.custom_resources);

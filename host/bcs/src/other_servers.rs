@@ -41,8 +41,7 @@ impl OtherServers {
         }
     }
 
-    /// The reply of the other server, or of this program in its place; none if there is no such server in this
-    /// configuration.
+    /// Returns the reply of the other server, or of this program in its place; none if this configuration has no such server.
     pub(crate) async fn send(
         &self,
         to: OtherServer,

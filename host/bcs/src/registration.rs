@@ -28,8 +28,8 @@ const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 /// The longest time from the moment at which the drivers agree on a table until each serves it.
 const SWITCH: Duration = Duration::from_secs(1);
 
-/// How a driver or a gateway registers itself. It is registered while it serves: a driver in the service ensemble,
-/// below its cluster, and in the cluster's own ensemble; a gateway in the service ensemble.
+/// The registration of a driver or a gateway, which exists while it serves. A driver is registered in the service ensemble
+/// below its cluster, and in the cluster's own ensemble; a gateway is registered in the service ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// The address that other servers connect to. None: the address that it listens on.
@@ -45,13 +45,13 @@ pub struct RegistrationConfig {
 /// The external address of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalAddress {
-    /// For example of a load balancer.
+    /// The address of a load balancer, for example.
     pub ip: IpAddr,
     /// Not 0.
     pub port: u16,
 }
 
-/// Why this driver or gateway cannot be registered.
+/// The reason why this driver or gateway cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// Other machines cannot connect to the address that it listens on.
@@ -62,7 +62,7 @@ pub enum RegistrationError {
     /// The cluster's ID is not a valid name of a node.
     #[error("the cluster ID cannot be used as the name of a node: {0}")]
     Cluster(#[from] InvalidNodePath),
-    /// There is no ensemble to register in.
+    /// The configuration has no ensemble to register in.
     #[error("no ensemble is configured to register in; write `zookeeper: {{ service: ... }}`")]
     NoEnsemble,
     #[error(transparent)]
@@ -117,7 +117,7 @@ impl Entry {
 }
 
 impl Registrar {
-    /// What this driver registers, and where.
+    /// Returns the registrations of a driver, with their nodes.
     ///
     /// Like bcs-mesos-driver: in the service ensemble below the cluster, where bcs-api looks
     /// for drivers; and in the cluster's own ensemble, without a cluster and without the external address.
@@ -151,7 +151,7 @@ impl Registrar {
         Ok(Self(entries))
     }
 
-    /// What a gateway registers, and where.
+    /// Returns the registration of a gateway, with its node.
     pub fn of_gateway(
         config: &RegistrationConfig,
         ports: Ports,

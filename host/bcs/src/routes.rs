@@ -16,7 +16,7 @@ pub(crate) use self::target::{Address, SEGMENT, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
-/// The routes of the driver: those of the original, in its order, and additional ones from its documentation.
+/// The routes of the driver: first the routes of the original, in its order, then additional ones from its documentation.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
@@ -62,7 +62,7 @@ pub struct Route {
     pub does: &'static str,
 }
 
-/// What a token allows on a cluster. A greater permission includes the lesser ones.
+/// A permission that a token has for a cluster. A greater permission includes the lesser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
     /// Read through the routes of a driver.
@@ -80,7 +80,7 @@ words!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks"
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Scheduler(Call),
-    /// It changes or reads the definitions of hooks. The original sends the scheduler, which keeps them,
+    /// The request changes or reads the definitions of hooks. The original sends the scheduler, which keeps them,
     /// this request.
     Definitions(Call),
     /// Forwarded to a console on a host of the cluster.
@@ -108,7 +108,7 @@ impl Call {
     }
 }
 
-/// How the body of a request to the scheduler is made.
+/// The way to make the body of a request to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// No body is sent.

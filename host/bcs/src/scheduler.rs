@@ -29,13 +29,13 @@ pub use self::{
 };
 use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
 
-/// How much of a reply's body is read before its handling is decided, in bytes.
+/// The number of bytes of a reply's body that are read before its handling is decided.
 const PEEK: usize = 1024;
 
 /// The pause before a request is retried with servers that did not process it.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is behind the driver, as a `tower` service.
+/// The scheduler or driver that gets the requests, as a `tower` service.
 pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// Forwards requests. Lives as long as the driver.
@@ -46,12 +46,12 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) dialect: Arc<Bcs>,
-    /// For bodies that are translated.
+    /// The limits of bodies that are translated.
     pub(crate) limits: BodyLimits,
     pub(crate) upstream: Upstream,
-    /// For the beginning of a reply's body, after its head.
+    /// The timeout of the beginning of a reply's body, after its head.
     pub(crate) reply_timeout: Duration,
-    /// For a server that accepts a request, after one has replied that it does not.
+    /// The timeout for finding a server that accepts a request, after one has replied that it does not.
     pub(crate) retry_timeout: Duration,
     pub(crate) other_servers: OtherServers,
 }

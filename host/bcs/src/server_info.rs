@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn urls_of_servers() {
+    fn registered_addresses_become_urls() {
         let v4 = json!({"ip": "10.0.0.1", "port": 1, "scheme": "http"});
         // (additional or replaced fields, internal URL, external URL)
         for (more, internal, external) in [

@@ -4,7 +4,7 @@ use admittance::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the servers of the control plane are discovered.
+/// The discovery of the servers of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveryStatus {
@@ -14,7 +14,7 @@ pub struct DiscoveryStatus {
     pub known: bool,
     /// Their registrations, the master's first.
     pub registrations: Vec<String>,
-    /// Why the list may be stale.
+    /// The reason why the list may be stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -25,13 +25,13 @@ pub struct DiscoveryStatus {
 pub struct EnsembleStatus {
     /// `cluster` or `service`.
     pub ensemble: String,
-    /// Its servers.
+    /// The servers of the ensemble.
     pub servers: String,
     /// `connecting`, `connected` or `lost`.
     pub state: String,
     /// When it entered that state.
     pub since: Moment,
-    /// Why it is not connected, where that is known.
+    /// The reason why there is no connection, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -47,7 +47,7 @@ pub struct RegisteredNode {
     /// The node; absent while the driver is not registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Why the driver is not registered.
+    /// The reason why the driver is not registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -55,7 +55,7 @@ pub struct RegisteredNode {
 /// Whether a server is in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerHealth {
-    /// Its URL.
+    /// The URL of the server.
     pub server: String,
     /// Whether its last health check and connection succeeded, so that requests go to it first.
     #[serde(rename = "up")]

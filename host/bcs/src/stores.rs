@@ -1,6 +1,6 @@
 //! Definition stores that several drivers share: nodes of ZooKeeper, resources of a Kubernetes cluster.
 //!
-//! Both hold definitions of BCS, the documents `admissionwebhook`, in the place and format of BCS
+//! These stores hold definitions of BCS, the documents `admissionwebhook`, in the place and format of BCS
 //! itself: existing definitions are read as they are, and a driver of BCS next to this program can read what is
 //! written here. Nothing is kept in memory between two reads. A watch only triggers the next read.
 

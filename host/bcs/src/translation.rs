@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// How to forward a request to the scheduler, once the chains have let it pass; none if that depends on its body, which
-/// must then be given, whole and as the chains left it.
+/// Decides how a request that passed the chains is forwarded to the scheduler. Returns none if that depends on the body:
+/// call it again with the whole body as the chains left it.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
         Lookup::Found(matched) => matched,
@@ -239,7 +239,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
 }
 
-/// The reply if there is no route, or none for the method; these methods have one.
+/// Returns the reply if there is no route, or none for the method; these methods have one.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
     // The original says the same in plain text.
     let message = match status {

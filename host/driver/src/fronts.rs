@@ -12,7 +12,7 @@ use admittance::{BodyLimits, Host, Passage};
 use admittance_admin::Route;
 use admittance_admission::Reach;
 use admittance_bcs::{
-    Behind, Drivers, HealthInfo, Ports, Registrar,
+    ConnectedUpstream, Drivers, HealthInfo, Ports, Registrar,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_definitions::{
@@ -91,7 +91,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     /// # Errors
     ///
     /// If its servers are to be discovered without an ensemble.
-    fn connect(&self, _ensembles: &Ensembles) -> Result<Option<Behind>, NoEnsemble> {
+    fn connect(&self, _ensembles: &Ensembles) -> Result<Option<ConnectedUpstream>, NoEnsemble> {
         Ok(None)
     }
 

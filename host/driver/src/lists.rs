@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{Request, shortened};
 use admittance_bcs::{
-    Behind,
+    ConnectedUpstream,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_dialect::{Dialect, ListError, ListRoute};
@@ -69,7 +69,7 @@ pub struct Unread {
 #[derive(Debug)]
 pub struct Lists {
     /// Discovery ends when this is dropped.
-    behind: Behind,
+    behind: ConnectedUpstream,
     dialect: Arc<dyn Dialect>,
     timeout: Duration,
     lists: Vec<List>,

@@ -1,6 +1,6 @@
 //! Users, their tokens and permissions, clusters, and the credentials that agents report.
 //!
-//! They are stored in a database: a file of SQLite, or MySQL for several gateways. Requests are authorized by a
+//! The accounts are stored in a database: a file of SQLite, or MySQL for several gateways. Requests are authorized by a
 //! [`Directory`], a copy of the database in memory that is read in one transaction after every change. So requests do
 //! not wait for the database, and are answered while it is unavailable.
 
@@ -35,7 +35,7 @@ pub use self::{
     agents::Report,
     changes::{ClusterName, CreatedRegisterToken, CreatedToken, Reencrypted},
     config::{AccountsConfig, DatabaseConfig, MySqlConfig},
-    directory::{Denied, Directory, Place, Session},
+    directory::{AccessTarget, Denied, Directory, Session},
     error::AccountsError,
     import::ImportedAccounts,
     keys::KeyFile,
@@ -46,7 +46,7 @@ pub use self::{
 };
 use crate::{metric_names, status::AccountsStatus};
 
-/// How often the database is polled for changes by other gateways.
+/// The interval at which the database is polled for changes by other gateways.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The timeout of a poll, so that a server that hangs does not prevent the next one.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -62,7 +62,7 @@ struct Inner {
     directory: watch::Sender<Option<Arc<Directory>>>,
     /// Held while the database is read, so that an older copy does not replace a newer one.
     loading: tokio::sync::Mutex<()>,
-    /// Why the directory may be stale.
+    /// The reason why the directory may be stale.
     problem: Mutex<Option<String>>,
     register_token_lifetime: Duration,
     clusters_per_user: usize,
@@ -115,7 +115,7 @@ impl Accounts {
         self.0.directory.subscribe()
     }
 
-    /// Why the directory may be stale.
+    /// Returns the reason why the directory may be stale.
     pub fn problem(&self) -> Option<String> {
         self.0.problem.lock().clone()
     }
@@ -134,7 +134,7 @@ impl Accounts {
 
     /// Ends when the user no longer has this permission for the place: the token was revoked or has expired, the
     /// permission was withdrawn, or the user or cluster was removed.
-    pub async fn until_denied(&self, session: &Session, place: &Place, needed: Permission) -> Denied {
+    pub async fn until_denied(&self, session: &Session, place: &AccessTarget, needed: Permission) -> Denied {
         let check = |directory: &Directory| {
             let current = directory.session(session.digest)?;
             directory.may(&current.user, place, needed)

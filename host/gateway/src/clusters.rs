@@ -20,7 +20,7 @@ use crate::{metric_names, status::GatewayCluster};
 pub(super) struct Clusters {
     known: watch::Receiver<Arc<KnownClusters>>,
     path: Option<NodePath>,
-    /// How long a request waits until the clusters are known.
+    /// The time that a request waits until the clusters are known.
     wait: Duration,
     _watch: Option<AbortOnDropHandle<()>>,
 }
@@ -70,7 +70,7 @@ impl Drivers {
         })
     }
 
-    /// Why no driver can be reached, if that is known without a request.
+    /// Returns the reason why no driver can be reached, if it is known without a request.
     fn no_driver(&self) -> Option<&'static str> {
         let servers = self.followed()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
@@ -89,7 +89,7 @@ impl Drivers {
         }
     }
 
-    /// Why requests to the drivers fail, or why the list may be stale.
+    /// Returns the reason why requests to the drivers fail, or why the list may be stale.
     fn problem(&self) -> Option<String> {
         let servers = self.followed()?;
         match (&servers.lost, self.no_driver()) {
@@ -159,7 +159,7 @@ impl Clusters {
         })
     }
 
-    /// What is known at this moment.
+    /// Returns the clusters that are known now.
     pub(super) fn now(&self) -> Arc<KnownClusters> {
         self.known.borrow().clone()
     }

@@ -23,9 +23,9 @@ pub struct GatewayConfig {
     pub tokens: Option<TokensConfig>,
     /// Users and clusters of the management API. None: it is not served.
     pub accounts: Option<Box<AccountsConfig>>,
-    /// How this gateway registers itself. None: it does not.
+    /// The registration of this gateway. None: it is not registered.
     pub registration: Option<RegistrationConfig>,
-    /// How it finds and trusts other gateways; requires a registration. None: each gateway uses only the tunnels that
+    /// The settings with which it finds and trusts other gateways; requires a registration. None: each gateway uses only the tunnels that
     /// agents have opened to it.
     pub peers: Option<PeersConfig>,
     /// The API groups whose custom resources `Write` may change. Default: none.
@@ -37,7 +37,7 @@ pub struct GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// Where bcs-mesos-driver registers, see [`discovery`](Self::discovery).
+    /// The node at which bcs-mesos-driver registers, see [`discovery`](Self::discovery).
     pub const DEFAULT_PATH: &str = "/bcs/services/endpoints/mesosdriver";
 }
 
@@ -63,7 +63,7 @@ pub struct EndpointConfig {
     pub token_file: Option<PathBuf>,
     /// The timeout of a request, including the connection. Default: 5 s.
     pub timeout: Duration,
-    /// How long an answer is cached. Default: 10 s.
+    /// The time for which an answer is cached. Default: 10 s.
     pub cache: Duration,
     /// The action that is checked for changes of definitions of hooks; for anything else it is the
     /// request's method. Default: `hooks`.

@@ -1,4 +1,4 @@
-//! Why the gateway does not forward a request, and its reply.
+//! The reasons why the gateway does not forward a request, and their replies.
 
 use admittance_admission::words;
 use admittance_bcs::reply::{API, Code, filter_error, handler_error};
@@ -36,7 +36,7 @@ impl Statuses {
     }
 }
 
-/// Why the gateway does not forward a request. `Display` is the message for the client, which begins like bcs-api's.
+/// The reason why the gateway does not forward a request. `Display` is the message for the client, which begins like bcs-api's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GatewayError {
     #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
@@ -44,7 +44,7 @@ pub(super) enum GatewayError {
     /// A driver could read the path differently from the gateway, which checks permissions by it.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
     DotSegment,
-    /// It is longer than a URI may be.
+    /// The path is longer than a URI may be.
     #[error("the path is too long")]
     PathTooLong,
     #[error("method not allowed: drivers accept only GET, POST, PUT and DELETE")]
@@ -102,7 +102,7 @@ struct Form {
     word: &'static str,
     code: Code,
     writer: Writer,
-    /// With [`Statuses::Ok`], handlers reply 200 instead.
+    /// The status without [`Statuses::Ok`], with which handlers reply 200 instead.
     status: StatusCode,
 }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn replies() {
+    fn each_error_has_its_status_and_code() {
         let unknown = |reason: &str| GatewayError::UnknownCluster { cluster: "BCS-X".to_owned(), reason: reason.to_owned() };
         // (error, status of bcs-api, own status, code, message)
         for (error, ok, own, code, message) in [
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_of_envelopes() {
+    fn envelopes_are_formatted_as_bcs_api_does() {
         let text =
             |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
         // serde_json sorts, or keeps the order, by a feature that other crates may turn on.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_of_drivers() {
+    fn statuses_of_drivers_become_200_if_configured() {
         for (status, ok) in [
             (200, 200),
             (201, 200),

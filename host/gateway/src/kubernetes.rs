@@ -47,7 +47,7 @@ use self::{
     state::Question,
 };
 use crate::{
-    accounts::{Accounts, Cluster, Place, Session},
+    accounts::{AccessTarget, Accounts, Cluster, Session},
     status::{KubernetesCluster, PeersStatus},
 };
 
@@ -76,7 +76,7 @@ struct Inner {
     chains: AdmissionService<BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>>,
 }
 
-/// How this gateway and others find one another.
+/// The settings with which this gateway and others find each other.
 pub(crate) struct OtherGateways<'a> {
     pub(crate) config: PeersConfig,
     /// This gateway, as it is registered.
@@ -146,7 +146,7 @@ impl Kubernetes {
         let watched = Watched::new(
             &inner.accounts,
             &entry.session,
-            Place::Cluster(entry.cluster.id.clone()),
+            AccessTarget::Cluster(entry.cluster.id.clone()),
             entry.needed,
             entry.route.clone(),
         );
@@ -197,7 +197,7 @@ impl Kubernetes {
         self.0.peers.as_ref().map(|peers| peers.status())
     }
 
-    /// How every cluster is reached now.
+    /// Returns the current connection of every cluster.
     pub(crate) fn clusters(&self) -> Vec<KubernetesCluster> {
         let Ok(directory) = self.0.accounts.now() else {
             return Vec::new();
@@ -277,7 +277,7 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // Only for those with a permission, so that nobody else can look for identifiers.
+        // A user without a permission gets the reply for an unknown cluster, and so cannot look for identifiers.
         let (cluster, permission) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.permission(&session.user, cluster)?)))
@@ -338,8 +338,8 @@ fn end_reply(end: &End<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Whether the protocol to switch to is one of Kubernetes. In another, such as `h2c`, requests could follow that nobody
-/// checks.
+/// Whether the protocol to switch to is one of Kubernetes. Another one, such as `h2c`, could carry requests that are not
+/// checked.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");

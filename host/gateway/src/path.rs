@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn paths_of_drivers() {
+    fn gateway_paths_become_driver_paths() {
         use GatewayError::{DotSegment, NoRoute};
         for (path, expected) in [
             ("/bcsapi/v4/scheduler/mesos/a/b", Ok("/mesosdriver/v4/a/b")),

@@ -1,4 +1,4 @@
-//! Which permission a request needs.
+//! The permissions that requests need.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -69,7 +69,7 @@ impl PlainGroups {
     }
 }
 
-/// The permission that a request to a driver needs: that of its route, if it has one.
+/// Returns the permission that a request to a driver needs: the one of its route, if it has one.
 ///
 /// Only requests known to be harmless need less than [`Permission::Hooks`]: those for a route of the driver, with an
 /// unambiguous path. A console is a shell in a container, so opening one is not a read, although it is a GET;

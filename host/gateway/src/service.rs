@@ -59,7 +59,7 @@ struct Inner {
     tls: ClientTls,
 }
 
-/// Why a gateway cannot begin.
+/// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayStartError {
     #[error(transparent)]

@@ -14,7 +14,7 @@ pub struct GatewayStatus {
     /// The node of ZooKeeper below which clusters are discovered; absent when all are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<String>,
-    /// Why the clusters may be stale.
+    /// The reason why the clusters may be stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The source of the tokens; absent if no token is required.
@@ -31,22 +31,22 @@ pub struct GatewayStatus {
     pub peers: Option<PeersStatus>,
 }
 
-/// How a gateway reaches a cluster of its database.
+/// The connection from a gateway to a cluster of its database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubernetesCluster {
-    /// Its ID.
+    /// The ID of the cluster.
     pub cluster: String,
     /// The tunnels that its agents have open to this gateway.
     pub tunnels: usize,
-    /// Those to other gateways, which this one uses if it has none.
+    /// The number of tunnels to other gateways, which this one uses if it has none.
     pub gateways: usize,
     /// When its agent last reported other credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Moment>,
     /// Its API servers, as far as they were used.
     pub servers: Vec<ServerHealth>,
-    /// Why requests for it fail.
+    /// The reason why requests for the cluster fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -55,13 +55,13 @@ pub struct KubernetesCluster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PeersStatus {
-    /// How they are found.
+    /// The discovery of the other gateways.
     pub discovery: DiscoveryStatus,
-    /// Those that are registered, without this one.
+    /// The other gateways that are registered.
     pub gateways: Vec<Peer>,
-    /// How many of them have opened a tunnel to this one.
+    /// The number of gateways that have opened a tunnel to this one.
     pub accepted: usize,
-    /// Why what the file of the secret holds now is not in use.
+    /// The reason why the current content of the secret's file is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -70,9 +70,9 @@ pub struct PeersStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Peer {
-    /// Its URL.
+    /// The URL of the gateway.
     pub server: String,
-    /// Why it cannot use the tunnels to this one.
+    /// The reason why it cannot use the tunnels to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -83,11 +83,11 @@ pub struct Peer {
 pub struct AccountsStatus {
     /// Whether they were read since the start.
     pub read: bool,
-    /// How many users there are.
+    /// The number of users.
     pub users: usize,
-    /// How many clusters there are.
+    /// The number of clusters.
     pub clusters: usize,
-    /// Why the database cannot be used now.
+    /// The reason why the database cannot be used now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -96,11 +96,11 @@ pub struct AccountsStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayCluster {
-    /// Its id.
+    /// The ID of the cluster.
     pub cluster: String,
-    /// Its drivers.
+    /// The drivers of the cluster.
     pub drivers: Vec<ServerHealth>,
-    /// Why requests for it fail, or its drivers may be stale.
+    /// The reason why requests for it fail, or why its drivers may be stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -111,10 +111,10 @@ pub struct GatewayCluster {
 pub struct TokensStatus {
     /// `file`, `accounts`, or the URL of the endpoint.
     pub source: String,
-    /// How many there are; absent unless they are in a file.
+    /// The number of tokens; absent unless they are in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
-    /// Why what the file holds now is not in use.
+    /// The reason why the current content of the file is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

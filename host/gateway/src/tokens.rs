@@ -15,7 +15,7 @@ use self::endpoint::Endpoint;
 pub use self::file::TokenTable;
 use super::{GatewayStartError, config::TokensConfig, error::GatewayError};
 use crate::{
-    accounts::{Accounts, Denied, Place},
+    accounts::{AccessTarget, Accounts, Denied},
     kubernetes::Watched,
     metric_names,
 };
@@ -110,7 +110,7 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
     let directory = accounts
         .now()
         .map_err(|_| GatewayError::AuthUnavailable(unread))?;
-    let place = Place::Drivers(access.cluster.to_owned());
+    let place = AccessTarget::Drivers(access.cluster.to_owned());
     let admitted = directory.authenticate(token).and_then(|session| {
         directory.may(&session.user, &place, access.needed)?;
         Ok(session)
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn tokens_of_headers() {
+    fn a_token_is_read_from_either_header() {
         for (headers, expected) in [
             (&[("authorization", "Bearer abc")][..], Some("abc")),
             (&[("authorization", "bearer  abc ")], Some("abc")),

@@ -1,7 +1,7 @@
 //! Tunnels: TCP connections from a gateway into a cluster, over one WebSocket that the cluster's agent opens. Gateways
 //! open them to each other, too, and use the tunnels of another's agents.
 //!
-//! The protocol is that of bcs-api and its agents. Both sides bound what they hold for a connection whose reader is
+//! bcs-api and its agents use the same protocol. Both sides bound what they hold for a connection whose reader is
 //! slow: they ask the other side to pause it, and end it if the other side, an older program, goes on. Whatever they hold
 //! is charged to a [`Budget`].
 
@@ -26,9 +26,9 @@ pub use self::{
     session::{Outgoing, Session},
 };
 
-/// How often each side sends a ping.
+/// The interval at which each side sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// Without any message for so long, a tunnel has ended. Every ping is answered.
+/// A tunnel has ended if no message arrives for this time. Every ping is answered.
 const SILENCE: Duration = Duration::from_secs(20);
 /// The data of one frame, as agents of bcs-api send them too.
 const CHUNK: usize = 32 << 10;

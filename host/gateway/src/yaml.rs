@@ -4,7 +4,7 @@
 
 use admittance_definitions::document::{Mistake, yaml_to_json};
 
-/// Why a body cannot be converted to JSON: a sentence with the line and column.
+/// The reason why a body cannot be converted to JSON: a sentence with the line and column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct InvalidYaml(String);

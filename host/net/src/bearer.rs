@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bearers() {
+    fn bearer_tokens_are_read_from_headers() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn each_text_once() {
+    fn a_chain_has_each_text_once() {
         assert_eq!(chain(&nested()), "the request failed: unexpected error: no suite");
         assert_eq!(root_cause(&nested()), "unexpected error: no suite");
         let linked = "bad name: https://docs.rs/rustls/latest/x";

@@ -38,14 +38,14 @@ use crate::{
     limits::{FairLimit, Permit},
     telemetry,
     tls::{ServerTls, TlsConnection},
-    workers::{Place, StreamExecutor, Workers},
+    workers::{StreamExecutor, WorkerSlot, Workers},
 };
 
 /// The pause after a failed accept: running out of file descriptors ends when a connection is closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The timeout for sending a 408 reply, since a slow client may also be slow to read it.
 const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
-/// How long requests in flight may go on after their client's certificate was revoked.
+/// The time that requests in flight have after their client's certificate was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
 /// The number of connections beyond the limit that are served.
@@ -112,7 +112,7 @@ pub struct Listener {
     limits: ConnectionLimits,
 }
 
-/// How a listener is stopped.
+/// The signals that stop a listener.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     /// Stop accepting, and finish requests in flight.
@@ -284,7 +284,7 @@ struct Connection<H> {
 
 impl<H: Handler> Connection<H> {
     /// Runs it on this worker.
-    async fn run_at(self, _place: Place, stream: TcpStream) {
+    async fn run_at(self, _place: WorkerSlot, stream: TcpStream) {
         // It was accepted by another runtime.
         match stream.into_std().and_then(TcpStream::from_std) {
             Ok(stream) => self.run(stream).await,

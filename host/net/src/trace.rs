@@ -10,7 +10,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 /// The trace, and the span that called.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// What each vendor adds to the trace.
+/// The additions of each vendor to the trace.
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The target of the spans that are exported.

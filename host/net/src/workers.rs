@@ -124,7 +124,7 @@ struct Worker {
 
 /// A place on a worker for a connection. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Worker>);
+pub(crate) struct WorkerSlot(Arc<Worker>);
 
 impl Workers {
     pub fn start() -> io::Result<Self> {
@@ -141,13 +141,13 @@ impl Workers {
     }
 
     /// A place on the worker with the fewest connections.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<WorkerSlot> {
         let worker = self
             .serving
             .iter()
             .min_by_key(|worker| worker.connections.load(Ordering::Relaxed))?;
         worker.connections.fetch_add(1, Ordering::Relaxed);
-        Some(Place(worker.clone()))
+        Some(WorkerSlot(worker.clone()))
     }
 }
 
@@ -164,19 +164,19 @@ impl Worker {
     }
 }
 
-impl Place {
+impl WorkerSlot {
     pub(crate) fn runtime(&self) -> &Handle {
         self.0.thread.runtime()
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Runs the requests of one HTTP/2 connection, such as that of kube-apiserver, on all workers.
+/// Runs the requests of one HTTP/2 connection, such as a connection of kube-apiserver, on all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
 

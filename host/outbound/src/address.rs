@@ -1,4 +1,4 @@
-//! Which addresses a host name may resolve to.
+//! The addresses to which host names may resolve.
 
 use std::{
     collections::BTreeMap,

@@ -14,14 +14,14 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Answer;
 
-/// What a response may depend on. A stage never gets what was fetched from an address, or with a credential, that only
-/// another stage is granted; nor, as any header may hold a credential, what was fetched with other headers.
+/// Everything that a response may depend on. A stage never gets what was fetched from an address, or with a credential,
+/// that only another stage is granted; nor, as any header may hold a credential, what was fetched with other headers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     networks: Vec<IpNet>,
     credential: Option<String>,
     uri: Uri,
-    /// Those of the plugin's request.
+    /// The headers of the plugin's request.
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// With the number of their last use.
+    /// The responses with the number of their last use.
     by_key: HashMap<Arc<Key>, (u64, Arc<Stored>)>,
     by_use: BTreeMap<u64, Arc<Key>>,
     uses: u64,
@@ -100,7 +100,7 @@ impl Entries {
     }
 }
 
-/// What to do for a request.
+/// The next step for a request.
 pub(crate) enum Lookup {
     Answer(Answer),
     /// Send it, with these headers: if the stored response is still valid, the server may say only that.
@@ -108,7 +108,7 @@ pub(crate) enum Lookup {
     Send,
 }
 
-/// Without heuristic freshness, and as a private cache: no response is shared between keys.
+/// A private cache without heuristic freshness: no response is shared between keys.
 const OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,
@@ -116,7 +116,7 @@ const OPTIONS: CacheOptions = CacheOptions {
     ignore_cargo_cult: false,
 };
 
-/// What a response takes besides its texts, and what each header takes besides its name and value, in bytes.
+/// The bytes that a response takes besides its texts, and each header besides its name and value.
 const OVERHEAD: usize = 1 << 10;
 const HEADER_OVERHEAD: usize = 1 << 8;
 

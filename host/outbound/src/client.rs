@@ -1,4 +1,4 @@
-//! The connections.
+//! Connection pools for the requests of plugins.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -35,10 +35,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// An idle connection is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many idle connections to each server are kept.
+/// The number of idle connections to each server that are kept.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// How many pools are kept. Grants name few different networks.
+/// The number of pools that are kept. Grants name few different networks.
 const POOLS: usize = 64;
 
 /// A pool of connections.

@@ -7,7 +7,7 @@ use std::{
 use admittance_admission::HttpOrigin;
 use http::HeaderName;
 
-/// How requests of plugins are sent.
+/// The settings of the requests of plugins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundConfig {
     /// A PEM file of CAs that are trusted in addition to the operating system's.
@@ -38,7 +38,7 @@ impl Default for OutboundConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub file: PathBuf,
-    /// Where it may be sent, whatever a definition grants.
+    /// The origins that may get the secret, whatever a definition grants.
     pub origins: BTreeSet<HttpOrigin>,
     /// The header whose value is the content of the file. Default: `Authorization` with the content as a bearer
     /// token.

@@ -47,13 +47,13 @@ const ALIAS: &str = "other.example.com";
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// Requests as they arrived: method, path and headers that matter.
-type Seen = Arc<Mutex<Vec<String>>>;
+type ReceivedPaths = Arc<Mutex<Vec<String>>>;
 
 /// A server, and a sender that trusts it.
 struct Scene {
     directory: TempDir,
     address: SocketAddr,
-    seen: Seen,
+    seen: ReceivedPaths,
     config: OutboundConfig,
 }
 
@@ -85,7 +85,7 @@ impl Scene {
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Seen::default();
+        let seen = ReceivedPaths::default();
         tokio::spawn(accept(listener, acceptor, seen.clone()));
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let config = OutboundConfig {
@@ -147,7 +147,7 @@ impl Scene {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Seen) {
+async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: ReceivedPaths) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, seen) = (acceptor.clone(), seen.clone());
         tokio::spawn(async move {
@@ -164,7 +164,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Seen
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: Seen) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: ReceivedPaths) {
     let service = service_fn(move |request| answer(request, seen.clone()));
     // The result only says how the client left.
     let _ = auto::Builder::new(TokioExecutor::new())
@@ -172,7 +172,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, see
         .await;
 }
 
-async fn answer(request: Request<Incoming>, seen: Seen) -> Result<Answer, Infallible> {
+async fn answer(request: Request<Incoming>, seen: ReceivedPaths) -> Result<Answer, Infallible> {
     let header = |name: &str| {
         request
             .headers()
@@ -402,7 +402,7 @@ async fn informational_responses_without_end_are_given_up() {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn a_server_that_does_not_listen_is_a_failure() {
     let scene = Scene::new().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let origin = format!("https://{HOST}:{}", listener.local_addr().unwrap().port());

@@ -17,10 +17,10 @@ use crate::{client::PooledClient, endpoint::Endpoint, tls};
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How much of the body of an error response is read.
+/// The number of bytes of an error response's body that are read.
 const EXCERPT_BYTES: usize = 8 * 1024;
 
-/// How much of it goes into the message.
+/// The number of these that are quoted in the message.
 const EXCERPT: usize = 300;
 
 /// Posts JSON to one server. Lives as long as its webhook.
@@ -189,7 +189,7 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     }
 }
 
-/// Why a call failed.
+/// The reason why a call failed.
 pub(crate) struct Refused {
     pub(crate) failure: Failure,
     /// The server has not processed the request, and asks for a retry after this time.

@@ -26,7 +26,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The number of idle connections that are kept for each server.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// With HTTP/2 all calls share one connection, so a dead peer must be noticed soon.
+/// All calls share one connection of HTTP/2, so a dead peer must be noticed soon.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The timeout of such a ping.

@@ -8,12 +8,12 @@ use rustls_pki_types::CertificateDer;
 pub struct WebhookConfig {
     /// The protocol of requests and answers.
     pub protocol: Protocol,
-    /// Its address.
+    /// The address of the webhook.
     pub target: WebhookTarget,
     /// The CAs that are trusted for the server's certificate. Required for a service of BCS; otherwise none
     /// means the CAs of the operating system.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-    /// It may only allow or deny. A `v1` AdmissionReview with a patch is then invalid, and the patch of a
+    /// The webhook may only allow or deny. A `v1` AdmissionReview with a patch is then invalid, and the patch of a
     /// `v1beta1` one is ignored, as in kube-apiserver. Default: false.
     pub validating: bool,
     /// The largest body of an answer, in bytes. Default: 8 MiB.

@@ -143,7 +143,7 @@ impl Endpoint {
 }
 
 impl std::fmt::Display for Endpoint {
-    /// Without the query, which may contain a secret.
+    /// Omits the query, which may contain a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://{}{}", self.scheme, self.authority, self.path.path())
     }
@@ -176,7 +176,7 @@ mod tests {
     /// Rows without remark: kube-apiserver's validation of `clientConfig`; BCS rows: what the BCS
     /// driver makes of `url`.
     #[test]
-    fn urls() {
+    fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;
         for (case, protocol, url, expected) in [
             (
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn services() {
+    fn addresses_of_services_are_checked() {
         use Protocol::BcsResource;
         use ServiceNaming::{Bcs, Kubernetes};
         let (bcs, kubernetes) = ((BcsResource, Bcs), (review(), Kubernetes));

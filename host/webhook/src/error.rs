@@ -1,7 +1,7 @@
 use admittance_net::tls::TlsError;
 use rustls_pki_types::InvalidDnsNameError;
 
-/// Why the configuration of a webhook is invalid.
+/// The reason why the configuration of a webhook is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

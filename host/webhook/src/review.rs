@@ -21,7 +21,7 @@ const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewForm {
     pub(crate) version: ReviewVersion,
-    /// It may not change the object.
+    /// The webhook may not change the object.
     pub(crate) validating: bool,
 }
 

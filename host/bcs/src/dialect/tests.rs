@@ -30,7 +30,7 @@ fn bcs() -> &'static Bcs {
     &DRIVER_BEHIND
 }
 
-/// The same with the scheduler behind it.
+/// Returns the dialect of a driver in front of the scheduler.
 fn scheduler() -> &'static Bcs {
     &SCHEDULER_BEHIND
 }
@@ -73,7 +73,7 @@ fn describe(forwarding: Forwarding) -> String {
     }
 }
 
-/// How a request with this body is forwarded.
+/// Returns how a request with this body is forwarded.
 fn translate(head: &Parts, body: &Bytes) -> Forwarding {
     forwarding(head, Some(body)).unwrap()
 }

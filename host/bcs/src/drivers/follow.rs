@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use zookeeper_client::{Client, Error};
 
-use super::{Published, Seen};
+use super::{DriverNodes, Published};
 use crate::zookeeper::{At, Watch, ZooKeeperError, join, sequence};
 
-/// What is read and watched by itself.
+/// The nodes that are read and watched separately.
 #[derive(Debug)]
 enum Part {
     /// Whether the node above exists.
@@ -22,11 +22,11 @@ enum Part {
 }
 
 /// Shows what there is, and then whatever changes, until something fails.
-pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&Seen)) -> ZooKeeperError {
+pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&DriverNodes)) -> ZooKeeperError {
     let mut reading = Reading {
         client,
         path,
-        seen: Seen::default(),
+        seen: DriverNodes::default(),
     };
     let mut due = vec![Part::Names, Part::Target];
     let mut watches = FuturesUnordered::new();
@@ -61,7 +61,7 @@ pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&Seen)) -
 struct Reading<'a> {
     client: &'a Client,
     path: &'a str,
-    seen: Seen,
+    seen: DriverNodes,
 }
 
 impl Reading<'_> {
@@ -85,7 +85,7 @@ impl Reading<'_> {
                     Ok(Some(watch))
                 }
                 Err(Error::NoNode) => {
-                    self.seen = Seen::default();
+                    self.seen = DriverNodes::default();
                     due.clear();
                     due.push(Part::Existence);
                     Ok(None)

@@ -44,10 +44,10 @@ fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<
     let drivers = nodes
         .iter()
         .map(|(number, name)| (format!("_c_0-x{number:010}"), name.map(entry)));
-    let seen = Seen {
+    let seen = DriverNodes {
         above: Some((3, Some(Digest::of("A")))),
         drivers: drivers.collect(),
-        ..Seen::default()
+        ..DriverNodes::default()
     };
     let membership = membership(&seen, own, OWN);
     assert_eq!(membership.target, Some(Digest::of("A")));
@@ -149,10 +149,10 @@ fn why_others_are_not_known() {
             true,
         ),
     ] {
-        let seen = Seen {
+        let seen = DriverNodes {
             lost: lost.map(str::to_owned),
             is_refused,
-            ..Seen::default()
+            ..DriverNodes::default()
         };
         let membership = membership(&seen, own.as_ref(), OWN);
         assert_eq!(

@@ -36,7 +36,7 @@ pub struct ConsoleConfig {
 pub enum ConsoleScheme {
     #[default]
     Http,
-    /// With the TLS settings of the upstream.
+    /// Uses the TLS settings of the upstream.
     Https,
 }
 

@@ -1,4 +1,4 @@
-//! Custom resources of the kube-apiserver beside a Mesos cluster.
+//! Custom resources of the kube-apiserver next to a Mesos cluster.
 
 use admittance::{BodyError, BodyLimits};
 use admittance_cluster::{Cluster, ForwardError};

@@ -93,7 +93,7 @@ async fn nodes_and_data_of_registrations() {
 }
 
 #[tokio::test]
-async fn defaults_of_registrations() {
+async fn registrations_have_the_original_defaults() {
     let service = ZooKeeperConfig {
         cluster: None,
         service: Some(ensemble("127.0.0.1:2")),

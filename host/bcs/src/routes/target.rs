@@ -16,11 +16,11 @@ pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
 
 /// The path and query of a request to the scheduler, with placeholders.
 ///
-/// It is written as in `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application`:
+/// The template is written as in `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application`:
 ///
 /// - `{ns}` is a parameter of the driver's path, `{instances:integer}` one that must be an integer;
-/// - `{RunAs}`, `{ID}` and `{Instances}` are those of the `Version` that the body becomes,
-///   `{metadata.namespace}` and `{metadata.name}` those of the body;
+/// - `{RunAs}`, `{ID}` and `{Instances}` are fields of the `Version` that the body becomes, `{metadata.namespace}` and
+///   `{metadata.name}` fields of the body;
 /// - `enforce=` is the parameter of that name of the request's own query, empty when it has none;
 /// - the rest stands for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

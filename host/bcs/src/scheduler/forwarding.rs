@@ -3,12 +3,12 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a request in front of the scheduler is forwarded or answered. Lives as long as the request.
+/// The way in which a request in front of the scheduler is forwarded or answered. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
-    /// With another head, and perhaps another body.
+    /// The request is sent with another head, and perhaps another body.
     Rewritten(Rewritten),
-    /// To a server other than the scheduler.
+    /// The request is sent to a server other than the scheduler.
     OtherServer(OtherServer),
     Reply(Response<Bytes>),
 }
@@ -18,7 +18,7 @@ pub enum Forwarding {
 pub struct Rewritten {
     pub method: Method,
     pub path_and_query: PathAndQuery,
-    /// All of its headers, except `Host`, `Content-Length` and those of the connection: none of the client's is
+    /// All headers of the request, except `Host`, `Content-Length` and connection headers. No header of the client is
     /// forwarded.
     pub headers: HeaderMap,
     pub body: NextBody,
@@ -54,13 +54,13 @@ pub enum OtherServer {
     CustomResources { path_and_query: PathAndQuery },
 }
 
-/// How a reply of the scheduler is passed on. Lives as long as the reply.
+/// The way in which a reply of the scheduler is passed on. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
     /// Its body unchanged, with this head.
     Head {
         status: StatusCode,
-        /// All of its headers, except `Content-Length` and those of the connection.
+        /// All headers of the reply, except `Content-Length` and connection headers.
         headers: HeaderMap,
     },
     /// Replaced by this reply.

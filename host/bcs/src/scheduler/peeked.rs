@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interrupted_body() {
+    async fn an_interrupted_body_is_an_error() {
         let frames = [
             Ok(Frame::data(Bytes::from("{"))),
             Err(std::io::Error::other("it broke")),

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use super::Relay;
 use crate::reply::{Code, failure};
 
-/// How many characters of a reply that is not an envelope are quoted to the client.
+/// The number of characters of a reply other than an envelope that are quoted to the client.
 const MAX_QUOTED: usize = 300;
 
 /// The version of definitions of custom resources at the kube-apiserver.
@@ -26,7 +26,7 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
     }
 }
 
-/// How to pass on a reply of the scheduler. `start` is the beginning of its body: all of it, or enough of
+/// Decides how a reply of the scheduler is passed on. `start` is the beginning of its body: all of it, or enough of
 /// it to decide.
 ///
 /// Whatever its status was, the client gets HTTP 200 and the body byte for byte: result, code, message and

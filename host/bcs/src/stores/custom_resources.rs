@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     definition_name::DefinitionName,
-    stores::document::{self, Subject},
+    stores::document::{self, OperationAndKind},
 };
 
 const KIND: ResourceKind = ResourceKind {
@@ -30,7 +30,7 @@ const SCHEME: &str = "customresources";
 /// The definition is the `spec`. It counts whatever the resource's name and
 /// namespace; if it has no name or namespace of its own, the resource's are used. An updated definition
 /// keeps its resource, and a new one gets a resource in the store's namespace. The resource's
-/// version guards every write, and there is no transaction over several of them, so it takes one change at
+/// version guards every write, and a transaction cannot cover several resources, so the store takes one change at
 /// a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
@@ -51,16 +51,16 @@ impl CustomResourceStore {
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
     /// Write a change that may lead to two definitions for one operation and kind, one of which would have
-    /// to go. There is no transaction over several resources, so this checks for others before and after: the
+    /// to go. A transaction cannot cover several resources, so this checks for others before and after: the
     /// later writer reverts its change.
-    async fn write_guarded(&self, change: &FileChange, subject: &Subject) -> Result<(), StoreError> {
+    async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
             other: path_of(&name_of(other)),
         };
         let is_own = |resource: &Resource| path_of(&name_of(resource)) == change.path;
         let is_rival = |resource: &Resource| {
-            !is_own(resource) && Subject::of(&text_of(resource)).as_ref() == Some(subject)
+            !is_own(resource) && OperationAndKind::of(&text_of(resource)).as_ref() == Some(subject)
         };
         let list = async || self.resources.list().await.map_err(|error| self.error(&error));
         if let Some(other) = list().await?.iter().find(|resource| is_rival(resource)) {
@@ -166,7 +166,7 @@ impl DefinitionStore for CustomResourceStore {
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
         match changes {
             [] => Ok(()),
-            [change] => match Subject::gained(change) {
+            [change] => match OperationAndKind::gained(change) {
                 Some(subject) => self.write_guarded(change, &subject).await,
                 None => self.write(change).await,
             },

@@ -12,12 +12,12 @@ const API_VERSION: &str = "v4";
 
 /// BCS allows one definition per operation and kind, which are in lower case here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct OperationAndKind {
     operation: String,
     kind: String,
 }
 
-impl Subject {
+impl OperationAndKind {
     /// The operation and kind of a definition; none if they are missing.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_str(text).ok()?;

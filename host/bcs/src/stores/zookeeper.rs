@@ -22,7 +22,7 @@ use self::{
 };
 use crate::{
     definition_name::DefinitionName,
-    stores::document::{self, Subject},
+    stores::document::{self, OperationAndKind},
     zookeeper::{At, ZooKeeper, ZooKeeperError, check_path},
 };
 
@@ -31,8 +31,7 @@ const SCHEME: &str = "zookeeper";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a failed read is retried while there is a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// How often a commit is retried if nodes change elsewhere than in their definitions, or others write
-/// theirs at the same time.
+/// The number of attempts to commit, if other nodes than definitions change, or others write definitions at the same time.
 const ATTEMPTS: usize = 20;
 /// The largest node, in bytes: a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
@@ -149,7 +148,10 @@ impl ZooKeeperStore {
     /// Programs that make such changes also write the root, and fail if the root was written since
     /// they read the definitions.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
-        if changes.iter().all(|change| Subject::gained(change).is_none()) {
+        if changes
+            .iter()
+            .all(|change| OperationAndKind::gained(change).is_none())
+        {
             return Ok(None);
         }
         let read = async {
@@ -164,10 +166,10 @@ impl ZooKeeperStore {
         let (data, stat, nodes) = read.await.map_err(|error| self.error(&error))?;
         for file in nodes.iter().filter_map(Self::file) {
             let is_changed = changes.iter().any(|change| change.path == file.path);
-            let rival = Subject::of(&file.text).filter(|_| !is_changed);
+            let rival = OperationAndKind::of(&file.text).filter(|_| !is_changed);
             let change = changes
                 .iter()
-                .find(|change| rival.is_some() && Subject::gained(change) == rival);
+                .find(|change| rival.is_some() && OperationAndKind::gained(change) == rival);
             if let Some(change) = change {
                 return Err(StoreError::Conflict {
                     path: change.path.clone(),
@@ -264,7 +266,7 @@ impl ZooKeeperStore {
         })
     }
 
-    /// For a commit without a response: whether all of it was written.
+    /// Returns whether a commit without a response was written completely.
     async fn is_written(&self, changes: &[FileChange]) -> bool {
         let Ok(client) = self.client().await else {
             return false;

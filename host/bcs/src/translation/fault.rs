@@ -6,8 +6,8 @@ use crate::reply::{Code, failure, plain};
 /// The sentence that begins every message about a parameter (bcs-common's).
 pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 
-/// Why a request cannot be translated for the scheduler. `Display` is the message of the original, with
-/// details that it leaves out appended.
+/// The reason why a request cannot be translated for the scheduler. `Display` is the message of the original, followed by
+/// details that the original leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     /// The body has no kind.
@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     /// No such restart policy.
     #[error("{PARAMETERS}restart policy error")]
     RestartPolicy,
-    /// There is no template.
+    /// The object has no template.
     #[error("{PARAMETERS} no template")]
     NoTemplate,
     /// The template has nothing to run.

@@ -10,7 +10,7 @@
 //! - what the scheduler has under the type that the driver has (metadata, policies, constraints, processes,
 //!   config maps, secrets, health checks, the strategy) goes on whole;
 //! - other fields of a container, port, parameter or volume go on in what it becomes;
-//! - a daemonset has no `raw_json`: its other fields stand beside `version`, those of its `spec` and of its
+//! - a daemonset has no `raw_json`: its other fields stand next to `version`, the fields of its `spec` and of its
 //!   template's `spec` in the version.
 //!
 //! The only fields that are left out of these places are those that the scheduler has a field of its own for

@@ -15,11 +15,11 @@ const SEQUENCE_LENGTH: usize = 10;
 /// The children of a node: registered members, or the names of all children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildList<T> {
-    /// In order: members by the time of their registration, names by the alphabet.
+    /// The children in order: members by the time of their registration, names by the alphabet.
     pub children: Vec<T>,
     /// Whether the list was ever read; if not, it is unknown.
     pub is_read: bool,
-    /// Why the list may be stale. The last known children are kept.
+    /// The reason why the list may be stale. The last known children are kept.
     pub lost: Option<String>,
 }
 
@@ -35,8 +35,8 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
 
 /// A registered member: a child whose name ends with a sequence number.
 ///
-/// As in BCS, the last 10 characters of a name are its sequence number; children whose names are not longer
-/// than that, or do not end with a number, are not members.
+/// The last 10 characters of a name are its sequence number, as in BCS. Children with shorter names, or without a number
+/// at the end, are not members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The node's name, without those above it.

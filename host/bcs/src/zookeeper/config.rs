@@ -54,7 +54,7 @@ impl Digest {
     }
 }
 
-/// Without the password.
+/// Omits the password.
 impl fmt::Debug for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

@@ -23,9 +23,9 @@ pub struct ZooKeeperConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} needs the ensemble `{ensemble}`, which is not configured")]
 pub struct NoEnsemble {
-    /// For example `upstream.discover`.
+    /// The key that needs the ensemble, such as `upstream.discover`.
     pub setting: &'static str,
-    /// For example `zookeeper.cluster`.
+    /// The missing section, such as `zookeeper.cluster`.
     pub ensemble: &'static str,
 }
 
@@ -57,7 +57,7 @@ impl Ensembles {
         self.cluster.as_ref()
     }
 
-    /// The service ensemble; the cluster's own if there is no other.
+    /// Returns the service ensemble, or the cluster's own if there is no other.
     pub fn service(&self) -> Option<&ZooKeeper> {
         self.service.as_ref().or(self.cluster.as_ref())
     }

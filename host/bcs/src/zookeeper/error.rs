@@ -4,7 +4,7 @@ use zookeeper_client::Error;
 
 use crate::zookeeper::Servers;
 
-/// Why a request to ZooKeeper failed.
+/// The reason why a request to ZooKeeper failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZooKeeperError {
     #[error("ZooKeeper at {servers} is unavailable: {reason}")]

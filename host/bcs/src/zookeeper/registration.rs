@@ -28,7 +28,7 @@ pub struct Registered {
     stop: CancellationToken,
 }
 
-/// What the node should be.
+/// The intended state of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     data: Bytes,
@@ -41,7 +41,7 @@ pub enum RegistrationState {
     Registered {
         path: String,
     },
-    /// It is not registered, or its state is unknown.
+    /// The node is not registered, or its state is unknown.
     Missing {
         reason: String,
         /// Whether an access list forbids it.

@@ -25,7 +25,7 @@ pub struct Servers {
     root: Option<String>,
 }
 
-/// Why a connection string is invalid.
+/// The reason why a connection string is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServersError {
     /// No server is given.

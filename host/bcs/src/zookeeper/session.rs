@@ -22,7 +22,7 @@ use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registratio
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a request without a connection, which the session also reports.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
-/// How long a caller waits for a session.
+/// The time that a caller waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An ensemble, with a session that is opened again when it is lost. Cheap to clone; it lives as long as a
@@ -44,7 +44,7 @@ struct Shared {
 pub enum SessionState {
     Connecting {
         since: Instant,
-        /// Why the last attempt failed, if there was one.
+        /// The error of the last attempt, if there was one.
         reason: Option<String>,
     },
     /// The session exists, and is connected to a server.
@@ -56,7 +56,7 @@ pub enum SessionState {
     /// The connection or the session was lost.
     Lost {
         since: Instant,
-        /// Why it was lost, or why the last attempt to reconnect failed.
+        /// The reason why it was lost, or why the last attempt to reconnect failed.
         reason: String,
     },
 }
@@ -78,7 +78,7 @@ impl SessionState {
         }
     }
 
-    /// Why requests to ZooKeeper are not possible, if known.
+    /// Returns the reason why requests to ZooKeeper are not possible, if it is known.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Connecting { reason, .. } => reason.as_deref(),
@@ -161,7 +161,7 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration, true)
     }
 
-    /// The same, once the node [should be present](Registered::set_present).
+    /// Registers a node as soon as it [should be present](Registered::set_present).
     pub fn register_later(&self, registration: Registration) -> Registered {
         Registered::keep(self.clone(), registration, false)
     }

@@ -1,4 +1,4 @@
-//! What holds for every store.
+//! The behaviour that every store has.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ pub(crate) trait Ground: Sized {
     /// Whether a schema refuses definitions that are not objects, whoever writes them.
     const HAS_SCHEMA: bool = false;
 
-    /// An empty place. One that is to be lost is nobody else's.
+    /// An empty place for definitions. A place that the test makes unavailable is not shared.
     async fn new(is_to_be_lost: bool) -> Self;
 
-    /// A store of it, beside the others.
+    /// Returns another store of this place.
     async fn open(&self) -> Self::Store;
 
     /// Writes what the original would, by other means than a store.
@@ -35,7 +35,7 @@ pub(crate) trait Ground: Sized {
     /// Nobody reaches it.
     async fn lose(&mut self);
 
-    /// It is reached again.
+    /// Makes the place available again.
     async fn come_back(&mut self);
 }
 
@@ -58,7 +58,7 @@ macro_rules! each_rule {
     };
 }
 
-/// The same with what holds where several drivers write. Files are written by one.
+/// Checks also the rules of stores that several drivers write. Files are written by one driver.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -318,7 +318,7 @@ pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
             .commit(&[replacement(&third, &elsewhere, &text("third"))])
             .await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
-        // What keeps what it is for is in nobody's way.
+        // A replacement for the same operation and kind conflicts with nothing.
         let changed = document_for(0, "n", name, "another");
         one.commit(&[replacement(path, &there, &changed)]).await.unwrap();
         one.commit(&[deletion(&third, &elsewhere)]).await.unwrap();

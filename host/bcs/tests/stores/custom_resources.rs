@@ -153,7 +153,7 @@ async fn what_the_resource_says_stands_in() {
 }
 
 #[tokio::test]
-async fn what_is_no_definition_is_told_by_its_reader() {
+async fn an_invalid_definition_is_reported_by_its_reader() {
     let setting = Setting::new();
     let store = setting.open().await;
     // (the resource, what is wrong with it)
@@ -235,7 +235,7 @@ async fn without_a_watch_changes_are_seen_too() {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_is_said() {
+async fn a_forbidden_operation_is_reported() {
     let setting = Setting::new();
     let store = setting.open().await;
     setting.server.forbid("create", PLURAL);
@@ -266,7 +266,7 @@ async fn a_write_without_an_answer_is_looked_for() {
     let path = store.place_for(&id("bkbcs", "a")).unwrap();
     let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    // (whether the server has written it before the connection broke, what is said)
+    // (whether the server has written it before the connection broke, the expected error)
     for (is_written, expected) in [
         (false, Some("whether customresources:bkbcs/a was written")),
         (true, None),

@@ -43,7 +43,7 @@ pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
 }
 
-/// The same for the operation and kind of this number; there are 14 of them.
+/// Returns a document for the operation and kind of this number; there are 14 of them.
 pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
     let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({

@@ -133,7 +133,7 @@ impl Kubernetes {
         self.directory.path().join("kubeconfig")
     }
 
-    /// A client that is no store.
+    /// Returns a client of the API server.
     async fn client(&self) -> Client {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;

@@ -22,7 +22,7 @@ const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls
 
 /// Nodes below one that no other test has.
 struct Nodes {
-    /// Of its own, if it is to be lost.
+    /// A test that stops the ensemble has one of its own.
     server: Option<Server>,
     address: String,
     root: String,
@@ -99,7 +99,7 @@ impl Ground for Nodes {
     }
 
     async fn come_back(&mut self) {
-        // Starting it blocks, and somebody waits at the same time.
+        // Starting the server blocks this thread, and a store waits for it at the same time.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();
@@ -157,7 +157,7 @@ async fn where_definitions_are() {
 }
 
 #[tokio::test]
-async fn odd_nodes() {
+async fn nodes_with_unusual_content_are_read() {
     let nodes = Nodes::new(false).await;
     let store = nodes.open().await;
     let path = store.place_for(&id("n", "a")).unwrap();
@@ -183,13 +183,13 @@ async fn odd_nodes() {
     }
     until_hook(&store, None).await;
 
-    // A node without data is no definition, and may become one.
+    // A node without data is not a definition, but may become one.
     nodes.write("n/a", b"").await;
     assert_holds(&store.read().await.unwrap(), &[]);
     store.commit(&[creation(&path, &text)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    // What is no text is read as Go reads it, and is in nobody's way.
+    // Invalid UTF-8 is read as Go reads it, and conflicts with nothing.
     nodes.write("n/c", b"\xff\xfe").await;
     let read = store.read().await.unwrap();
     let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
@@ -198,7 +198,7 @@ async fn odd_nodes() {
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
     until_hook(&store, Some("first")).await;
 
-    // Without its name a node is called as it is; and what is no JSON is for its reader.
+    // A definition without a name is named as its node; a node that is not JSON is left to its reader.
     store.commit(&[deletion(&path, &text)]).await.unwrap();
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);
@@ -292,7 +292,7 @@ async fn nodes_of(user: &str, password: &str) {
 
 /// Such a server closes the connection at an operation that it does not know: to take a watch back, for one.
 #[tokio::test]
-async fn an_old_server_is_asked_for_nothing_that_it_does_not_know() {
+async fn an_old_server_gets_only_operations_that_it_supports() {
     let nodes = Nodes::new(false).await;
     let old = OldServer::before(ensemble::shared()).await;
     let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));

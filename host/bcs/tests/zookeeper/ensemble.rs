@@ -38,7 +38,7 @@ pub(crate) use self::expiry::expire;
 const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 const INSTALLED: &str = "/usr/share/java";
 
-/// What ZooKeeper consists of.
+/// The jars of ZooKeeper.
 const JARS: [&str; 6] = [
     "zookeeper.jar",
     "zookeeper-jute.jar",
@@ -86,7 +86,7 @@ pub(crate) struct Server {
     class_path: String,
     configuration: PathBuf,
     log: PathBuf,
-    /// Which is removed by the keeper, if this is never dropped.
+    /// Whether this is never dropped, so that the keeper removes the directory.
     is_static: bool,
     directory: Option<TempDir>,
     running: Option<Running>,
@@ -236,7 +236,7 @@ pub(crate) struct Ensemble {
 }
 
 impl Ensemble {
-    /// Start so many, and wait until they have a leader and all of them serve.
+    /// Starts this many servers, and waits until they have a leader and all of them serve.
     pub(crate) fn start(count: usize) -> Self {
         let addresses: Vec<_> = (0..count).map(|_| free_addresses::<3>()).collect();
         let mut peers = String::new();
@@ -267,7 +267,7 @@ impl Ensemble {
         &self.servers[index]
     }
 
-    /// Which one leads. Waits until one does.
+    /// Waits until a server leads, and returns its number.
     pub(crate) fn leader(&self) -> usize {
         let begin = Instant::now();
         loop {
@@ -316,14 +316,14 @@ pub(crate) fn sessions(address: &str) -> Vec<i64> {
         .collect()
 }
 
-/// What a server is, once it serves: `standalone`, `leader` or `follower`.
+/// Returns the role of a server once it serves: `standalone`, `leader` or `follower`.
 fn mode(address: &str) -> Option<String> {
     let text = ask(address, "srvr")?;
     let mode = text.lines().find_map(|line| line.strip_prefix("Mode: "));
     mode.map(str::to_owned)
 }
 
-/// What a server says to one of its commands of four letters.
+/// Returns the reply of a server to one of its commands of four letters.
 fn ask(address: &str, command: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
@@ -348,7 +348,7 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     held.map(|listener| listener.local_addr().unwrap())
 }
 
-/// Where the jars are.
+/// Returns the directory with the jars.
 fn class_path() -> String {
     let directory = env::var_os(DIRECTORY).map_or_else(|| PathBuf::from(INSTALLED), PathBuf::from);
     let jars = JARS.map(|jar| directory.join(jar));

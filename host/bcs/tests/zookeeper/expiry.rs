@@ -5,10 +5,10 @@ use std::{
     net::TcpStream,
 };
 
-/// End a session as if ZooKeeper had not heard of it for too long: its ephemeral nodes go, and whoever has it
-/// is told that it has expired. The address is that of any server of its ensemble.
+/// Ends a session as if ZooKeeper had not heard of it for too long: its ephemeral nodes are removed, and its client learns
+/// that it has expired. The address is the one of any server of the ensemble.
 ///
-/// That is another connection with the same session, which closes it. ZooKeeper makes the password of a
+/// Another connection with the same session closes it. ZooKeeper makes the password of a
 /// session of the session's number (`generatePasswd` in its `ZooKeeperServer`), so no more than that is needed.
 pub(crate) fn expire(address: &str, session: i64) {
     let mut stream = TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! What is sent over a connection of ZooKeeper, piece by piece.
+//! The frames of a connection to ZooKeeper, one at a time.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 

@@ -54,7 +54,7 @@ impl Interruption {
         }
     }
 
-    /// What the client is to connect to.
+    /// Returns the address that the client connects to.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -71,7 +71,7 @@ impl Drop for Interruption {
     }
 }
 
-/// Both connections end with this.
+/// Both connections end when this returns.
 async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();

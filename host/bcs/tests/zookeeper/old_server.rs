@@ -21,7 +21,7 @@ pub(crate) struct OldServer {
     unknown: Arc<Mutex<Vec<i32>>>,
     /// Each number is another time that all connections break.
     breaks: watch::Sender<u32>,
-    /// How many connections there were.
+    /// The number of connections so far.
     accepted: watch::Receiver<u32>,
     task: AbortHandle,
 }
@@ -50,17 +50,17 @@ impl OldServer {
         }
     }
 
-    /// What the client is to connect to.
+    /// Returns the address that the client connects to.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The operations that it was asked for and does not know.
+    /// Returns the operations that the server got and does not know.
     pub(crate) fn unknown(&self) -> Vec<i32> {
         self.unknown.lock().unwrap().clone()
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections so far.
     pub(crate) fn accepted(&self) -> watch::Receiver<u32> {
         self.accepted.clone()
     }
@@ -89,7 +89,7 @@ async fn relay(
         let mut is_first = true;
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
-            // The first asks for a session, and is no operation.
+            // The first frame requests a session, and is not an operation.
             if !is_first && !KNOWN.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;

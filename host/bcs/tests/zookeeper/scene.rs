@@ -18,7 +18,7 @@ pub(crate) fn config(servers: &str) -> EnsembleConfig {
     EnsembleConfig::new(servers.parse().unwrap())
 }
 
-/// The same, where it is soon seen that a server says nothing.
+/// Returns a configuration with which a silent server is noticed soon.
 pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
     EnsembleConfig {
         session_timeout: Duration::from_secs(2),

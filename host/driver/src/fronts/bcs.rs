@@ -5,7 +5,8 @@ mod section;
 use std::{net::IpAddr, sync::Arc};
 
 use admittance_bcs::{
-    BcsConfig, Behind, Drivers, HealthInfo, MesosDriver, Registrar, SchedulersConfig, UpstreamKind,
+    BcsConfig, ConnectedUpstream, Drivers, HealthInfo, MesosDriver, Registrar, SchedulersConfig,
+    UpstreamKind,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_dialect::{Dialect, End};
@@ -104,7 +105,7 @@ impl FrontConfig for BcsConfig {
         Ok(())
     }
 
-    fn connect(&self, ensembles: &Ensembles) -> Result<Option<Behind>, NoEnsemble> {
+    fn connect(&self, ensembles: &Ensembles) -> Result<Option<ConnectedUpstream>, NoEnsemble> {
         BcsConfig::connect(self, ensembles).map(Some)
     }
 

@@ -6,7 +6,7 @@ use std::{convert::Infallible, sync::Arc};
 
 use admittance::{BodyLimits, Host, Passage};
 use admittance_bcs::{
-    Behind, SchedulersConfig,
+    ConnectedUpstream, SchedulersConfig,
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_dialect::{Dialect, End};
@@ -83,7 +83,7 @@ impl FrontConfig for ProxyConfig {
         Ok(())
     }
 
-    fn connect(&self, _: &Ensembles) -> Result<Option<Behind>, NoEnsemble> {
+    fn connect(&self, _: &Ensembles) -> Result<Option<ConnectedUpstream>, NoEnsemble> {
         let servers = Servers::Listed(self.servers.clone());
         Ok(Some(
             Upstream::new(servers, Choice::Turns, self.upstream.clone()).into(),

@@ -267,7 +267,7 @@ fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
         .any(|network| network.contains(&ip.to_canonical()))
 }
 
-/// Whether an address is one of this machine or link, such as that of a cloud's metadata service, or of no machine.
+/// Whether an address belongs to this machine or link, such as a cloud's metadata service, or to no machine.
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn addresses() {
+    fn reported_addresses_must_not_be_local() {
         let local = ["127.0.0.1/32".parse().unwrap()];
         for (text, is_valid, is_valid_if_listed) in [
             ("https://10.0.0.1:6443", true, true),

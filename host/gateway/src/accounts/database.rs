@@ -108,8 +108,8 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Begin a change. It waits for changes in progress, including those of other gateways, so that nothing it reads
-    /// changes before it ends.
+    /// Begins a change. Waits for changes in progress, also by other gateways, so that nothing it reads changes before it
+    /// ends.
     pub(super) async fn change(&self) -> Result<Change, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")

@@ -18,9 +18,9 @@ pub struct Directory {
     /// Counts the changes of the database.
     pub(super) revision: i64,
     pub(super) users: BTreeMap<UserId, Arc<User>>,
-    /// By the bytes of their digests.
+    /// Tokens by the bytes of their digests.
     pub(super) tokens: HashMap<[u8; 32], UserToken>,
-    /// By their IDs.
+    /// Clusters by their IDs.
     pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
     /// IDs of clusters, by identifier.
     pub(super) identifiers: HashMap<String, String>,
@@ -43,16 +43,16 @@ pub struct Session {
     pub expires_at: Moment,
 }
 
-/// What a permission is for.
+/// The clusters or drivers that a permission is for.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum AccessTarget {
     /// A cluster, by its ID.
     Cluster(String),
     /// The drivers of a Mesos cluster, by the platform's ID of it.
     Drivers(String),
 }
 
-/// Why a token is not accepted. `Display` is the message for the client, as bcs-api words it.
+/// The reason why a token is not accepted. `Display` is the message for the client, as bcs-api words it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// The token is unknown, or was revoked.
@@ -78,7 +78,7 @@ impl Directory {
         self.session(TokenDigest::of(token))
     }
 
-    /// As [`authenticate`](Self::authenticate), for a token that was sent earlier.
+    /// Returns the current session of a token that was [authenticated](Self::authenticate) earlier.
     pub fn session(&self, digest: TokenDigest) -> Result<Session, Denied> {
         // Clients cannot choose digests, so the duration of the lookup reveals nothing about other tokens.
         let token = self.tokens.get(digest.as_bytes()).ok_or(Denied::Unknown)?;
@@ -164,13 +164,13 @@ impl Directory {
     }
 
     /// Check that a user has this permission for a place.
-    pub fn may(&self, user: &User, place: &Place, needed: Permission) -> Result<(), Denied> {
+    pub fn may(&self, user: &User, place: &AccessTarget, needed: Permission) -> Result<(), Denied> {
         let (permission, name) = match place {
-            Place::Cluster(id) => {
+            AccessTarget::Cluster(id) => {
                 let cluster = self.cluster(id);
                 (cluster.and_then(|cluster| self.permission(user, cluster)), id)
             }
-            Place::Drivers(id) => (self.for_drivers(user, id), id),
+            AccessTarget::Drivers(id) => (self.for_drivers(user, id), id),
         };
         enough(permission, user, name, needed)
     }
@@ -257,7 +257,7 @@ mod tests {
         ] {
             let user = user(id, is_super_user);
             assert_eq!(directory.for_drivers(&user, "BCS-MESOS-1"), expected, "{id}");
-            let drivers = Place::Drivers("BCS-MESOS-1".to_owned());
+            let drivers = AccessTarget::Drivers("BCS-MESOS-1".to_owned());
             let may = directory.may(&user, &drivers, Permission::Read).is_ok();
             assert_eq!(may, expected.is_some(), "{id}");
         }

@@ -2,7 +2,7 @@ use std::{fmt::Display, path::PathBuf};
 
 use super::Denied;
 
-/// Why users and clusters cannot be read or changed. `Display` is for the client.
+/// The reason why users and clusters cannot be read or changed. `Display` is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountsError {
     #[error(transparent)]

@@ -35,22 +35,22 @@ pub(crate) const PLAIN_TOKEN: i64 = 3;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedAccounts {
-    /// How many users.
+    /// The number of users.
     pub users: usize,
-    /// How many tokens of users.
+    /// The number of tokens of users.
     pub tokens: usize,
-    /// How many clusters.
+    /// The number of clusters.
     pub clusters: usize,
-    /// How many credentials of clusters.
+    /// The number of clusters whose credentials were copied.
     pub credentials: usize,
-    /// How many register tokens.
+    /// The number of register tokens.
     pub register_tokens: usize,
-    /// How many permissions.
+    /// The number of permissions.
     pub permissions: usize,
     /// The users of the gateway that were deleted in favour of bcs-api's.
     #[serde(default)]
     pub replaced: Vec<String>,
-    /// What was not copied, with the reason.
+    /// The rows that were not copied, each with the reason.
     pub skipped: Vec<String>,
 }
 

@@ -154,7 +154,7 @@ fn key(line: &str) -> Option<Key> {
 
 /// The characters of random tokens.
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// How many of these are used for the random parts of IDs: digits and lower-case letters.
+/// The number of these that the random parts of IDs use: digits and lower-case letters.
 const LOWER: usize = 36;
 
 /// A random token of this many letters and digits.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn random_texts() {
+    fn random_texts_have_the_expected_characters() {
         let token = random_token(128).unwrap();
         assert_eq!(token.0.len(), 128);
         assert!(token.0.bytes().all(|byte| byte.is_ascii_alphanumeric()));

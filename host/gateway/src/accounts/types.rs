@@ -93,7 +93,7 @@ impl fmt::Display for UserName {
     }
 }
 
-/// Where a cluster comes from.
+/// The origin of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     Plain,
@@ -111,7 +111,7 @@ pub enum ClusterKind {
 
 words!(ClusterKind, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "tke");
 
-/// How the platform refers to a cluster.
+/// The project and ID under which the platform manages a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BcsInfo {
     pub project_id: String,
@@ -130,15 +130,15 @@ pub struct Cluster {
     pub creator: UserId,
     pub created_at: Moment,
     pub bcs: Option<BcsInfo>,
-    /// What the agent reported. None before it reported.
+    /// The credentials that the agent reported last. None before it reported.
     pub credentials: Option<Arc<Credentials>>,
     pub register_token: Option<RegisterToken>,
     /// The permissions of users; the creator has its own, too.
     pub grants: BTreeMap<UserId, Permission>,
 }
 
-/// How a cluster is reached, as its agent reported it. Compare with `==` to see whether it changed; unchanged ones
-/// keep their `Arc`.
+/// The addresses and credentials of a cluster, as its agent reported them. Compare with `==` to see whether they changed;
+/// unchanged ones keep their `Arc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// `https://{host}:{port}` each, at least one, with an IP address or a name as the host.
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn names_of_users() {
+    fn names_of_users_have_a_kind() {
         for (text, impersonated) in [
             ("plain:alice", Some("plain.alice")),
             ("plain:a.b", Some("plain.a.b")),

@@ -12,7 +12,7 @@ use crate::accounts::{Cluster, Directory, User};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserList {
-    /// In the order in which they were created.
+    /// The users in the order in which they were created.
     pub users: Vec<UserEntry>,
 }
 
@@ -38,7 +38,7 @@ pub struct UserEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenEntry {
-    /// Its number.
+    /// The number of the token.
     pub id: i64,
     /// When it was created.
     pub created_at: Moment,
@@ -85,7 +85,7 @@ pub struct IssuedToken {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterList {
-    /// In the order of their ids.
+    /// The clusters in the order of their IDs.
     pub clusters: Vec<ClusterEntry>,
 }
 
@@ -104,7 +104,7 @@ pub struct ClusterEntry {
     pub creator: Option<String>,
     /// When it was created.
     pub created_at: Moment,
-    /// How the platform refers to it; absent for `plain`.
+    /// The project and ID under which the platform manages it; absent for `plain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bcs: Option<BcsCluster>,
     /// The API servers that its agent reported; empty before that.
@@ -115,15 +115,15 @@ pub struct ClusterEntry {
     /// Its register token; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub register_token: Option<RegisterTokenEntry>,
-    /// The permissions of users, apart from those of super users and the creator.
+    /// The permissions that were granted. Super users and the creator have theirs without a grant.
     pub permissions: Vec<PermissionEntry>,
 }
 
-/// How the platform refers to a cluster.
+/// The project and ID under which the platform manages a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BcsCluster {
-    /// The project.
+    /// The project of the platform.
     pub project_id: String,
     /// `BCS-K8S-15091`.
     pub cluster_id: String,
@@ -138,7 +138,7 @@ pub struct BcsCluster {
 pub struct RegisterTokenEntry {
     /// When it was created.
     pub created_at: Moment,
-    /// Until when an agent has to use it first.
+    /// The time by which an agent has to use it first.
     pub expires_at: Moment,
     /// When an agent used it first; from then on it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ pub struct NewCluster {
     pub kind: Option<String>,
 }
 
-/// What was removed.
+/// The reply to a deletion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Removed {

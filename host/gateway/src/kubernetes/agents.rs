@@ -25,14 +25,14 @@ use super::{
     Entered, Kubernetes, ended,
     error::KubernetesError,
     headers::{CLUSTER, ID, MODULE, MODULES, PARAMS, PATH, TOKEN},
-    routes::{OpenTunnel, Route, Way},
+    routes::{ConnectVia, OpenTunnel, Route},
 };
 use crate::{
     accounts::{Cluster, Credentials, Report, Secret},
     tunnel::{Accepts, LARGEST_OF_AGENT, Outgoing, Session, websocket_config},
 };
 
-/// How often an unused tunnel is looked for while the gateway stops.
+/// The interval at which the gateway looks for unused tunnels while it stops.
 const IDLE_POLL: Duration = Duration::from_millis(50);
 
 /// The WebSocket of a tunnel, at the side that accepts it.
@@ -48,7 +48,7 @@ struct Params {
     ca_cert: String,
 }
 
-/// What an agent sends to open a tunnel.
+/// The headers with which an agent opens a tunnel.
 struct TunnelRequest {
     cluster: String,
     token: Vec<u8>,
@@ -124,7 +124,11 @@ impl Kubernetes {
             ))
         })?;
         let (session, outgoing) = Session::new(memory);
-        let route = Route::new(&cluster.id, Arc::new(credentials), Way::Tunnel(session.clone()))?;
+        let route = Route::new(
+            &cluster.id,
+            Arc::new(credentials),
+            ConnectVia::Tunnel(session.clone()),
+        )?;
         let open = self.0.routes.open(&cluster.id, Arc::new(route));
         let open = open.ok_or_else(|| {
             KubernetesError::Tunnel(format!("the agents of {} have too many tunnels open", cluster.id))
@@ -258,7 +262,7 @@ pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> 
     report.credentials().map_err(|error| wrong(error.to_string()))
 }
 
-/// The same, as [`credentials`] reads them.
+/// Returns the value of the header that [`credentials`] reads.
 pub(super) fn params(credentials: &Credentials) -> String {
     let params = serde_json::json!({
         "address": credentials.servers().collect::<Vec<_>>().join(";"),
@@ -273,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters() {
+    fn the_credentials_header_is_read_as_it_is_written() {
         let encode = |address: &str, token: &str, ca: &str| {
             let ca = BASE64_STANDARD.encode(ca);
             let json = serde_json::json!({"address": address, "userToken": token, "caCert": ca});

@@ -1,4 +1,4 @@
-//! Why a request does not reach a cluster, and the `Status` that kubectl shows.
+//! The reasons why a request does not reach a cluster, and the `Status` that kubectl shows.
 
 use admittance_dialect::{status_reply, status_with_reason};
 use bytes::Bytes;

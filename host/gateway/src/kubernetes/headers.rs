@@ -1,4 +1,4 @@
-//! How agents and other gateways open tunnels.
+//! The path and headers with which agents and other gateways open tunnels.
 
 pub(crate) const PATH: &str = "/bcsapi/v1/websocket/connect";
 
@@ -8,8 +8,8 @@ pub(crate) const CLUSTER: &str = "bcs-api-tunnel-clusterid";
 pub(crate) const TOKEN: &str = "bcs-api-tunnel-token";
 /// The ID of a gateway that opens a tunnel to another.
 pub(crate) const ID: &str = "bcs-api-tunnel-id";
-/// What a gateway that accepts a tunnel has chosen at random, for the other one to prove that it knows the secret now.
+/// A random text of the gateway that accepts a tunnel. The other gateway proves with it that it knows the secret now.
 pub(crate) const CHALLENGE: &str = "bcs-api-tunnel-challenge";
 pub(crate) const PARAMS: &str = "bcs-api-tunnel-params";
-/// What agents call themselves; the second is what the last one of bcs-api says.
+/// The names that agents use for themselves. The second is the one of the last agent of bcs-api.
 pub(crate) const MODULES: [&str; 2] = ["kube-agent", "kubeagent"];

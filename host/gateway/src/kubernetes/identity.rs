@@ -1,4 +1,4 @@
-//! Whose name a request carries to a cluster: never the one that the client writes.
+//! The user in whose name a request reaches a cluster: never the one that the client writes.
 
 use admittance_bcs::routes::Permission;
 use http::{
@@ -44,7 +44,7 @@ const GROUPS: [(Permission, &str); 3] = [
 pub(super) const SUPER_USERS: &str = "admittance:super-users";
 
 impl Identity {
-    /// `groups` are the user's own; those of the permission are added.
+    /// Adds the groups of the permission to `groups`, the user's own.
     pub(super) fn new(
         user: String,
         groups: &[String],

@@ -10,7 +10,7 @@ pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
 /// The API group whose objects are hooks.
 const HOOKS: &str = "admissionregistration.k8s.io";
-/// Questions about oneself, which are asked by creating them.
+/// Reviews of the user's own rights and identity, which clients create.
 const QUESTIONS: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",
@@ -25,7 +25,7 @@ pub(super) struct ClusterPath<'u> {
     pub(super) identifier: &'u str,
     /// The path in the cluster, and the query.
     pub(super) rest: Uri,
-    /// What that path is about.
+    /// The resource that the path names.
     pub(super) target: Target,
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn paths() {
+    fn tunnel_paths_are_parsed() {
         for (uri, expected) in [
             ("/tunnels/clusters/a-1/api/v1/pods?watch=true", Some(("a-1", "/api/v1/pods?watch=true"))),
             ("/tunnels/clusters/a-1/", Some(("a-1", "/"))),
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn permissions() {
+    fn each_request_to_a_cluster_needs_its_permission() {
         for (method, path, is_upgrade, expected) in [
             (Method::GET, "/api/v1/pods", false, Permission::Read),
             (Method::GET, "/version", false, Permission::Read),

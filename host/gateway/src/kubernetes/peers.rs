@@ -48,7 +48,7 @@ use crate::{
     },
 };
 
-/// How gateways find and trust one another.
+/// The settings with which gateways find and trust each other.
 #[derive(Clone, Debug)]
 pub struct PeersConfig {
     pub secrets: PeerSecrets,
@@ -69,11 +69,11 @@ pub(super) struct Peers {
     discovery: Discovery,
     /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open; None if one is open.
     links: Mutex<BTreeMap<String, Option<String>>>,
-    /// How many tunnels to this gateway others have opened.
+    /// The number of tunnels that others have opened to this gateway.
     accepted: Arc<AtomicUsize>,
 }
 
-/// Why there is no tunnel to another gateway; for the log and the status.
+/// The reason why a gateway has no tunnel to another, for the log and the status.
 #[derive(Debug, thiserror::Error)]
 enum PeerError {
     #[error("it has no TLS: only gateways on the same machine may do without")]
@@ -198,7 +198,7 @@ impl Peers {
         self.links.lock().remove(&server.to_string());
     }
 
-    /// Records why there is no tunnel, or that there is one.
+    /// Records the error of an attempt, or that there is a tunnel.
     fn report(&self, server: &Server, problem: Option<String>) {
         let mut links = self.links.lock();
         let before = links.insert(server.to_string(), problem.clone());

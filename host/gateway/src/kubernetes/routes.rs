@@ -1,4 +1,4 @@
-//! How clusters are reached: directly at their reported addresses, or through an agent's tunnel, to this gateway or to
+//! The routes to clusters: directly to their reported addresses, or through an agent's tunnel to this gateway or to
 //! another.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
@@ -30,19 +30,19 @@ const SERVER_NAME: &str = "kubernetes";
 /// announces one, and the number of gateways is limited.
 const MOST_TUNNELS: usize = 8;
 
-/// For a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may connect again
-/// at the same moment.
+/// The time for a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may connect
+/// again at the same moment.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How connections to API servers are made.
+/// The means by which connections to API servers are made.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
-    /// By TCP, to the addresses that these accounts allow.
+pub(super) enum ConnectVia {
+    /// TCP, to the addresses that these accounts allow.
     Direct(Accounts),
-    /// In the tunnel of the cluster's agent.
+    /// The tunnel of the cluster's agent.
     Tunnel(Session),
-    /// In this tunnel to another gateway, which has the tunnel of the cluster's agent. The budget is that of the
-    /// cluster's owner.
+    /// A tunnel to another gateway, which has the tunnel of the cluster's agent. The budget is the one of the cluster's
+    /// owner.
     Gateway(Session, Arc<Budget>),
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Route {
     pub(super) upstream: Upstream,
     /// The cluster's own token.
     pub(super) authorization: HeaderValue,
-    way: Way,
+    way: ConnectVia,
     /// Whether its servers are checked.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
@@ -64,7 +64,7 @@ impl Route {
     pub(super) fn new(
         cluster: &str,
         credentials: Arc<Credentials>,
-        way: Way,
+        way: ConnectVia,
     ) -> Result<Self, KubernetesError> {
         let unusable = |reason: String| KubernetesError::Credentials {
             cluster: cluster.to_owned(),
@@ -90,7 +90,7 @@ impl Route {
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
             // The gateway that has the agent's tunnel checks the API server.
-            health: (!matches!(way, Way::Gateway(..))).then(|| HealthCheck {
+            health: (!matches!(way, ConnectVia::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,
                 timeout: HealthCheck::DEFAULT_TIMEOUT,
@@ -122,11 +122,11 @@ async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     }
 }
 
-fn dial(way: &Way, cluster: &str) -> Dial {
+fn dial(way: &ConnectVia, cluster: &str) -> Dial {
     let (session, budget, cluster) = match way {
-        Way::Direct(accounts) => return tcp(accounts.clone()),
-        Way::Tunnel(session) => (session.clone(), session.budget().clone(), None),
-        Way::Gateway(session, budget) => (session.clone(), budget.clone(), Some(cluster.to_owned())),
+        ConnectVia::Direct(accounts) => return tcp(accounts.clone()),
+        ConnectVia::Tunnel(session) => (session.clone(), session.budget().clone(), None),
+        ConnectVia::Gateway(session, budget) => (session.clone(), budget.clone(), Some(cluster.to_owned())),
     };
     BoxCloneSyncService::new(service_fn(move |server: Uri| {
         let (session, budget, cluster) = (session.clone(), budget.clone(), cluster.clone());
@@ -140,8 +140,8 @@ fn dial(way: &Way, cluster: &str) -> Dial {
     }))
 }
 
-/// By TCP. A name must not lead where reports of addresses would be refused: whoever reports it may change what it
-/// resolves to.
+/// Connects by TCP. A name must not lead where reports of addresses would be refused: whoever reports it may change what
+/// it resolves to.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
@@ -183,10 +183,10 @@ struct Tunnels {
 }
 
 impl Tunnels {
-    fn of(&mut self, way: &Way) -> &mut HashMap<String, Vec<Arc<Route>>> {
+    fn of(&mut self, way: &ConnectVia) -> &mut HashMap<String, Vec<Arc<Route>>> {
         match way {
-            Way::Gateway(..) => &mut self.of_gateways,
-            Way::Direct(_) | Way::Tunnel(_) => &mut self.of_agents,
+            ConnectVia::Gateway(..) => &mut self.of_gateways,
+            ConnectVia::Direct(_) | ConnectVia::Tunnel(_) => &mut self.of_agents,
         }
     }
 
@@ -209,13 +209,13 @@ impl Tunnels {
     }
 }
 
-/// How a cluster is reached now.
+/// The current connection of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteState {
     /// The tunnels of its agents to this gateway, and to others.
     pub(super) tunnels: usize,
     pub(super) gateways: usize,
-    /// What requests use.
+    /// The upstream that requests use.
     pub(super) upstream: Option<Upstream>,
 }
 
@@ -239,7 +239,7 @@ impl Routes {
         let route = Arc::new(Route::new(
             &cluster.id,
             credentials.clone(),
-            Way::Direct(accounts.clone()),
+            ConnectVia::Direct(accounts.clone()),
         )?);
         // A watch may hold the previous one for long.
         if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
@@ -263,7 +263,7 @@ impl Routes {
     /// Use this tunnel until the result is dropped. None: the agents of the cluster have as many as they may have.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
-        let is_limited = matches!(route.way, Way::Tunnel(_));
+        let is_limited = matches!(route.way, ConnectVia::Tunnel(_));
         let of_cluster = tunnels.of(&route.way).entry(cluster.to_owned()).or_default();
         if is_limited && of_cluster.len() >= MOST_TUNNELS {
             return None;
@@ -306,8 +306,8 @@ impl Routes {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;
         match &route.way {
-            Way::Tunnel(session) => Some((session.clone(), route.clone())),
-            Way::Direct(_) | Way::Gateway(..) => None,
+            ConnectVia::Tunnel(session) => Some((session.clone(), route.clone())),
+            ConnectVia::Direct(_) | ConnectVia::Gateway(..) => None,
         }
     }
 
@@ -371,7 +371,7 @@ impl OpenTunnel {
     /// Reports the number of tunnels of this kind that the cluster has now.
     fn changed(&self, tunnels: &Tunnels, count: usize) {
         tunnels.check_newest(&self.cluster, &self.routes.direct.lock());
-        if let Way::Tunnel(_) = self.route.way {
+        if let ConnectVia::Tunnel(_) = self.route.way {
             self.routes.changed.send_replace(());
             set_gauge(&self.cluster, count);
         }

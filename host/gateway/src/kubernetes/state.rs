@@ -47,9 +47,9 @@ type Replied = Box<Response<Body>>;
 
 impl Question<'_> {
     /// Adds the [`StoredState`] that the chains need, if any of them may match; `may_match` says so. Returns the body,
-    /// or the reply that ends the request: that of the API server if it refuses, and so would refuse the request.
+    /// or the reply that ends the request. A refusal of the API server ends it, because it would refuse the request too.
     ///
-    /// Everything is asked with the rights of the user, and nothing of it is stored.
+    /// All requests are made with the rights of the user, and no reply is stored.
     pub(super) async fn settle(
         &self,
         head: &mut Parts,

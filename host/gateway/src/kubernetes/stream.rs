@@ -15,7 +15,7 @@ use http::Extensions;
 use http_body::{Frame, SizeHint};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::accounts::{Accounts, Denied, Place, Session};
+use crate::accounts::{AccessTarget, Accounts, Denied, Session};
 
 type UntilDenied = Pin<Box<dyn Future<Output = Denied> + Send>>;
 
@@ -24,7 +24,7 @@ type UntilDenied = Pin<Box<dyn Future<Output = Denied> + Send>>;
 pub(crate) struct Watched {
     accounts: Accounts,
     session: Session,
-    place: Place,
+    place: AccessTarget,
     needed: Permission,
     /// Held until the request has ended: see [`until_denied`](Self::until_denied).
     _held: Arc<dyn Any + Send + Sync>,
@@ -35,7 +35,7 @@ impl Watched {
     pub(crate) fn new(
         accounts: &Accounts,
         session: &Session,
-        place: Place,
+        place: AccessTarget,
         needed: Permission,
         held: Arc<dyn Any + Send + Sync>,
     ) -> Self {
@@ -60,7 +60,7 @@ impl Watched {
                 ..
             } = &watched;
             let denied = accounts.until_denied(session, place, *needed).await;
-            let (Place::Cluster(cluster) | Place::Drivers(cluster)) = place;
+            let (AccessTarget::Cluster(cluster) | AccessTarget::Drivers(cluster)) = place;
             tracing::info!(cluster, by = %session.user.name, "a request is ended: {denied}");
             denied
         })

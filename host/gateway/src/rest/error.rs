@@ -1,4 +1,4 @@
-//! Why a request is refused, and the reply as bcs-api writes it.
+//! The reasons why a request is refused, and the replies as bcs-api writes them.
 
 use admittance_bcs::reply::Code;
 use admittance_dialect::json_reply;
@@ -104,7 +104,7 @@ impl RestError {
         }
     }
 
-    /// For logs and metrics.
+    /// Returns one word for logs and metrics.
     pub(super) fn word(&self) -> &'static str {
         match self.form().0 {
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "no-route",
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn replies() {
+    fn each_error_is_written_as_bcs_api_writes_it() {
         // (error, status of bcs-api, own status, name, beginning of the message)
         for (error, ok, own, name, message) in [
             (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405008, x"),

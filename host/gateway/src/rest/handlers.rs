@@ -1,4 +1,4 @@
-//! The handlers of the routes, and their JSON. Names of fields are bcs-api's; some are those of its Go structs.
+//! The handlers of the routes, and their JSON. Names of fields are bcs-api's; some come from its Go structs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -87,7 +87,7 @@ impl Call<'_> {
         self.cluster.as_deref().ok_or_else(missing)
     }
 
-    /// Who makes a change.
+    /// Returns the author of a change.
     fn by(&self) -> Result<String, RestError> {
         Ok(format!("user {}", self.caller()?.session.user.name))
     }
@@ -234,7 +234,7 @@ impl Call<'_> {
         Ok(json!({}))
     }
 
-    /// Without the token, which is sent only to the cluster.
+    /// Omits the token, which is sent only to the cluster.
     fn get_credentials(&self) -> Result<Value, RestError> {
         let not_found = || RestError::ClusterNotFound(self.parameter.to_owned());
         let cluster = self.directory.cluster(self.parameter).ok_or_else(not_found)?;

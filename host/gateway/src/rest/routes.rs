@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use super::error::RestError;
 
-/// Who may use a route.
+/// The callers who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
     /// Anybody: the request has its own proof.
@@ -39,7 +39,7 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     method: &'static str,
-    /// Without `/rest`, and without the slash at the end.
+    /// The path without `/rest`, and without the slash at the end.
     path: &'static str,
     pub(super) needs: Needs,
     pub(super) action: Action,
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn routes() {
+    fn each_path_leads_to_its_route() {
         for (method, path, expected) in [
             ("POST", "/rest/users/", Some((Action::CreateUser, ""))),
             ("POST", "/rest/users", Some((Action::CreateUser, ""))),

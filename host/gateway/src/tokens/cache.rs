@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn answers_expire() {
+    async fn cached_answers_expire() {
         let cache = AnswerCache::new(Duration::from_secs(10));
         let (yes, no) = (CacheKey::new(b"yes"), CacheKey::new(b"no"));
         assert_eq!(cache.get(&yes), None);

@@ -47,7 +47,7 @@ struct Verdict {
     allowed: bool,
 }
 
-/// Why the check failed; for the log.
+/// The reason why the check failed, for the log.
 #[derive(Debug, thiserror::Error)]
 enum VerifyError {
     #[error("the gateway's own token cannot be read from {file}: {reason}")]

@@ -94,7 +94,7 @@ impl TokenTable {
         self.0.current().len()
     }
 
-    /// Why the current content of the file is not in use.
+    /// The reason why the current content of the file is not in use.
     pub(crate) fn problem(&self) -> Option<String> {
         self.0.problem()
     }
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn mistakes() {
+    fn mistakes_in_a_token_file_are_reported() {
         for (text, part) in [
             ("", "there is no document"),
             ("tokens:\n", "tokens: missing"),

@@ -1,4 +1,4 @@
-//! What one side of a tunnel does when the other asks for a connection, or announces tunnels.
+//! The answers of one side of a tunnel to requests for connections and announcements of tunnels by the other side.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a side accepts from the other one.
+/// The connections that a side accepts from the other one.
 pub enum Accepts {
     /// The gateway of an agent opens no connections.
     Nothing,
@@ -31,9 +31,9 @@ pub type Guard = Arc<dyn Any + Send + Sync>;
 
 /// A connection that the other side may have.
 pub(super) enum Wanted {
-    /// To `host:port`.
+    /// A TCP connection to `host:port`.
     Tcp(String),
-    /// In this tunnel. The guard is held as long as the connection is open.
+    /// A connection in this tunnel. The guard is held as long as the connection is open.
     Tunnel(Session, Guard, Destination),
 }
 

@@ -26,14 +26,14 @@ use crate::{
     kubernetes::headers::{CLUSTER, MODULE, MODULES, PARAMS, PATH, TOKEN},
 };
 
-/// Of a reply, for the log.
+/// The number of bytes of a reply that are logged.
 const LONGEST_REPLY: usize = 64 << 10;
-/// Of the token and of the CA, each a few kilobytes.
+/// The largest token or CA in bytes. Each has a few kilobytes.
 const LARGEST_FILE: u64 = 1 << 20;
 /// A tunnel of the previous credentials stays for requests that use it.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
-/// Where an agent reports, and what.
+/// The gateway to which an agent reports, and the content of the report.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// `https://{host}:{port}`.
@@ -47,20 +47,20 @@ pub struct AgentConfig {
     /// The token of the service account and the CA of the API server. The token is replaced while the agent runs.
     pub token_file: PathBuf,
     pub ca_file: PathBuf,
-    /// How often the credentials are read and reported.
+    /// The interval at which the credentials are read and reported.
     pub period: Duration,
     /// Whether to hold a tunnel open. Without one, the gateway connects to the addresses.
     pub has_tunnel: bool,
 }
 
-/// What the agent reports.
+/// The content of a report.
 #[derive(Clone, PartialEq, Eq)]
 struct Current {
     token: String,
     ca: String,
 }
 
-/// Why an agent could not reach its gateway; for the log.
+/// The reason why an agent could not reach its gateway, for the log.
 #[derive(Debug, thiserror::Error)]
 enum AgentError {
     #[error("{file}: {reason}", file = file.display())]

@@ -1,4 +1,4 @@
-//! How agents and gateways open the WebSocket of a tunnel, and try again.
+//! Opens the WebSocket of a tunnel for agents and gateways, and retries.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use tower::ServiceExt;
 
 use super::{LARGEST_OF_GATEWAY, websocket_config};
 
-/// For a connection, and for a reply.
+/// The timeout of a connection, and of a reply.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two attempts: the first and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// Why the other side could not be reached; for the log.
+/// The reason why the other side could not be reached, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("the gateway cannot be reached: {0}")]

@@ -25,7 +25,7 @@ const SHORT_LOW: usize = 96 << 10;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) inbox: Inbox,
-    /// Whether the other side was asked to pause.
+    /// Whether a pause was requested from the other side.
     pause_requested: AtomicBool,
     /// Whether the other side asks to pause.
     pub(super) paused: watch::Sender<bool>,

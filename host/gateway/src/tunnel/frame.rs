@@ -7,7 +7,7 @@ use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Before every address.
+/// The prefix of every address.
 const TCP: &str = "tcp/";
 /// The longest `tcp/host:port`, and the longest ID of a cluster.
 const LONGEST_ADDRESS: usize = 100;
@@ -30,13 +30,13 @@ pub(super) enum Content {
     /// Send no more data, until `Resume`. Older peers ignore both.
     Pause,
     Resume,
-    /// Of another gateway.
+    /// A notice of another gateway.
     Announcement(Announcement),
     /// Unknown.
     Other,
 }
 
-/// What a gateway tells another of the tunnels to it.
+/// A notice to another gateway about the tunnels to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {
     /// A cluster's agent has opened a tunnel: the ID of the cluster, a line feed, and how its API server is reached. It
@@ -46,7 +46,7 @@ pub enum Announcement {
     Removed(String),
 }
 
-/// Where a connection leads: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
+/// The destination of a connection: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The cluster whose tunnel the other side uses. None: it connects itself.
@@ -72,7 +72,7 @@ mod kind {
     pub(super) const RESUME: i64 = 7;
 }
 
-/// How long the other side may take to connect, in milliseconds.
+/// The time that the other side may take to connect, in milliseconds.
 const DIAL_DEADLINE: i64 = 15_000;
 
 impl Frame {

@@ -28,7 +28,7 @@ async fn an_agent_reports_with_its_register_token() {
         assert_eq!(credentials.server_addresses.len(), 2);
         assert!(current.register_token.as_ref().unwrap().used_at.is_some());
 
-        // The same report is no change, and unchanged credentials keep their `Arc`.
+        // The same report changes nothing, and unchanged credentials keep their `Arc`.
         let before = accounts.changes();
         accounts.report(&cluster.id, &token, report("one")).await.unwrap();
         assert!(!before.has_changed().unwrap());

@@ -114,7 +114,7 @@ async fn an_expired_token_says_whose_it_was() {
 }
 
 #[tokio::test]
-async fn permissions() {
+async fn permissions_are_granted_and_withdrawn() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let (alice, bob, root) = (

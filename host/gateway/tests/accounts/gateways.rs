@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_bcs::routes::Permission;
-use admittance_gateway::accounts::{AccountsError, DatabaseConfig, Denied, Place};
+use admittance_gateway::accounts::{AccessTarget, AccountsError, DatabaseConfig, Denied};
 
 use crate::{
     mariadb::{self, MariaDb},
@@ -29,7 +29,7 @@ async fn a_revocation_by_one_gateway_ends_what_goes_on_at_another() {
         .until("the token", |directory| directory.authenticate(&token).is_ok())
         .await;
     let session = another.accounts.now().unwrap().authenticate(&token).unwrap();
-    let place = Place::Cluster(cluster.id.clone());
+    let place = AccessTarget::Cluster(cluster.id.clone());
     let watch = |needed| another.accounts.until_denied(&session, &place, needed);
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
@@ -75,7 +75,7 @@ async fn a_token_that_expires_ends_what_goes_on() {
         .unwrap()
         .authenticate(token.value.0.as_bytes())
         .unwrap();
-    let place = Place::Cluster(cluster.id.clone());
+    let place = AccessTarget::Cluster(cluster.id.clone());
     let denied = scene.accounts.until_denied(&session, &place, Permission::Read);
     let denied = tokio::time::timeout(AT_ONCE, denied).await.unwrap();
     assert_eq!(denied, Denied::Expired("plain:alice".to_owned()));

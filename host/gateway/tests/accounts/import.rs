@@ -131,7 +131,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
 }
 
 #[tokio::test]
-async fn importing_again_copies_what_is_new_and_restores_nothing() {
+async fn importing_again_copies_new_rows_and_restores_nothing() {
     let scene = with_tables(&[]).await;
     let accounts = &scene.accounts;
     accounts.import("test", &[]).await.unwrap();

@@ -22,7 +22,7 @@ const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// For a small server that starts quickly. Its data has to survive the program, but not the machine.
+/// The options of a small server that starts quickly. Its data has to survive the program, but not the machine.
 const OPTIONS: [&str; 7] = [
     "--no-defaults",
     "--user=root",
@@ -77,7 +77,7 @@ impl MariaDb {
         server
     }
 
-    /// With the data that it had.
+    /// Starts the server again with the data that it had.
     pub(crate) fn start_again(&mut self) {
         let log = self.directory.join("log");
         let socket = self.directory.join("socket");

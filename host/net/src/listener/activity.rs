@@ -13,8 +13,8 @@ use super::{
     transfer::{Shared, Transfer},
 };
 
-/// How long a connection may be idle between requests. Longer than usual client timeouts, so that the client
-/// closes it.
+/// The time that a connection may be idle between requests. It is longer than usual timeouts of clients, so that the client
+/// closes the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// The state that a connection's timeouts depend on. Cheap to clone. (hyper's own header timeout also runs
@@ -26,7 +26,7 @@ pub(super) struct Activity(Arc<Inner>);
 struct Inner {
     limits: ConnectionLimits,
     state: Mutex<State>,
-    /// Notified when the next deadline is earlier than the one that is waited for.
+    /// Notified when the next deadline is earlier than the current one.
     is_earlier: Notify,
 }
 
@@ -46,11 +46,11 @@ struct State {
     /// When the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
     idle_since: Instant,
-    /// The deadline that is waited for.
+    /// The current deadline.
     wakes_at: Instant,
 }
 
-/// Why a connection is closed.
+/// The reason why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// A head was not completed in time.
@@ -63,7 +63,7 @@ pub(super) enum Expiry {
     Revoked,
 }
 
-/// What to do next, and when: check the bodies, or close the connection.
+/// The next step and its time: check the bodies, or close the connection.
 struct Next {
     at: Instant,
     expiry: Option<Expiry>,
@@ -196,7 +196,7 @@ impl Activity {
         next
     }
 
-    /// To be called after each change of the state. Wakes the connection only if the deadline is earlier now. A later
+    /// Is called after each change of the state. Wakes the connection only if the deadline is earlier now. A later
     /// one is noticed when the connection wakes at the previous one: most requests end long before that, and waking
     /// the connection for each of them would cost more.
     fn reschedule(&self, state: MutexGuard<'_, State>) {

@@ -18,7 +18,7 @@ pub(super) struct TrackedStream<S> {
     /// Some until it is dropped.
     stream: Option<S>,
     activity: Activity,
-    /// Where the stream goes when it is dropped.
+    /// Gets the stream when this is dropped.
     released: Option<oneshot::Sender<S>>,
 }
 

@@ -25,7 +25,7 @@ const PART: usize = 16 * 1024;
 pub struct TransferLimits {
     /// Idle timeout for a client to send a request's body, or to read a reply.
     pub client: Duration,
-    /// The minimum rate of a client while it is waited for, in bytes per second, averaged over the time
+    /// The minimum rate of a client while the server waits for it, in bytes per second, averaged over the time
     /// above; 0 for no minimum.
     pub minimum_rate: u64,
     /// Idle timeout for the upstream to read a request's body, or to send a reply.
@@ -101,11 +101,11 @@ struct Flow {
     /// The waker of the last task that polled it.
     waker: Option<Waker>,
     waits: Option<Wait>,
-    /// The bytes that the client transferred, and how long it was waited for, since its rate was last
+    /// The bytes that the client transferred, and the time that the server waited for it, since its rate was last
     /// computed.
     bytes: u64,
     waited: Duration,
-    /// Why it was aborted.
+    /// The reason why it was aborted.
     stall: Option<Stall>,
 }
 
@@ -133,7 +133,7 @@ impl Flow {
         }
     }
 
-    /// Whether the client was too slow since the last call, evaluated once it was waited for as long as
+    /// Whether the client was too slow since the last call, evaluated once the server waited for it as long as
     /// `limits` allow.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
@@ -227,7 +227,7 @@ impl Transfer {
         self.ended.clone()
     }
 
-    /// Why the request's body was aborted, if it was.
+    /// Returns the reason why the request's body was aborted, if it was.
     pub fn stall(&self) -> Option<Stall> {
         self.shared.state.lock().request.stall
     }
@@ -302,7 +302,7 @@ struct LimitedBody {
     direction: Direction,
     /// The rest of a frame that was too large to be sent at once.
     rest: Bytes,
-    /// For a reply, until its end.
+    /// Watches a reply until its end.
     transfer: Option<Transfer>,
 }
 

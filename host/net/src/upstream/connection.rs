@@ -120,7 +120,7 @@ impl Write for Wire {
     }
 }
 
-/// By TCP.
+/// Opens connections over TCP.
 fn tcp() -> Dial {
     let tcp = tcp_connector();
     let dial = service_fn(move |server: Uri| {
@@ -142,7 +142,7 @@ pub fn tcp_connector() -> HttpConnector {
     tcp_connector_with(GaiResolver::new())
 }
 
-/// The same with another way to resolve host names.
+/// Returns a TCP connector with another way to resolve host names.
 pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
     // The TLS layer above decides about the scheme.
@@ -153,7 +153,7 @@ pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     tcp
 }
 
-/// By TCP. `connect_timeout` is for DNS, connection and TLS handshake together.
+/// Returns a connector over TCP. `connect_timeout` is for DNS, connection and TLS handshake together.
 pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
     over(tcp(), tls, connect_timeout)
 }
@@ -173,7 +173,7 @@ pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Con
 }
 
 impl Pool {
-    /// Without `dial`, by TCP. `connect_timeout` is for DNS, connection and TLS handshake together.
+    /// Connects by `dial`, or by TCP without it. `connect_timeout` is for DNS, connection and TLS handshake together.
     pub(super) fn new(dial: Option<Dial>, tls: ClientTls, connect_timeout: Duration) -> Self {
         let connector = over(dial.unwrap_or_else(tcp), tls, connect_timeout);
         let client = || {

@@ -30,7 +30,7 @@ pub fn is_upgrade<B>(request: &Request<B>) -> bool {
 }
 
 /// Prepares a client's request for the upstream. `X-Forwarded-For` is extended; `X-Forwarded-Proto` and
-/// `X-Forwarded-Host` are set to those of this hop.
+/// `X-Forwarded-Host` are set to the values of this hop.
 pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     let wants_trailers = tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn requests() {
+    fn requests_are_prepared_for_the_upstream() {
         let mut request = head(&[
             ("host", "proxy:80"),
             ("connection", "close, X-Once ,te"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn upgrades() {
+    fn requests_to_upgrade_are_recognized() {
         let mut request = head(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
         assert!(is_upgrade(&Request::from_parts(request.clone(), ())));
         prepare_request(&mut request, true);

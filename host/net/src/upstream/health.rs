@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{HealthCheck, Pool, Server, ServerSet};
 use crate::{body::ReplayBody, causes};
 
-/// How long a server is considered down after a failed connection.
+/// The time for which a server is considered down after a failed connection.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether one server is up, by its last connection and its last health check.

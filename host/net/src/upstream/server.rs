@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers() {
+    fn urls_of_servers_are_parsed() {
         for (text, expected) in [
             ("http://127.0.0.1:8081", Some("http://127.0.0.1:8081")),
             ("https://scheduler/", Some("https://scheduler")),

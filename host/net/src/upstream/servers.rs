@@ -24,11 +24,11 @@ pub enum Servers {
 /// A snapshot of the registered servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowedServers {
-    /// In the order of registration: the first is the master.
+    /// The servers in the order of their registration: the first is the master.
     pub servers: Vec<FollowedServer>,
     /// Whether they have been read. Until then the list is empty, and requests wait briefly.
     pub is_known: bool,
-    /// Why the list is stale, if it is.
+    /// The reason why the list is stale, if it is.
     pub lost: Option<String>,
 }
 
@@ -37,11 +37,11 @@ pub struct FollowedServers {
 pub struct FollowedServer {
     /// The name of the registration. It changes when a server registers again.
     pub name: String,
-    /// Its address.
+    /// The address of the server.
     pub server: Server,
 }
 
-/// How a server is selected for a request.
+/// The order in which servers are tried for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Round robin; servers that are down come last.
@@ -95,11 +95,11 @@ pub(super) struct ServerSet {
     choice: Choice,
     turn: AtomicUsize,
     followed: Option<watch::Receiver<Arc<FollowedServers>>>,
-    known: Mutex<Known>,
+    known: Mutex<KnownServers>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownServers {
     /// The registrations of `targets`; `None` for listed servers.
     of: Option<Arc<FollowedServers>>,
     targets: Arc<[Arc<Target>]>,
@@ -118,7 +118,7 @@ impl ServerSet {
             choice,
             turn: AtomicUsize::new(0),
             followed,
-            known: Mutex::new(Known {
+            known: Mutex::new(KnownServers {
                 of: None,
                 targets: targets.collect(),
             }),

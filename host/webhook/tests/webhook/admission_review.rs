@@ -49,7 +49,7 @@ fn pod_create() -> Request {
 
 /// The reviews that kube-apiserver 1.36 sends for the same requests, member for member.
 #[tokio::test]
-async fn what_is_sent() {
+async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     let mut pod_exec = Request::new(
         Operation::Connect,
         GroupVersionKind::from_api_version("v1", "PodExecOptions"),
@@ -177,7 +177,7 @@ async fn what_is_sent() {
 
 /// `timeout=` is what is left of the deadline, rounded up to a second.
 #[tokio::test]
-async fn the_deadline_is_told() {
+async fn the_deadline_is_sent_as_the_timeout() {
     let (mut server, webhook) = serve(review(V1), always(|| answer(500, "")));
     for (left, expected) in [
         (Duration::from_millis(29_999), "/admit?timeout=30s"),
@@ -195,7 +195,7 @@ async fn the_deadline_is_told() {
 #[derive(Debug)]
 enum Expected {
     Allow,
-    /// Of so many operations.
+    /// A patch of this many operations.
     Patch(usize),
     /// Code, reason, message.
     Deny(u16, &'static str, &'static str),
@@ -204,11 +204,11 @@ enum Expected {
 
 const EMPTY: &str = "the webhook denied the request without explanation";
 
-/// What kube-apiserver makes of each answer; "ours" where another behaviour is chosen.
+/// The outcome of each answer in kube-apiserver; "ours" marks another behaviour.
 ///
 /// `UID` stands for the uid of the request.
 #[tokio::test]
-async fn what_is_answered() {
+async fn answers_mean_what_they_mean_to_kube_apiserver() {
     use Expected::{Allow, Deny, Invalid, Patch};
     // [{"op":"add","path":"/x","value":1}]
     const ADD: &str = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3giLCJ2YWx1ZSI6MX1d";
@@ -560,7 +560,7 @@ async fn check(case: &str, version: ReviewVersion, status: u16, reply: String, e
 
 /// Any status but 200 to 206 is a failure, whatever the body is.
 #[tokio::test]
-async fn wrong_statuses() {
+async fn wrong_statuses_are_failures() {
     let denied = r#"{"kind":"Status","message":"try later"}"#;
     for status in [207, 400, 403, 404, 429, 500, 503] {
         let (_server, webhook) = serve(review(V1), always(move || answer(status, denied)));
@@ -570,9 +570,9 @@ async fn wrong_statuses() {
     }
 }
 
-/// How a webhook that has not done its work says so: 429, or any status from 500 on, with `Retry-After` in seconds.
+/// A webhook asks for a retry with 429, or any status from 500 on, and `Retry-After` in seconds.
 #[tokio::test]
-async fn it_is_asked_again_when_it_asks_for_it() {
+async fn a_webhook_is_called_again_when_it_asks_for_it() {
     for (status, retry_after, calls) in [
         (429, Some("0"), 3),
         (503, Some("0"), 3),

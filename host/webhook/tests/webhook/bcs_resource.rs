@@ -9,7 +9,7 @@ use crate::{
 
 /// The request is the object and nothing else, as the BCS driver sends it.
 #[tokio::test]
-async fn what_is_sent() {
+async fn a_resource_is_sent_as_bcs_sends_it() {
     let (mut server, webhook) = serve(Protocol::BcsResource, echo());
     let mut request = application();
     // Spacing, order and numbers that a JSON library would write otherwise.
@@ -37,7 +37,7 @@ async fn what_is_sent() {
 
 /// Rows without remark: the BCS driver. "Safe": it stores what comes, and here it is a failure.
 #[tokio::test]
-async fn what_is_answered() {
+async fn answers_mean_what_they_mean_to_bcs() {
     use FailureKind::{BadStatus, InvalidResponse};
     const CHANGED: &str = r#"{"kind":"application","metadata":{"name":"a"},"x":1.0}"#;
     for (case, status, body, expected) in [
@@ -107,7 +107,7 @@ async fn what_is_answered() {
     }
 }
 
-/// There is no object to send, and a BcsResource webhook cannot create one.
+/// This request has no object to send, and a BcsResource webhook cannot create one.
 #[tokio::test]
 async fn a_request_without_object_is_a_failure() {
     let (server, webhook) = serve(Protocol::BcsResource, echo());

@@ -210,7 +210,7 @@ async fn a_wrong_status_without_end() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn an_unreachable_webhook_is_a_failure() {
     // Bound and closed again: nothing listens there, and a test server would get another port.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -239,7 +239,7 @@ async fn nobody_there() {
 
 /// Connections that fail after the TLS handshake, and answers that are not HTTP.
 #[tokio::test]
-async fn answers_that_break() {
+async fn answers_that_break_off_are_failures() {
     use tokio::io::AsyncWriteExt;
     let informational = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(65);
     for (case, bytes, kind) in [

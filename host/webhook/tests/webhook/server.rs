@@ -28,12 +28,12 @@ use tokio_rustls::TlsAcceptor;
 
 pub(crate) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// What to answer; `None`: nothing, ever.
-pub(crate) type Handler = Arc<dyn Fn(&Seen) -> Option<Answer> + Send + Sync>;
+/// Returns the answer to a request, or `None` if the server never answers.
+pub(crate) type Handler = Arc<dyn Fn(&ReceivedRequest) -> Option<Answer> + Send + Sync>;
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     /// The host and port that the request names.
@@ -47,7 +47,7 @@ pub(crate) struct Seen {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// A row for every request that arrived.
-    pub(crate) arrived: mpsc::UnboundedReceiver<Seen>,
+    pub(crate) arrived: mpsc::UnboundedReceiver<ReceivedRequest>,
     /// A row for every request that the client gave up before it was answered.
     pub(crate) given_up: mpsc::UnboundedReceiver<()>,
     connections: Arc<AtomicUsize>,
@@ -55,13 +55,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that offers HTTP/2 and HTTP/1.1.
+    /// Starts a server that offers HTTP/2 and HTTP/1.1.
     pub(crate) fn start(mut tls: ServerConfig, handler: Handler) -> Self {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Self::listen(Some(tls), handler)
     }
 
-    /// A server that offers HTTP/1.1 only.
+    /// Starts a server that offers HTTP/1.1 alone.
     pub(crate) fn start_http1(mut tls: ServerConfig, handler: Handler) -> Self {
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self::listen(Some(tls), handler)
@@ -116,7 +116,7 @@ impl Server {
         }
     }
 
-    /// How many connections were made, TLS handshake and all.
+    /// Returns the number of connections whose TLS handshake was completed.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -131,7 +131,7 @@ impl Drop for Server {
 #[derive(Clone)]
 struct Desk {
     handler: Handler,
-    arrivals: mpsc::UnboundedSender<Seen>,
+    arrivals: mpsc::UnboundedSender<ReceivedRequest>,
     losses: mpsc::UnboundedSender<()>,
 }
 
@@ -152,7 +152,7 @@ impl Desk {
             .or(head.uri.authority().map(|authority| authority.as_str()))
             .unwrap_or_default()
             .to_owned();
-        let seen = Seen {
+        let seen = ReceivedRequest {
             method: head.method,
             path: head.uri.path_and_query().unwrap().to_string(),
             authority,
@@ -208,7 +208,7 @@ impl Body for Endless {
     }
 }
 
-/// The same answer to everything.
+/// Answers every request in the same way.
 pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Handler {
     Arc::new(move |_| Some(answer()))
 }

@@ -1,4 +1,4 @@
-//! Where requests go that are known by their bodies: updates, messages, and bodies that go on as they are.
+//! Requests whose route depends on the body: updates, messages, and bodies that are forwarded unchanged.
 
 use serde_json::Value;
 

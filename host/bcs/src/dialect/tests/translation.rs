@@ -44,7 +44,7 @@ fn deployment() -> Value {
     })
 }
 
-/// The same as a daemonset or process.
+/// Converts the object to a daemonset or process.
 pub(super) fn of_kind(kind: &str) -> Value {
     let mut object = application();
     object["kind"] = kind.into();
@@ -235,7 +235,7 @@ fn a_process_goes_on_whole() {
     assert_eq!(created(&deployed)["version"]["Kind"], "process");
 }
 
-/// What a change of an object changes in what the scheduler gets.
+/// Each change of the object changes these fields of the request for the scheduler.
 #[test]
 #[rustfmt::skip]
 fn defaults_and_derived_values() {

@@ -1,6 +1,5 @@
-//! What clients see of requests that are wrong and of what the scheduler says: statuses, codes, messages and
-//! envelopes of the original. Each row names the section of the reference, or the file of the original, that
-//! it is from.
+//! Replies to wrong requests and to replies of the scheduler: statuses, codes, messages and envelopes of the original.
+//! Each row names the section of the reference, or the file of the original, that it is from.
 
 use super::*;
 
@@ -93,7 +92,7 @@ fn wrong_bodies() {
 
 #[test]
 fn the_error_for_a_name_with_a_dot_is_plain_text() {
-    // Before anything else of the object is looked at.
+    // The name is checked before the rest of the object.
     for kind in ["application", "process", "deployment", "daemonset"] {
         let body =
             json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
@@ -169,7 +168,7 @@ fn replies_of_the_scheduler() {
     assert!(json_of(&response).chars().count() < 500);
 }
 
-/// Go's decoder replaces what is no UTF-8; here it is refused.
+/// Go's decoder replaces invalid UTF-8; here it is refused.
 #[test]
 #[rustfmt::skip]
 fn invalid_utf8() {
@@ -206,7 +205,7 @@ fn no_scheduler() {
 #[test]
 #[rustfmt::skip]
 fn hooks() {
-    // (source, method, path, BCS-ClusterID, what the chains are asked)
+    // (source, method, path, BCS-ClusterID, request of the chains)
     for (source, method, path, cluster, expected) in [
         ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),
         ("6 no call for GET", "GET", "/namespaces/n/applications/a", CLUSTER, "pass"),
@@ -227,7 +226,7 @@ fn hooks() {
         };
         assert_eq!(got, expected, "{source}");
     }
-    // 6: scale has no body, and what is no object of a kind is nothing for hooks.
+    // 6: scale has no body, and hooks are not called for a body that is not an object of a kind.
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
     assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(Reading::Nothing)));
 }

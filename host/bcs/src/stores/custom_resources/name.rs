@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_resources() {
+    fn resources_are_named_for_their_definitions() {
         let long = "a".repeat(300);
         // (namespace, name, name of the resource, or its beginning)
         let rows = [

@@ -26,7 +26,7 @@ fn operations_and_kinds_that_a_change_gains() {
             before.map(str::to_owned),
             after.map(str::to_owned),
         );
-        let gained = Subject::gained(&change);
+        let gained = OperationAndKind::gained(&change);
         let gained = gained
             .as_ref()
             .map(|subject| (subject.operation.as_str(), subject.kind.as_str()));

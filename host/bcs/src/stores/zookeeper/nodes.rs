@@ -15,7 +15,7 @@ use crate::{
     zookeeper::{At, Watch, ZooKeeperError},
 };
 
-/// How often the read is retried if nodes change meanwhile.
+/// The number of attempts to read, if nodes change meanwhile.
 const ATTEMPTS: usize = 10;
 
 pub(super) struct Node {
@@ -46,11 +46,11 @@ enum Watched {
 /// Reads the nodes below a root, and reuses the watches of the previous read: a watch cannot be removed
 /// from an old server. Lives as long as the store.
 #[derive(Debug, Default)]
-pub(super) struct Reader(Mutex<Kept>);
+pub(super) struct Reader(Mutex<SessionWatches>);
 
 /// The pending watches of a session.
 #[derive(Debug, Default)]
-struct Kept {
+struct SessionWatches {
     session: Option<SessionId>,
     watches: HashMap<Watched, Change>,
 }
@@ -65,7 +65,7 @@ impl Reader {
         let session = Some(client.session_id());
         if kept.session != session {
             let watches = HashMap::new();
-            *kept = Kept { session, watches };
+            *kept = SessionWatches { session, watches };
         }
         // Sync, so that the writes of other drivers are visible on any server.
         client.sync(root).await.at("reading", root)?;
@@ -126,7 +126,7 @@ async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperErro
 /// Waits for the first of the watches.
 pub(super) async fn first(mut watches: Watches) {
     if watches.next().await.is_none() {
-        // There are no watches, so no change will be reported.
+        // Without a watch, no change is ever reported.
         std::future::pending::<()>().await;
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) clusters: BTreeMap<String, Cluster>,
     /// The rows that are dealt with now, including those that were here already.
     pub(super) settled: Vec<RowKey>,
-    /// What is not copied, with the reason.
+    /// The rows that are not copied, each with the reason.
     pub(super) skipped: Vec<String>,
 }
 

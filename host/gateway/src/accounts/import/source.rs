@@ -11,7 +11,7 @@ pub(super) struct SourceUser {
     /// `plain:alice`. The users of `bootstrap_users` have the names of the configuration, such as `admin`.
     pub(super) name: String,
     pub(super) is_super_user: i64,
-    /// In seconds since 1970, as all times here.
+    /// The number of seconds since 1970, as all times in these rows.
     pub(super) created_at: Option<i64>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct SourceToken {
     pub(super) expires_at: i64,
 }
 
-/// A row of `clusters`, with the one of `bcs_cluster_infos` if the platform manages the cluster.
+/// A row of `clusters`, joined with `bcs_cluster_infos` if the platform manages the cluster.
 #[derive(Debug)]
 pub(super) struct SourceCluster {
     pub(super) id: String,

@@ -73,7 +73,7 @@ fn nothing_that_a_client_says_of_itself_reaches_a_cluster() {
         ("Sec-WebSocket-Protocol", "BASE64URL.bearer.authorization.k8s.io.bWluZQ"),
     ] {
         assert_eq!(replaced(&[(name, value)], false), expected(&[]), "{name}: {value}");
-        // Twice is no better than once.
+        // Sending the header twice gains nothing.
         assert_eq!(replaced(&[(name, value), (name, "other")], false).iter().filter(|(_, value)| value == "system:masters").count(), 0);
     }
 }

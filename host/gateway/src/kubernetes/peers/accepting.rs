@@ -24,7 +24,7 @@ use super::{
         agents::{Accepted, CLOSED, STOPPING, closed, credentials, header, switch},
         error::KubernetesError,
         headers::{CHALLENGE, ID, TOKEN},
-        routes::{OpenTunnel, Route, Routes, Way},
+        routes::{ConnectVia, OpenTunnel, Route, Routes},
     },
     Peers, REMOVED,
     secrets::{Occasion, PeerSecret, Role},
@@ -201,7 +201,7 @@ fn learn(
     if announced.len() >= MOST_CLUSTERS && !announced.contains_key(cluster) {
         return Err(format!("it announced more than {MOST_CLUSTERS} clusters"));
     }
-    let way = Way::Gateway(session.clone(), memory(cluster));
+    let way = ConnectVia::Gateway(session.clone(), memory(cluster));
     let opened = credentials(params).and_then(|credentials| Route::new(cluster, credentials.into(), way));
     match opened {
         Ok(route) => {

@@ -24,15 +24,15 @@ pub(super) struct PeerSecret(Secret);
 /// The step of opening a tunnel at which a side proves that it knows the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
-    /// In the request. Anyone who has read it can repeat it, so it only keeps strangers out.
+    /// The proof in the request. Anyone who has read it can repeat it, so it only keeps strangers out.
     Opens,
-    /// In the reply, for the random key of the request.
+    /// The proof in the reply, for the random key of the request.
     Accepts,
-    /// In the first message, for the random challenge of the reply.
+    /// The proof in the first message, for the random challenge of the reply.
     Answers,
 }
 
-/// What a proof is for: one connection, to one gateway.
+/// The connection to one gateway for which a proof is valid.
 #[derive(Clone, Debug)]
 pub(super) struct Occasion {
     /// The ID of the gateway that opens the tunnel.
@@ -41,7 +41,7 @@ pub(super) struct Occasion {
     pub(super) key: String,
     /// The registered URL of the gateway that accepts the tunnel, which therefore cannot use the proof at another one.
     pub(super) server: String,
-    /// What the gateway that accepts the tunnel has chosen at random; empty in the request, before it is known.
+    /// The random challenge of the gateway that accepts the tunnel; empty in the request, before it is known.
     pub(super) challenge: String,
 }
 
@@ -112,7 +112,7 @@ impl PeerSecrets {
         }
     }
 
-    /// Why the current content of the file is not in use.
+    /// The reason why the current content of the file is not in use.
     pub(super) fn problem(&self) -> Option<String> {
         self.0.problem()
     }

@@ -40,7 +40,7 @@ async fn only_the_servers_of_the_newest_tunnel_are_checked() {
     let credentials = credentials_of_a_test();
     let tunnel = || {
         let session = Session::new(Budget::new(1 << 20)).0;
-        Arc::new(Route::new("a", credentials.clone(), Way::Tunnel(session)).unwrap())
+        Arc::new(Route::new("a", credentials.clone(), ConnectVia::Tunnel(session)).unwrap())
     };
     let (first, second) = (tunnel(), tunnel());
     let checked = || [&first, &second].map(|route| *route.is_newest.borrow());
@@ -57,19 +57,19 @@ async fn only_the_servers_of_the_newest_tunnel_are_checked() {
 async fn an_end_that_comes_late_leaves_newer_tunnels_open() {
     let routes = Arc::new(Routes::default());
     let credentials = credentials_of_a_test();
-    let route = |way: Way| Arc::new(Route::new("a", credentials.clone(), way).unwrap());
+    let route = |way: ConnectVia| Arc::new(Route::new("a", credentials.clone(), way).unwrap());
     let budget = Budget::new(1 << 20);
     let session = || Session::new(budget.clone()).0;
     let own = |routes: &Routes| routes.state("a").tunnels;
-    let first = routes.open("a", route(Way::Tunnel(session()))).unwrap();
-    let second = route(Way::Tunnel(session()));
+    let first = routes.open("a", route(ConnectVia::Tunnel(session()))).unwrap();
+    let second = route(ConnectVia::Tunnel(session()));
     let newer = routes.open("a", second.clone()).unwrap();
     drop(first);
     assert_eq!(own(&routes), 1);
     assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
-    // Those to other gateways are used only if there is no other, and never for other gateways.
+    // Tunnels to other gateways are used only if there is no other tunnel, and never for requests of other gateways.
     let through = routes
-        .open("a", route(Way::Gateway(session(), budget.clone())))
+        .open("a", route(ConnectVia::Gateway(session(), budget.clone())))
         .unwrap();
     let newest = |routes: &Routes| routes.tunnels.lock().newest("a").cloned();
     assert!(newest(&routes).is_some_and(|newest| Arc::ptr_eq(&newest, &second)));

@@ -59,7 +59,7 @@ async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     Ok(taken)
 }
 
-/// How a body ends while its connection is watched; none when it has not ended after a day.
+/// Returns how a body ends while its connection is watched; none if it has not ended after a day.
 async fn ends(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,
