@@ -13,6 +13,7 @@ mod error;
 mod import;
 mod keys;
 mod rows;
+mod tokens;
 mod types;
 
 use std::{
@@ -33,12 +34,13 @@ use self::database::{Change, Database};
 pub(crate) use self::import::PLAIN_TOKEN;
 pub use self::{
     agents::Report,
-    changes::{ClusterName, CreatedRegisterToken, CreatedToken, Reencrypted},
+    changes::{ClusterName, CreatedRegisterToken},
     config::{AccountsConfig, DatabaseConfig, MySqlConfig},
     directory::{AccessTarget, Denied, Directory, Session},
     error::AccountsError,
     import::ImportedAccounts,
     keys::KeyFile,
+    tokens::{CreatedToken, Reencrypted},
     types::{
         BcsInfo, Cluster, ClusterKind, Credentials, InvalidUserName, Provider, RegisterToken, Secret,
         TokenId, User, UserId, UserName,

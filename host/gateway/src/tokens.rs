@@ -41,7 +41,6 @@ pub(super) enum Tokens {
     Accounts(Accounts),
 }
 
-/// The holder of a token.
 #[derive(Default)]
 pub(super) struct Holder {
     /// If known.
@@ -182,7 +181,6 @@ fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<
     }
 }
 
-/// Remove the tokens from these headers.
 pub(super) fn remove(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     headers.remove(USER_TOKEN);

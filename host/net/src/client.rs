@@ -122,7 +122,6 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
-    /// Counts the bytes that are sent.
     pub fn counted(bytes: Bytes, sent: Arc<AtomicU64>) -> Self {
         Self {
             counted: Some((bytes.len(), sent)),

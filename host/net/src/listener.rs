@@ -283,7 +283,6 @@ struct Connection<H> {
 }
 
 impl<H: Handler> Connection<H> {
-    /// Runs it on this worker.
     async fn run_at(self, _place: WorkerSlot, stream: TcpStream) {
         // It was accepted by another runtime.
         match stream.into_std().and_then(TcpStream::from_std) {

@@ -63,7 +63,6 @@ impl UpstreamConfig {
 /// A GET request that checks whether a server is up: a status of 200 to 299 means yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Path and query.
     pub path: PathAndQuery,
     /// The interval of checks. Default: 5 s.
     pub interval: Duration,

@@ -32,7 +32,6 @@ pub(crate) fn index() -> Option<usize> {
     INDEX.get()
 }
 
-/// The number of workers.
 pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }

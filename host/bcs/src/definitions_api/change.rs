@@ -20,14 +20,12 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(160),
 ];
 
-/// A change of a definition.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     /// Create a definition, which must not exist.
     Create(BcsObject),
     /// Replace the existing definition.
     Update(BcsObject),
-    /// Delete the definition.
     Delete(DefinitionName),
 }
 

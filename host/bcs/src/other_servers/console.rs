@@ -43,7 +43,6 @@ pub enum ConsoleScheme {
 impl ConsoleConfig {
     pub const DEFAULT_PORT: u16 = 8083;
 
-    /// Whether the console on this host is allowed.
     pub fn allows(&self, host: IpAddr) -> bool {
         match &self.hosts {
             Some(hosts) => hosts.iter().any(|network| network.contains(&host)),

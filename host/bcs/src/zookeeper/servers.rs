@@ -4,7 +4,6 @@ use std::{fmt, str::FromStr};
 
 use crate::zookeeper::check_path;
 
-/// The default port.
 const DEFAULT_PORT: u16 = 2181;
 
 /// One server of an ensemble: `host`, `host:port` or `[2001:db8::1]:port`. The port's default is 2181.

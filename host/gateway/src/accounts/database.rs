@@ -365,7 +365,6 @@ pub(super) fn moment(seconds: i64) -> Moment {
     Moment(SystemTime::UNIX_EPOCH + since)
 }
 
-/// The seconds of a moment.
 pub(super) fn seconds(moment: Moment) -> i64 {
     let since = moment
         .0

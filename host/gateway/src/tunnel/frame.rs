@@ -15,7 +15,6 @@ const LONGEST_CLUSTER: usize = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// The number of the connection.
     pub(super) connection: i64,
     pub(super) content: Content,
 }

@@ -296,7 +296,6 @@ enum Direction {
 
 type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
-/// A body with limits.
 struct LimitedBody {
     shared: Arc<Shared>,
     direction: Direction,

@@ -8,7 +8,6 @@ use x509_parser::{
 /// A certificate that expires within this time is reported.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_after: SystemTime,

@@ -1,0 +1,199 @@
+//! The tokens of users, and the encryption of all tokens that are stored.
+
+use std::time::Duration;
+
+use admittance::Moment;
+use admittance_net::bearer::TokenDigest;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sqlx::{query, query_as, query_scalar};
+
+use super::{
+    Accounts, AccountsError, Secret, TokenId, User,
+    changes::{after, unavailable},
+    database::{Change, moment, now, seconds},
+    error::violation,
+    keys::random_token,
+    rows::{UserTokenRow, digest_text, insert_token, token_place},
+};
+
+const USER_TOKEN_LENGTH: usize = 32;
+/// A limit for scripts that create a token each time they run.
+const MOST_TOKENS: i64 = 32;
+
+/// A token of a user, which is shown once.
+#[derive(Clone, Debug)]
+pub struct CreatedToken {
+    pub id: TokenId,
+    pub value: Secret,
+    pub created_at: Moment,
+    pub expires_at: Moment,
+}
+
+/// The result of encrypting all tokens again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reencrypted {
+    /// The number of clusters whose tokens are encrypted with the first key now.
+    pub tokens: usize,
+    /// The number of tokens of users that are encrypted with the first key now.
+    #[serde(default, rename = "userTokens")]
+    pub user_tokens: usize,
+    /// Tokens that could not be decrypted and stay as they are, each with the reason and what to do.
+    pub skipped: Vec<String>,
+}
+
+impl Accounts {
+    /// Creates another token of a user. Its value is not stored.
+    pub async fn create_token(
+        &self,
+        by: &str,
+        user: &User,
+        lifetime: Duration,
+    ) -> Result<CreatedToken, AccountsError> {
+        let change = self.0.database.change().await?;
+        self.insert_new_token(change, by, user, lifetime, false).await
+    }
+
+    /// Returns the token that this function created for the user earlier, or that was imported as the user's plain token.
+    /// Creates one if there is none, or if it has expired, was revoked, or cannot be decrypted.
+    pub async fn get_or_create_token(
+        &self,
+        by: &str,
+        user: &User,
+        lifetime: Duration,
+    ) -> Result<CreatedToken, AccountsError> {
+        let mut change = self.0.database.change().await?;
+        let rows: Vec<(i64, String, String, i64, i64)> = query_as(
+            "SELECT id, digest, sealed_value, created_at, expires_at FROM admittance_user_tokens \
+             WHERE user_id = ? AND sealed_value IS NOT NULL AND expires_at > ? ORDER BY id DESC",
+        )
+        .bind(user.id.0)
+        .bind(seconds(now()))
+        .fetch_all(&mut *change)
+        .await?;
+        for (id, digest, sealed, created_at, expires_at) in rows {
+            match self.0.keys.reload_and_open(&sealed, &token_place(&digest)) {
+                Ok(value) => {
+                    return Ok(CreatedToken {
+                        id: TokenId(id),
+                        value,
+                        created_at: moment(created_at),
+                        expires_at: moment(expires_at),
+                    });
+                }
+                Err(why) => {
+                    tracing::warn!("the token {id} of {} cannot be shown again: {why}", user.name);
+                }
+            }
+        }
+        self.insert_new_token(change, by, user, lifetime, true).await
+    }
+
+    async fn insert_new_token(
+        &self,
+        mut change: Change,
+        by: &str,
+        user: &User,
+        lifetime: Duration,
+        can_be_shown_again: bool,
+    ) -> Result<CreatedToken, AccountsError> {
+        let count =
+            query_scalar("SELECT COUNT(*) FROM admittance_user_tokens WHERE user_id = ?").bind(user.id.0);
+        let count: i64 = count.fetch_one(&mut *change).await?;
+        if count >= MOST_TOKENS {
+            return Err(AccountsError::Quota(format!(
+                "{} has {count} tokens already, the most that a user may have: revoke some, as \
+                 `admittance tokens list {}` lists them",
+                user.name, user.name
+            )));
+        }
+        let value = random_token(USER_TOKEN_LENGTH).map_err(unavailable)?;
+        let digest = digest_text(TokenDigest::of(&value.0));
+        let created_at = now();
+        let expires_at = after(created_at, lifetime);
+        let sealed_value = can_be_shown_again.then(|| self.0.keys.seal(&value, &token_place(&digest)));
+        let token = UserTokenRow {
+            id: None,
+            user: user.id,
+            digest: digest.clone(),
+            created_at,
+            expires_at,
+            sealed_value: sealed_value.transpose().map_err(unavailable)?,
+        };
+        insert_token(&mut change, token)
+            .await
+            .map_err(violation("token", "user", &user.name))?;
+        let id = query_scalar("SELECT id FROM admittance_user_tokens WHERE digest = ?").bind(digest);
+        let id = TokenId(id.fetch_one(&mut *change).await?);
+        let subject = format!("{} {}", user.name, id.0);
+        self.commit(change, by, "create token", &subject).await?;
+        Ok(CreatedToken {
+            id,
+            value,
+            created_at,
+            expires_at,
+        })
+    }
+
+    pub async fn revoke_token(&self, by: &str, user: &User, id: TokenId) -> Result<(), AccountsError> {
+        let mut change = self.0.database.change().await?;
+        let deleted = query("DELETE FROM admittance_user_tokens WHERE id = ? AND user_id = ?")
+            .bind(id.0)
+            .bind(user.id.0);
+        let subject = format!("{} {}", user.name, id.0);
+        if deleted.execute(&mut *change).await?.rows_affected() == 0 {
+            return Err(AccountsError::Unknown("token", subject));
+        }
+        self.commit(change, by, "revoke token", &subject).await
+    }
+
+    /// Encrypts all encrypted tokens with the first key of the file. Those that cannot be decrypted stay as they are.
+    pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
+        self.0.keys.reload().map_err(AccountsError::Invalid)?;
+        let mut change = self.0.database.change().await?;
+        let rows: Vec<(String, String)> =
+            query_as("SELECT cluster_id, sealed_token FROM admittance_credentials ORDER BY cluster_id")
+                .fetch_all(&mut *change)
+                .await?;
+        let mut done = Reencrypted::default();
+        for (cluster, sealed) in rows {
+            match self.0.keys.reseal(&sealed, &cluster) {
+                Ok(sealed) => {
+                    query("UPDATE admittance_credentials SET sealed_token = ? WHERE cluster_id = ?")
+                        .bind(sealed)
+                        .bind(cluster)
+                        .execute(&mut *change)
+                        .await?;
+                    done.tokens += 1;
+                }
+                Err(why) => done.skipped.push(format!(
+                    "the token of the cluster {cluster}: {why}, or have its agent report again"
+                )),
+            }
+        }
+        let rows: Vec<(i64, String, String)> = query_as(
+            "SELECT id, digest, sealed_value FROM admittance_user_tokens \
+             WHERE sealed_value IS NOT NULL ORDER BY id",
+        )
+        .fetch_all(&mut *change)
+        .await?;
+        for (id, digest, sealed) in rows {
+            match self.0.keys.reseal(&sealed, &token_place(&digest)) {
+                Ok(sealed) => {
+                    query("UPDATE admittance_user_tokens SET sealed_value = ? WHERE id = ?")
+                        .bind(sealed)
+                        .bind(id)
+                        .execute(&mut *change)
+                        .await?;
+                    done.user_tokens += 1;
+                }
+                Err(why) => done.skipped.push(format!(
+                    "the token {id} of a user: {why}, or revoke it so that another is created"
+                )),
+            }
+        }
+        let subject = format!("{} tokens of clusters", done.tokens);
+        self.commit(change, by, "encrypt again", &subject).await?;
+        Ok(done)
+    }
+}

@@ -1,0 +1,196 @@
+//! The path of one request: to a cluster, to the management API, or to a driver.
+
+use std::sync::Arc;
+
+use admittance::Passage;
+use admittance_bcs::{CLUSTER_HEADER, upstream_end};
+use admittance_net::status_class;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header::UPGRADE, request::Parts};
+use metrics::{counter, histogram};
+use tokio::time::Instant;
+
+use super::{Answer, Inner, Recipient};
+use crate::{
+    accounts::Accounts,
+    body::{self, CutOff},
+    clusters::Drivers,
+    error::GatewayError,
+    kubernetes::Kubernetes,
+    metric_names, path, permission, rest,
+    tokens::{self, AccessRequest, Holder},
+};
+
+/// The cluster label of requests for an unknown cluster, in metrics.
+const UNKNOWN: &str = "unknown";
+
+impl Inner {
+    pub(super) async fn answer(&self, request: Request<Body>) -> Answer {
+        let started = Instant::now();
+        if let Some(kubernetes) = &self.kubernetes
+            && Kubernetes::takes(request.uri().path())
+        {
+            return entered(kubernetes, request, started).await;
+        }
+        let (mut head, body) = request.into_parts();
+        if let Some(accounts) = &self.accounts
+            && rest::is_rest(head.uri.path())
+        {
+            return self.managed(accounts, &head, body, started).await;
+        }
+        let (recipient, forwarded) = match self.admit(&mut head).await {
+            Ok((drivers, Holder { name, watched })) => {
+                let cluster = drivers.id.as_str().into();
+                if let Some(watched) = watched.as_ref().filter(|_| head.headers.contains_key(UPGRADE)) {
+                    watched.guard_tunnel(&mut head.extensions);
+                }
+                let forwarded = self.forward(&mut head, body, &drivers).await;
+                let forwarded = forwarded.map(|(response, passage)| match &watched {
+                    Some(watched) => (response.map(|body| watched.body(body)), passage),
+                    None => (response, passage),
+                });
+                let recipient = Recipient {
+                    cluster: Some(cluster),
+                    holder: name,
+                };
+                (Some(recipient), forwarded)
+            }
+            Err(error) => (None, Err(error)),
+        };
+        let (response, own_status, passage) = match forwarded {
+            Ok((mut response, passage)) => {
+                let own = response.status();
+                *response.status_mut() = self.statuses.of_reply(own);
+                (response, own, passage)
+            }
+            Err(error) => {
+                let passage = error.as_str();
+                tracing::info!(end = passage, "the request ends here: {error}");
+                let response = error.reply(self.statuses).map(Body::from);
+                (response, error.own_status(), Passage::Ended(passage))
+            }
+        };
+        count(own_status, passage, recipient.as_ref(), started);
+        Answer {
+            response,
+            passage,
+            recipient,
+        }
+    }
+
+    /// The answer to a request of the management API.
+    async fn managed(&self, accounts: &Accounts, head: &Parts, body: Body, started: Instant) -> Answer {
+        let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
+        let passage = Passage::Ended(answer.word);
+        count(answer.response.status(), passage, None, started);
+        Answer {
+            response: answer.response,
+            passage,
+            recipient: Some(Recipient {
+                cluster: None,
+                holder: answer.holder,
+            }),
+        }
+    }
+
+    /// The drivers that a request may go to, and its user. Rewrites the head for a driver.
+    async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Holder), GatewayError> {
+        head.uri = path::driver_path(&head.uri)?.into();
+        if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
+            return Err(GatewayError::Method);
+        }
+        let cluster = cluster(&head.headers)?.to_owned();
+        let holder = match &self.tokens {
+            None => Holder::default(),
+            Some(tokens) => {
+                let access = AccessRequest {
+                    cluster: &cluster,
+                    method: &head.method,
+                    path: head.uri.path(),
+                    needed: permission::needed(head, &self.plain_groups),
+                };
+                tokens.admit(&head.headers, access).await?
+            }
+        };
+        if !self.forward_token {
+            tokens::remove(&mut head.headers);
+        }
+        Ok((self.clusters.find(&cluster).await?, holder))
+    }
+
+    /// The driver's reply, and how the request passed.
+    async fn forward(
+        &self,
+        head: &mut Parts,
+        body: Body,
+        drivers: &Drivers,
+    ) -> Result<(Response<Body>, Passage), GatewayError> {
+        let (body, cut_off, passage) = if body::is_yaml(head) {
+            let body = body::converted(head, body, self.limits).await?;
+            (body, CutOff::default(), Passage::Changed)
+        } else {
+            let (body, cut_off) = body::streamed(head, body, self.limits).await?;
+            (body, cut_off, Passage::Untouched)
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = head.uri.clone();
+        *request.version_mut() = head.version;
+        *request.headers_mut() = std::mem::take(&mut head.headers);
+        *request.extensions_mut() = std::mem::take(&mut head.extensions);
+        match drivers.upstream.send(request).await {
+            Ok(response) => Ok((response, passage)),
+            Err(_) if cut_off.has_happened() => Err(GatewayError::TooLarge {
+                limit: self.limits.size,
+            }),
+            Err(error) => Err(GatewayError::from(&upstream_end(error))),
+        }
+    }
+}
+
+/// The answer to a request for a Kubernetes cluster, or of its agent.
+async fn entered(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
+    let entered = kubernetes.answer(request).await;
+    let recipient = entered.recipient.map(|(cluster, holder)| Recipient {
+        cluster: Some(cluster),
+        holder: Some(holder),
+    });
+    let response = entered.response;
+    let passage = response.extensions().get().copied().unwrap_or(Passage::Untouched);
+    count(response.status(), passage, recipient.as_ref(), started);
+    Answer {
+        response,
+        passage,
+        recipient,
+    }
+}
+
+/// The cluster of a request.
+fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
+    // Check every value, so that a driver cannot read a different one.
+    let mut values = headers.get_all(CLUSTER_HEADER).iter();
+    let first = values.next().ok_or(GatewayError::NoCluster)?;
+    if values.any(|value| value != first) {
+        return Err(GatewayError::SeveralClusters);
+    }
+    match first.to_str() {
+        Ok("") => Err(GatewayError::NoCluster),
+        Ok(cluster) => Ok(cluster),
+        Err(_) => Err(GatewayError::UnknownCluster {
+            cluster: String::from_utf8_lossy(first.as_bytes()).into_owned(),
+            reason: String::new(),
+        }),
+    }
+}
+
+/// Only known clusters become labels, so that clients cannot create an unbounded number of them.
+fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
+    let cluster = recipient.and_then(|to| to.cluster.as_deref());
+    let cluster = cluster.unwrap_or(UNKNOWN).to_owned();
+    counter!(
+        metric_names::GATEWAY_REQUESTS,
+        "cluster" => cluster.clone(), "status" => status_class(own), "passage" => passage.as_str()
+    )
+    .increment(1);
+    histogram!(metric_names::GATEWAY_DURATION, "cluster" => cluster).record(started.elapsed());
+}
