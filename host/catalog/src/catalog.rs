@@ -4,7 +4,7 @@ use admittance_admission::threads_for_long_work;
 
 use crate::{
     Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Resolver, Store,
-    module::{Found, check_pin, read_file},
+    module::{FetchedModule, check_pin, read_file},
     remote::Remote,
     resolver::Files,
     signature::{
@@ -16,11 +16,11 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CatalogConfig {
-    /// Where modules are kept; without one, every start fetches them again.
+    /// The store that keeps modules. Without a store, every start fetches them again.
     pub store: Option<Store>,
-    /// How servers and registries are reached.
+    /// The connections to servers and registries.
     pub network: NetworkConfig,
-    /// Which modules must be signed, and by whom.
+    /// The signatures that modules must have.
     pub signatures: SignaturePolicy,
     /// The largest module that is taken, in bytes: [`MODULE_SIZE_LIMIT`].
     pub size_limit: u64,
@@ -40,12 +40,12 @@ impl Default for CatalogConfig {
 /// Whether an earlier resolution of a reference may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freshness {
-    /// It may, as long as the module is in the store.
+    /// The earlier resolution is used if the module is in the store.
     Recorded,
-    /// It may, and nothing is fetched: a module that is not in the store is [`Error::NotFetched`].
+    /// The earlier resolution is used, and nothing is fetched: a module that is not in the store is
+    /// [`Error::NotFetched`].
     Stored,
-    /// The server is asked whether the reference now means another module. A digest cannot change its
-    /// meaning, so it causes no request.
+    /// The reference is resolved again by the server. A digest always names the same module, so it causes no request.
     Again,
 }
 
@@ -84,7 +84,7 @@ impl Catalog {
         })
     }
 
-    /// Where modules are kept.
+    /// Returns the store that keeps modules.
     pub fn store(&self) -> Option<&Store> {
         self.inner.store.as_ref()
     }
@@ -139,7 +139,7 @@ impl Catalog {
         let (bytes, digest) = files.get(target, read).await?;
         check_pin(&path.display().to_string(), pinned, digest)?;
         inner
-            .checked(reference, rule, Found::new(bytes, digest), &|_| {})
+            .checked(reference, rule, FetchedModule::new(bytes, digest), &|_| {})
             .await
     }
 
@@ -152,7 +152,7 @@ impl Catalog {
     pub async fn recall(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let wanted = reference.clone();
         let found = self.inner.in_store(move |store| {
-            Some(Found {
+            Some(FetchedModule {
                 bytes: store.module(digest)?,
                 digest,
                 manifest: store
@@ -200,18 +200,18 @@ impl Inner {
         }
     }
 
-    /// The rule for this module; `None` when there are no rules.
+    /// Returns the rule for this module; `None` if the policy is empty.
     ///
     /// # Errors
     ///
-    /// When there are rules, and none is for this module.
+    /// When the policy has rules, but none for this module.
     pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<Rule<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
         let source = {
             let reference = reference.clone();
-            // Symbolic links are followed.
+            // Finding the source follows symbolic links on disk.
             on_disk(move || Source::of(&reference)).await??
         };
         let requirement = self.signatures.requirement(reference, &source)?;
@@ -224,7 +224,7 @@ impl Inner {
         &self,
         reference: &ModuleReference,
         rule: Option<Rule<'_>>,
-        found: Found,
+        found: FetchedModule,
         progress: OnProgress<'_>,
     ) -> Result<Module, Error> {
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
@@ -261,11 +261,11 @@ impl Inner {
         Ok(module)
     }
 
-    /// As [`checked`](Self::checked), with the kept signatures only.
+    /// Makes a module like [`checked`](Self::checked), but only with kept signatures.
     pub(crate) async fn checked_offline(
         &self,
         reference: &ModuleReference,
-        found: Found,
+        found: FetchedModule,
     ) -> Result<Module, Error> {
         let rule = self.rule(reference).await?;
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
@@ -290,7 +290,7 @@ impl Inner {
         &self,
         reference: &ModuleReference,
         resolved: Option<&Path>,
-        found: &Found,
+        found: &FetchedModule,
         progress: OnProgress<'_>,
     ) -> Result<Material, Error> {
         match reference {
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_not_taken_for_the_end_of_the_program() {
+    async fn a_panic_is_reported_differently_from_a_shutdown() {
         let error = on_disk(|| assert!(std::path::Path::new("/").is_file(), "no file"))
             .await
             .unwrap_err();

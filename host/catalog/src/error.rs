@@ -9,7 +9,7 @@ use admittance_net::tls::TlsError;
 
 use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 
-/// Why a module or its compiled form is not available.
+/// An error of fetching, checking, storing or pushing a module.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     )]
     ModuleTooLarge {
         place: String,
-        /// Its size in bytes; a lower bound when the server did not announce it.
+        /// The size in bytes; a lower bound when the server did not announce it.
         size: u64,
         limit: u64,
     },
@@ -53,14 +53,14 @@ pub enum Error {
         reference: Box<OciReference>,
         found: String,
     },
-    /// The server does not have it.
+    /// The server does not have the module.
     #[error("{place} was not found: {message}; check the name, and that this user may read it")]
     NotFound { place: String, message: String },
     /// The server requires other credentials.
     #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
         place: String,
-        /// With which credentials, as the rest of a sentence.
+        /// The credentials that were used, as the rest of a sentence.
         with: String,
         message: String,
         advice: String,
@@ -75,7 +75,7 @@ pub enum Error {
     #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
         place: String,
-        /// How long the client waited for the connection or the next bytes.
+        /// The time that the client waited for the connection or the next bytes.
         waited: Duration,
     },
     /// The server's certificate is not accepted, or it does not speak TLS.
@@ -92,7 +92,7 @@ pub enum Error {
         place: String,
         status: u16,
         message: String,
-        /// When the server asks for a retry (`Retry-After`).
+        /// The time after which the server wants a retry (`Retry-After`).
         again_after: Option<Duration>,
     },
     /// The answer violates the protocol.
@@ -119,7 +119,7 @@ pub enum Error {
         path = path.display()
     )]
     StoreNotPrivate { path: PathBuf, problem: String },
-    /// The module is not signed as the policy asks.
+    /// The module does not have the signature that the policy requires.
     #[error(transparent)]
     Signature(Box<SignatureError>),
     /// A module that was used before is no longer in the store.
@@ -175,7 +175,7 @@ fn retry_hint(after: &Option<Duration>) -> String {
     })
 }
 
-/// What to do, for the errors that have a usual cause.
+/// Returns advice about errors of the store that have a usual cause.
 fn store_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -191,7 +191,7 @@ fn store_advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a stock plugin that cannot be read.
+/// Returns advice about a stock plugin that cannot be read.
 fn advice(path: &Path) -> &'static str {
     match ModuleReference::File(path.to_owned()).stock_name() {
         Some(_) => "; set the environment variable ADMITTANCE_PLUGINS to the directory of the stock plugins",

@@ -1,8 +1,8 @@
 //! Turns module references into bytes: fetches modules, checks their digests and signatures, and keeps them
 //! in a store on disk, so that a restart needs neither network nor compiler.
 //!
-//! Without the feature `registries` only files are read; without the feature `signatures` no rule can require
-//! a signature. Whatever needs a missing feature fails with an error that names the feature.
+//! The crate reads only files without the feature `registries`, and cannot require a signature without the feature
+//! `signatures`. Every use of a missing feature fails with an error that names it.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

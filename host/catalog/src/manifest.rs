@@ -20,7 +20,7 @@ const ARCHIVE_TYPES: [&str; 2] = [
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
 ];
 
-/// How many layers an error names when none of them is a module.
+/// The number of layers that an error names when none of them is a module.
 const NAMED_LAYERS: usize = 4;
 
 /// The fields of a manifest or an index that are used.
@@ -32,7 +32,7 @@ struct Manifest {
     config: Option<Descriptor>,
     #[serde(default)]
     layers: Vec<Descriptor>,
-    /// Of an index.
+    /// The entries, if this is an index.
     manifests: Option<Vec<IgnoredAny>>,
 }
 
@@ -41,7 +41,7 @@ struct Manifest {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
     pub(crate) media_type: String,
-    /// Not every digest is SHA-256.
+    /// The digest as text, because not every digest is SHA-256.
     pub(crate) digest: String,
     pub(crate) size: u64,
 }
@@ -57,11 +57,11 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// The one module that the manifest lists, or else the last layer of an image.
+    /// Finds the only module in the manifest, or else the last layer of an image.
     ///
     /// # Errors
     ///
-    /// When it is anything else; the error says what was found.
+    /// When the manifest has neither; the error says what it has.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }
@@ -110,7 +110,7 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
     })
 }
 
-/// The layers of an artifact without a module.
+/// Describes the layers of an artifact without a module.
 fn describe_layers(manifest: &Manifest) -> String {
     let mut types: Vec<String> = manifest
         .layers
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_module_or_what_is_there() {
+    fn an_artifact_has_exactly_one_module() {
         let digest = Digest::of("module");
         let layer =
             |media_type: &str| format!(r#"{{"mediaType":"{media_type}","digest":"{digest}","size":6}}"#);

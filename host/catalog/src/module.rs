@@ -5,33 +5,33 @@ use bytes::Bytes;
 
 use crate::{
     Digest, Error, ModuleReference,
-    signature::{Material, Requirement, SignatureError, Subject, Verified, verify},
+    signature::{Material, Requirement, SignatureError, SignedModule, Verified, verify},
 };
 
 /// The default size limit of a module, in bytes: far more than a hook needs.
 pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
-/// A module that may be used: its digest is the one that the definition names, and its signature is as
-/// required. Only a [`Catalog`](crate::Catalog) makes one. Lives while a table is built.
+/// A module that may be used: it has the digest that the definition names, and the required signature. Only a
+/// [`Catalog`](crate::Catalog) makes one. Lives while a table is built.
 #[derive(Clone)]
 pub struct Module {
     pub(crate) reference: ModuleReference,
-    pub(crate) found: Found,
+    pub(crate) found: FetchedModule,
     verified: Verified,
-    /// What the signature was checked with; `None` when none was required.
+    /// The data with which the signature was checked; `None` if no signature was required.
     pub(crate) material: Option<Arc<Material>>,
 }
 
 /// Bytes whose digest was checked, but not their signature.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FetchedModule {
     pub(crate) bytes: Bytes,
     pub(crate) digest: Digest,
-    /// The manifest that lists it, for one of a registry.
+    /// The manifest that lists the module, if it is from a registry.
     pub(crate) manifest: Option<Bytes>,
 }
 
-impl Found {
+impl FetchedModule {
     pub(crate) fn new(bytes: Bytes, digest: Digest) -> Self {
         Self {
             bytes,
@@ -40,7 +40,7 @@ impl Found {
         }
     }
 
-    /// The module, of which no signature is required.
+    /// Makes the module without checking signatures, because none is required.
     pub(crate) fn unrequired(self, reference: &ModuleReference) -> Module {
         Module {
             reference: reference.clone(),
@@ -50,14 +50,14 @@ impl Found {
         }
     }
 
-    /// The module, if one of these signatures is as required.
+    /// Makes the module if one of these signatures satisfies the requirement.
     pub(crate) fn verified(
         &self,
         reference: &ModuleReference,
         requirement: &Requirement,
         material: Material,
     ) -> Result<Module, SignatureError> {
-        let subject = Subject {
+        let subject = SignedModule {
             reference,
             module: &self.bytes,
             digest: self.digest,
@@ -104,7 +104,7 @@ impl fmt::Debug for Module {
     }
 }
 
-/// The content of a module's file, of at most `limit` bytes, and its digest.
+/// Reads a module's file of at most `limit` bytes. Returns its content and digest.
 pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Error> {
     match file::read(path, limit) {
         Ok(bytes) => {

@@ -4,7 +4,7 @@ use url::Url;
 
 use crate::Error;
 
-/// How to connect to servers and registries.
+/// The configuration of connections to servers and registries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NetworkConfig {
@@ -13,16 +13,15 @@ pub struct NetworkConfig {
     /// The proxy for all requests except those that `NO_PROXY` names; by default `HTTPS_PROXY`, `HTTP_PROXY`,
     /// `ALL_PROXY` and `NO_PROXY` of the environment are used.
     pub proxy: Option<Url>,
-    /// Docker's `config.json`, or the directory that it is in; otherwise `$DOCKER_CONFIG`, then `~/.docker`.
+    /// Docker's `config.json`, or its directory. Default: `$DOCKER_CONFIG`, then `~/.docker`.
     pub docker_config: Option<PathBuf>,
-    /// Registries (host, and port if one is written) that may be used without TLS. Loopback addresses always
-    /// may.
+    /// Registries (host, and port if one is written) that may be used without TLS, in addition to loopback addresses.
     pub insecure_registries: Vec<String>,
-    /// How long a server may be silent. 30 seconds.
+    /// The time that a server may be silent. Default: 30 seconds.
     pub read_timeout: Duration,
-    /// The number of attempts, at least 1. Attempts of a download that makes progress are not counted. 5.
+    /// The number of attempts, at least 1. Attempts of a download that makes progress are not counted. Default: 5.
     pub attempts: usize,
-    /// The pause before the second attempt; it doubles with each further one. Half a second.
+    /// The pause before the second attempt, which doubles with each further one. Default: half a second.
     pub first_pause: Duration,
 }
 
@@ -43,18 +42,18 @@ impl Default for NetworkConfig {
 /// Progress of a fetch or push, in this order; nothing is reported for what is already in the store.
 #[derive(Clone, Debug)]
 pub enum FetchProgress {
-    /// It starts, or starts again after [`Retrying`](Self::Retrying).
+    /// The transfer starts, or starts again after [`Retrying`](Self::Retrying).
     Started {
-        /// What is fetched or pushed, as the operator wrote it.
+        /// The reference of the module, as the operator wrote it.
         reference: String,
-        /// Its size in bytes, if the server sends it.
+        /// The size in bytes, if the server sends it.
         total: Option<u64>,
     },
-    /// More bytes were received: their number so far, including those of earlier attempts.
+    /// More bytes were received. The number includes the bytes of earlier attempts.
     Received { bytes: u64 },
     /// An attempt failed and is retried after a pause.
     Retrying { after: Duration, error: Error },
-    /// It is complete, and its digest was checked.
+    /// The transfer is complete, and the digest was checked.
     Finished,
 }
 

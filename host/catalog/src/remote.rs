@@ -29,7 +29,7 @@ use registry::{Access, Repository};
 
 use crate::{
     Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OciReference, OnProgress,
-    Resolution, catalog::Inner, module::Found, resolver::Once, signature::Material,
+    Resolution, catalog::Inner, module::FetchedModule, resolver::Once, signature::Material,
 };
 
 /// Fetches modules. Lives as long as the catalog.
@@ -52,7 +52,7 @@ impl Remote {
     pub(crate) async fn signatures(
         &self,
         reference: &ModuleReference,
-        found: &Found,
+        found: &FetchedModule,
         progress: OnProgress<'_>,
     ) -> Result<Material, Error> {
         match reference {
@@ -81,7 +81,7 @@ impl Remote {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    /// The result of a concurrent call with this key, or else of this one. A result is not kept.
+    /// Returns the result of a concurrent call with this key, or else runs this one. The result is not kept.
     async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
             let found = find.await;
@@ -131,11 +131,11 @@ struct Fetch<'a> {
 }
 
 /// The stored module of a reference, and the recorded resolution.
-type Recorded = Option<(Found, Resolution)>;
+type Recorded = Option<(FetchedModule, Resolution)>;
 
 impl Fetch<'_> {
-    /// The module, with the recorded resolution or a new one.
-    async fn find(&self, freshness: Freshness) -> Result<Found, Error> {
+    /// Finds the module by the recorded resolution or a new one.
+    async fn find(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
         let recorded = self.recorded().await?;
         // A digest always names the same module.
         let is_fixed = self.pinned.is_some()
@@ -145,7 +145,7 @@ impl Fetch<'_> {
         {
             return Ok(found.clone());
         }
-        // Boxed, as below: these futures are large, and every future that contains one is larger.
+        // The futures are boxed because they are large, and every future that contains one would be larger.
         match self.reference {
             ModuleReference::Https(url) => Box::pin(self.https(url, recorded)).await,
             ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded)).await,
@@ -153,7 +153,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// The module in the store, with the signatures that were found when it was fetched.
+    /// Returns the module in the store, checked with the signatures that were found when it was fetched.
     async fn stored(&self) -> Result<Module, Error> {
         let Some((found, _)) = self.recorded().await? else {
             return Err(self.not_fetched());
@@ -173,7 +173,7 @@ impl Fetch<'_> {
                 None => store.resolution(&reference),
             };
             let resolution = resolution?;
-            let found = Found {
+            let found = FetchedModule {
                 bytes: store.module(resolution.module)?,
                 digest: resolution.module,
                 manifest: resolution.manifest.as_ref().map(|(_, bytes)| bytes.clone()),
@@ -183,14 +183,14 @@ impl Fetch<'_> {
         Ok(recorded.await?.flatten())
     }
 
-    /// The module with this digest, if the store has it.
+    /// Returns the module with this digest, if the store has it.
     async fn kept(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
         let kept = self.inner.in_store(move |store| store.module(digest));
         Ok(kept.await?.flatten())
     }
 
-    /// Records what the reference means now.
-    async fn record(&self, found: &Found, validator: Option<String>) -> Result<(), Error> {
+    /// Records the current resolution of the reference.
+    async fn record(&self, found: &FetchedModule, validator: Option<String>) -> Result<(), Error> {
         let manifest = found.manifest.as_ref();
         self.keep_resolution(Resolution {
             module: found.digest,
@@ -201,7 +201,7 @@ impl Fetch<'_> {
         .await
     }
 
-    /// Records that the reference still means the same. Only the time is new, so a failure to write it is
+    /// Records that the reference still has the same resolution. Only the time changes, so a failure to write it is
     /// harmless.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {

@@ -6,8 +6,8 @@ use tokio::sync::OnceCell;
 
 use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgress};
 
-/// Resolves each reference once, and reads each file once, however many stages name it, so that all stages of
-/// a table get the same version. Lives while a table is built.
+/// Resolves each reference once, and reads each file once, so that all stages of a table get the same version. Lives
+/// while a table is built.
 #[derive(Debug)]
 pub struct Resolver {
     catalog: Catalog,
@@ -31,12 +31,12 @@ impl Resolver {
         &self.catalog
     }
 
-    /// The module that a reference names, as by [`Catalog::obtain`]. The first result, including an error, is
-    /// returned by every later call.
+    /// Obtains the module that a reference names, like [`Catalog::obtain`]. Every later call returns the first result,
+    /// even if it is an error.
     ///
     /// # Errors
     ///
-    /// As [`Catalog::obtain`].
+    /// The errors of [`Catalog::obtain`].
     pub async fn obtain(
         &self,
         reference: &ModuleReference,
@@ -75,7 +75,7 @@ impl<K, V> Default for Once<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    /// The result of the first call with this key.
+    /// Returns the result of the first call with this key.
     pub(crate) async fn get(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let cell = self.0.lock().entry(key).or_default().clone();
         cell.get_or_init(|| find).await.clone()

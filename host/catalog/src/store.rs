@@ -1,4 +1,4 @@
-//! The store on disk.
+//! The store on disk, which keeps modules and their compiled forms for the next start.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -23,13 +23,13 @@ pub use resolution::Resolution;
 
 use resolution::name_with;
 
-/// The store on disk, with which the next start needs neither network nor compiler: modules under their
-/// digests, compiled forms, and the resolutions of references. Lives as long as the program; several programs
-/// may share one directory.
+/// The store on disk, with which the next start needs neither network nor compiler. It has modules under their digests,
+/// compiled forms, and the resolutions of references. Lives as long as the program; several programs may share one
+/// directory.
 ///
-/// Its contents run as native code, so the directory must belong to the user and not be writable by others,
-/// entries are written atomically, and each is checked against its digest whenever it is read. A read-only
-/// store still serves its entries.
+/// The contents run as native code, so the directory must belong to the user and not be writable by others, entries are
+/// written atomically, and each is checked against its digest whenever it is read. A read-only store still serves its
+/// entries.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
@@ -40,7 +40,7 @@ pub struct Store {
 pub struct CompiledKey(Digest);
 
 impl CompiledKey {
-    /// The key of a module with these settings, compiled by an engine with this fingerprint.
+    /// Creates the key of a module with these settings, compiled by an engine with this fingerprint.
     pub fn new(module: Digest, settings: &str, engine_fingerprint: &str) -> Self {
         Self(Digest::of_parts([
             module.as_bytes().as_slice(),
@@ -93,12 +93,12 @@ impl Kind {
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 
-/// A partial download is removed when it was not resumed for this long.
+/// The time without being resumed after which a partial download is removed.
 const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Store {
-    /// Opens this directory; it is created, with its parents, if it does not exist. Temporary files of killed
-    /// programs are removed.
+    /// Opens this directory, and creates it with its parents if it does not exist. Temporary files of killed programs
+    /// are removed.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Store {
         private_directory(&store.directory)?;
         for kind in Kind::ALL {
             match private_directory(&store.directory_of(kind)) {
-                // Its entries are still served.
+                // A read-only store still serves its entries.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
@@ -123,7 +123,7 @@ impl Store {
         &self.directory
     }
 
-    /// The compiled form under this key. A damaged one is removed and treated as missing.
+    /// Reads the compiled form under this key. A damaged one is removed and treated as missing.
     pub fn compiled(&self, key: CompiledKey) -> Option<Vec<u8>> {
         self.sealed(Kind::Compiled, key.0)
     }
@@ -137,7 +137,7 @@ impl Store {
         self.keep_sealed(Kind::Compiled, key.0, content)
     }
 
-    /// The module with this digest. A damaged one is removed and treated as missing.
+    /// Reads the module with this digest. A damaged one is removed and treated as missing.
     pub fn module(&self, digest: Digest) -> Option<Bytes> {
         let path = self.path(Kind::Module, digest);
         let bytes = read(&path)?;
@@ -159,7 +159,7 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // Its content is checked when it is read.
+        // The content of the entry is checked when it is read.
         let path = self.path(Kind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
@@ -172,8 +172,7 @@ impl Store {
         self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 
-    /// The signature material of this module and reference. Damaged entries are removed and treated as
-    /// missing.
+    /// Reads the signature material of this module and reference. A damaged entry is removed and treated as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
         let content = self.sealed(Kind::Signature, name_with(reference, module))?;
         serde_json::from_slice(&content).ok()
@@ -189,7 +188,7 @@ impl Store {
         self.keep_sealed(Kind::Signature, name_with(reference, module), &content)
     }
 
-    /// The content of a sealed entry.
+    /// Reads the content of a sealed entry.
     pub(crate) fn sealed(&self, kind: Kind, name: Digest) -> Option<Vec<u8>> {
         let path = self.path(kind, name);
         let mut entry = read(&path)?;
@@ -221,7 +220,7 @@ impl Store {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(Kind::Temporary))?;
                 file.as_file().lock()?;
-                // A sweep may have removed it in the meantime.
+                // A sweep may have removed the file in the meantime.
                 if is_linked(file.as_file(), file.path())? {
                     break file;
                 }
@@ -261,7 +260,7 @@ impl Store {
     }
 }
 
-/// An entry's bytes; marks it as used.
+/// Reads an entry's bytes, and marks it as used.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     match file::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
@@ -298,7 +297,7 @@ fn remove_unlocked(path: &Path) {
     }
 }
 
-/// The files in a directory; none when it cannot be read.
+/// Lists the files in a directory; none if it cannot be read.
 fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory)
         .into_iter()

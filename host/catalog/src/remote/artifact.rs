@@ -13,15 +13,19 @@ use crate::{
     Digest, Error, OciReference,
     catalog::on_disk,
     manifest::{Layer, not_an_artifact},
-    module::{Found, check_pin},
+    module::{FetchedModule, check_pin},
 };
 
-/// The name of the module in an image of the compat variant.
+/// The file name of the module in an image of the compat variant.
 const IN_ARCHIVE: &str = "plugin.wasm";
 
 impl Fetch<'_> {
-    /// Obtains the module of an artifact from the registry; only the manifest when the store has the module.
-    pub(super) async fn oci(&self, artifact: &OciReference, recorded: Recorded) -> Result<Found, Error> {
+    /// Obtains the module of an artifact. Only the manifest is fetched if the store has the module.
+    pub(super) async fn oci(
+        &self,
+        artifact: &OciReference,
+        recorded: Recorded,
+    ) -> Result<FetchedModule, Error> {
         let repository = self
             .inner
             .remote
@@ -55,7 +59,7 @@ impl Fetch<'_> {
             };
             (bytes, layer.digest)
         };
-        let found = Found {
+        let found = FetchedModule {
             bytes,
             digest,
             manifest: Some(manifest),
@@ -91,7 +95,7 @@ impl Fetch<'_> {
 }
 
 impl Fetch<'_> {
-    /// The module in a layer that is an archive. Such images are rare and small, so a download of one is not resumed.
+    /// Obtains the module in a layer that is an archive. Such images are rare and small, so a download is not resumed.
     async fn unpacked(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;
@@ -125,8 +129,7 @@ impl Fetch<'_> {
     }
 }
 
-/// The file of an archive that is the module, or its size if that is above the limit. What comes before it may have twice
-/// the limit.
+/// Returns the module in an archive, or its size if that exceeds the limit. Files before it may have twice the limit.
 fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
     let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
     for entry in tar::Archive::new(unpacked).entries()? {
@@ -145,7 +148,7 @@ fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>
     Ok(None)
 }
 
-/// A manifest that must exist.
+/// Fetches a manifest that must exist.
 pub(super) async fn existing_manifest(
     repository: &Repository<'_>,
     version: &Version,

@@ -15,7 +15,7 @@ use crate::Error;
 const TOKEN_LIMIT: u64 = 256 << 10;
 
 impl Repository<'_> {
-    /// The `Authorization` header that answers a registry's challenge.
+    /// Returns the `Authorization` header that answers a registry's challenge.
     pub(super) async fn authorize(
         &self,
         response: &ClientResponse,
@@ -71,7 +71,7 @@ impl Repository<'_> {
             ));
         }
         let repository = self.artifact.repository();
-        // A push begins with an existence check, for which the registry asks for a smaller scope.
+        // A push begins with an existence check, for which the registry requests a smaller scope.
         let scope = match self.access {
             Access::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
             Access::Push => format!("repository:{repository}:pull,push"),
@@ -83,7 +83,7 @@ impl Repository<'_> {
         })
     }
 
-    /// A token from the token server that the registry names:
+    /// Requests a token from the token server that the registry names:
     /// <https://distribution.github.io/distribution/spec/auth/token/>.
     async fn token(
         &self,

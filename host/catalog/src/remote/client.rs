@@ -48,7 +48,7 @@ impl Network {
         })
     }
 
-    /// The body of a GET response of at most `limit` bytes; `None` when it is not found.
+    /// Gets a body of at most `limit` bytes; `None` if the server does not have it.
     pub(super) async fn get_small(
         &self,
         url: &Url,

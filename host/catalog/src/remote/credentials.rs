@@ -18,7 +18,7 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl Network {
-    /// The credentials for a repository in Docker's configuration. Read each time, because helpers return
+    /// Reads the credentials for a repository from Docker's configuration, each time again, because helpers return
     /// short-lived credentials.
     pub(super) async fn credential(
         &self,
@@ -51,7 +51,7 @@ impl Network {
                     path.display()
                 ))
             })?;
-        // Its output is parsed by a crate that may panic.
+        // The crate that parses the helper's output may panic.
         let credential = credential.map_err(|error| match error {
             Error::Panicked(message) => failed(format!("reading {} failed: {message}", path.display())),
             error => error,
@@ -82,8 +82,8 @@ impl Network {
     }
 }
 
-/// The key of the credentials for a repository: its name, or the longest beginning of it that has some, as for podman
-/// and other programs with the library containers/image. A helper is only asked for registries.
+/// Returns the key of the credentials for a repository: the longest prefix of its name that has credentials, as in
+/// podman and other programs with the library containers/image. Helpers know only registries.
 fn login(config: &[u8], artifact: &OciReference) -> String {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -91,7 +91,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
         auths: Option<BTreeMap<String, IgnoredAny>>,
         cred_helpers: Option<BTreeMap<String, IgnoredAny>>,
     }
-    // What cannot be read is reported by the crate that reads it next.
+    // The crate that reads the configuration next reports its mistakes.
     let config: Config = serde_json::from_slice(config).unwrap_or_default();
     let registry = artifact.registry();
     let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
@@ -115,8 +115,8 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     }
 }
 
-/// Whether the error means that there are no credentials for this registry. Helpers report that only by this
-/// sentence of Docker's library.
+/// Whether the error means that credentials for this registry are missing. Helpers report that only by this sentence of
+/// Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,
@@ -127,7 +127,7 @@ fn is_not_found(error: &CredentialRetrievalError) -> bool {
     }
 }
 
-/// The error without the helper's standard output, which may contain a secret.
+/// Describes the error without the helper's standard output, which may contain a secret.
 fn message(error: CredentialRetrievalError) -> String {
     match error {
         CredentialRetrievalError::HelperFailure { helper, stderr, .. } => {

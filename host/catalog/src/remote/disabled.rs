@@ -1,9 +1,9 @@
 use crate::{
-    Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OnProgress, module::Found,
-    signature::Material,
+    Catalog, Digest, Error, Freshness, Module, ModuleReference, NetworkConfig, OnProgress,
+    module::FetchedModule, signature::Material,
 };
 
-/// Fetches modules. Without the feature `registries` there are only files.
+/// Refuses to fetch modules, because the program was built without the feature `registries`.
 #[derive(Debug)]
 pub(crate) struct Remote;
 
@@ -15,7 +15,7 @@ impl Remote {
     pub(crate) async fn signatures(
         &self,
         reference: &ModuleReference,
-        _: &Found,
+        _: &FetchedModule,
         _: OnProgress<'_>,
     ) -> Result<Material, Error> {
         Err(no_registries(reference))

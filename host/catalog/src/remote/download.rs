@@ -10,13 +10,13 @@ use crate::{Digest, Error, FetchProgress, catalog::on_disk};
 
 /// The download of a module. Lives until it is complete or given up.
 pub(super) struct Download<'a> {
-    /// As the operator wrote it.
+    /// The reference, as the operator wrote it.
     pub(super) place: &'a str,
     /// The name of the partial download.
     pub(super) name: &'a str,
     /// The required digest, if known: a partial download of any version can then be resumed.
     pub(super) digest: Option<Digest>,
-    /// Its size in bytes, if that is known.
+    /// The size in bytes, if it is known.
     pub(super) size: Option<u64>,
     /// The version that need not be downloaded again.
     pub(super) unless: Option<&'a str>,
@@ -36,15 +36,15 @@ enum Attempt {
     NotModified,
 }
 
-/// An attempt that received less than this counts as no progress.
+/// The number of received bytes from which an attempt counts as progress.
 const SOME_PROGRESS: usize = 64 << 10;
 
-/// How many bytes are buffered before they are written to the store.
+/// The number of bytes that are buffered before they are written to the store.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 impl Fetch<'_> {
-    /// Downloads a module and stores it, if the check accepts its content. `None`: the server still has the
-    /// version that need not be downloaded again.
+    /// Downloads a module and stores it, if the check accepts its content. `None` if the server still has the version
+    /// that need not be downloaded again.
     pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
@@ -87,8 +87,8 @@ impl Fetch<'_> {
         }
     }
 
-    /// The partial download of this name. When it is locked by another task or process, the download is kept
-    /// in memory.
+    /// Opens the partial download of this name. If another task or process has locked it, the download is kept in
+    /// memory.
     async fn received(&self, name: &str) -> Result<Received, Error> {
         let name = Digest::of(name);
         let partial = self.inner.in_store(move |store| Partial::open(store, name));
@@ -208,7 +208,7 @@ impl Download<'_> {
         }
     }
 
-    /// The headers that request the rest of a partial download, or another version.
+    /// Returns the headers that request the rest of a partial download, or another version.
     fn headers(&self, received: &Received) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let value = |text: &str| HeaderValue::from_str(text).ok();
@@ -237,7 +237,7 @@ struct Received {
     bytes: Vec<u8>,
     /// The server's validator of the version.
     validator: Option<String>,
-    /// How many of the bytes are in the file.
+    /// The number of bytes that are in the file.
     written: usize,
     partial: Option<Partial>,
 }
@@ -289,7 +289,7 @@ impl Received {
         self.written = self.bytes.len();
     }
 
-    /// Removes the file: the download cannot be resumed.
+    /// Removes the file, so that the download cannot be resumed.
     async fn discard(self) -> Result<(), Error> {
         match self.partial {
             Some(partial) => on_disk(move || partial.discard()).await,
@@ -315,7 +315,7 @@ async fn write_to<T: Send + 'static>(
     on_disk(work).await.ok().flatten()
 }
 
-/// The entity tag, if it is strong: a weak one does not guarantee the same bytes.
+/// Returns the entity tag, if it is strong: a weak one does not guarantee the same bytes.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_webassembly_is_told() {
+    fn content_that_is_not_webassembly_is_reported() {
         check_magic("a", b"\0asm\x0d\0\x01\0").unwrap();
         for (bytes, found) in [
             (b"<!doctype html><html>".as_slice(), "`<!doctype html><`"),

@@ -20,7 +20,7 @@ impl Error {
         }
     }
 
-    /// When the server asks for a retry (`Retry-After`).
+    /// Returns the time after which the server wants a retry (`Retry-After`).
     pub(super) fn again_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,
@@ -29,10 +29,10 @@ impl Error {
     }
 }
 
-/// How much of an error's body is read.
+/// The size of an error's body that is read, in bytes.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// The response, unless its status is an error. A registry's refusal is handled before, because its error names
+/// Returns the response, unless its status is an error. A registry's refusal is handled before, because its error names
 /// the credentials.
 pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
@@ -60,7 +60,7 @@ pub(super) async fn success(response: ClientResponse, place: &str) -> Result<Cli
     })
 }
 
-/// The server's error message: that of a registry, or the name of the status.
+/// Reads the error message of a registry, or returns the name of the status.
 pub(super) async fn message(mut response: ClientResponse) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope {
@@ -93,12 +93,12 @@ pub(super) async fn message(mut response: ClientResponse) -> String {
     said.map_or(name, |said| printable(&said))
 }
 
-/// A server's text, made safe for one log line.
+/// Makes a server's text safe for one log line.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// `Retry-After`: seconds, or a date.
+/// Reads `Retry-After`: seconds, or a date.
 fn again_after(response: &ClientResponse) -> Option<Duration> {
     let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().map(Duration::from_secs).ok().or_else(|| {
@@ -107,7 +107,7 @@ fn again_after(response: &ClientResponse) -> Option<Duration> {
     })
 }
 
-/// The error of a failed request to a host, or of its response.
+/// Converts the error of a request to a host, or of reading its response.
 pub(super) fn of_transport(
     error: &ClientError,
     host: Option<&str>,
@@ -141,7 +141,7 @@ pub(super) fn of_transport(
     }
 }
 
-/// What is wrong with a TLS connection, and what to do.
+/// Describes the problem of a TLS connection, and its fix.
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
         None => "name the CA's file with `ca`".into(),

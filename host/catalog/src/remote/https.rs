@@ -8,19 +8,19 @@ use super::{
 };
 use crate::{
     Error, ModuleReference, OnProgress,
-    module::{Found, check_pin},
+    module::{FetchedModule, check_pin},
     signature::{Blob, FoundSignature, Material, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, signature_url},
 };
 
 impl Fetch<'_> {
-    /// Obtains the module at a URL, from the server, or from the store when it has the pinned one.
-    pub(super) async fn https(&self, url: &Url, recorded: Recorded) -> Result<Found, Error> {
+    /// Obtains the module at a URL from the server, or from the store if that has the pinned module.
+    pub(super) async fn https(&self, url: &Url, recorded: Recorded) -> Result<FetchedModule, Error> {
         let place = self.reference.to_string();
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.kept(digest).await?
         {
-            // It came from another source, or its record was lost.
-            let found = Found::new(bytes, digest);
+            // The module came from another source, or its record was lost.
+            let found = FetchedModule::new(bytes, digest);
             self.record(&found, None).await?;
             return Ok(found);
         }
@@ -45,7 +45,7 @@ impl Fetch<'_> {
         );
         match (downloaded.await?, &recorded) {
             (Some(downloaded), _) => {
-                let found = Found::new(downloaded.bytes, downloaded.digest);
+                let found = FetchedModule::new(downloaded.bytes, downloaded.digest);
                 self.record(&found, downloaded.validator).await?;
                 Ok(found)
             }

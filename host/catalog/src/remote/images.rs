@@ -1,4 +1,4 @@
-//! Images for plugins: manifests, configurations and signatures. Answers are kept for a minute.
+//! Reads images for plugins: manifests, configurations and signatures. Answers are kept for a minute.
 
 use std::{
     collections::HashMap,
@@ -18,16 +18,16 @@ use super::{Access, Repository, artifact::existing_manifest, registry::Version};
 use crate::{
     Catalog, Digest, Error, ModuleReference, OciReference,
     manifest::Descriptor,
-    module::Found,
+    module::FetchedModule,
     signature::{
         Certified, IdentityPattern, IssuerUrl, Keyless, Material, PublicKey, PublicKeys, Requirement,
         SigningCertificate, TrustRoot, valid_signature,
     },
 };
 
-/// How long an answer is used again: as long as in Kubewarden.
+/// The time for which an answer is used again, as in Kubewarden.
 const KEPT: Duration = Duration::from_secs(60);
-/// The most answers of a kind that are kept, and the largest, in bytes.
+/// The maximum number of kept answers of a kind, and their maximum size, in bytes.
 const MOST_KEPT: usize = 256;
 const LARGEST_KEPT: usize = 64 << 10;
 
@@ -57,13 +57,13 @@ impl Images {
         self.catalog.inner.remote.repository(image, Access::Pull, &|_| {})
     }
 
-    /// The manifest of an image in a version.
+    /// Fetches the manifest of an image in a version.
     async fn bytes(&self, image: &OciReference, version: &Version) -> Result<Bytes, ImageError> {
         let manifest = existing_manifest(&self.repository(image), version).await;
         manifest.map_err(explained)
     }
 
-    /// The manifest that the reference names.
+    /// Returns the manifest that the reference names.
     async fn named(&self, image: &OciReference) -> Result<Bytes, ImageError> {
         if let Some(manifest) = self.manifests.get(image) {
             return Ok(manifest);
@@ -74,7 +74,7 @@ impl Images {
         Ok(manifest)
     }
 
-    /// The trust root of the policy for modules, which is that for images too.
+    /// Returns the trust root of the policy for modules, which is used for images too.
     fn trust_root(&self) -> Result<&TrustRoot, ImageError> {
         let rules = self.catalog.inner.signatures.rules().iter();
         let mut roots = rules.filter_map(|rule| match &rule.requirement {
@@ -138,7 +138,7 @@ impl Images {
     }
 
     async fn material(&self, image: &OciReference, manifest: &Bytes) -> Result<Material, ImageError> {
-        let found = Found {
+        let found = FetchedModule {
             bytes: Bytes::new(),
             digest: Digest::of(manifest),
             manifest: Some(manifest.clone()),
@@ -245,16 +245,16 @@ fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
         .map_err(|error| ImageError(format!("the registry's answer is not valid: {error}")))
 }
 
-/// The fields of a manifest or an index that are used.
+/// The used fields of a manifest or an index.
 #[derive(Deserialize)]
 struct Manifest {
     config: Option<Descriptor>,
-    /// Of an index.
-    manifests: Option<Vec<OfPlatform>>,
+    /// The entries, if this is an index.
+    manifests: Option<Vec<PlatformEntry>>,
 }
 
 #[derive(Deserialize)]
-struct OfPlatform {
+struct PlatformEntry {
     digest: String,
     platform: Option<Platform>,
 }
@@ -265,7 +265,7 @@ struct Platform {
     architecture: String,
 }
 
-/// The digest of the image for this machine, if this is an index.
+/// Returns the digest of the image for this machine, if this is an index.
 fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
     let Some(images) = parsed::<Manifest>(manifest)?.manifests else {
         return Ok(None);
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_answers_are_kept() {
+    fn the_number_and_size_of_kept_answers_are_limited() {
         let recent = Recent::default();
         for number in 0..MOST_KEPT + 10 {
             recent.keep(number, number, 1);

@@ -1,4 +1,4 @@
-//! Indexes: lists of artifacts for several platforms, and of the referrers of an artifact.
+//! Indexes, which list artifacts for several platforms, or the referrers of an artifact.
 
 use std::collections::BTreeMap;
 
@@ -64,8 +64,8 @@ impl Entry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Whether it may hold signatures; without a type it may. For a bundle with a statement, cosign annotates
-    /// the kind of statement, such as provenance.
+    /// Whether the referrer may have signatures, which is assumed without a type. For a bundle with a statement, cosign
+    /// annotates the kind of statement, such as provenance.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations
@@ -78,12 +78,12 @@ impl Entry {
     }
 }
 
-/// The digest of the only WebAssembly artifact in an index, or else of the only entry without a platform; `None` when the
-/// bytes are not an index.
+/// Returns the digest of the only WebAssembly artifact in an index, or else of the only entry without a platform;
+/// `None` if the bytes are not an index.
 ///
 /// # Errors
 ///
-/// When the index lists no such artifact, or several; the error says what was found.
+/// When the index lists no such artifact, or several; the error says what it lists.
 pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
     let Ok(Index {
         manifests: Some(entries),
@@ -124,7 +124,7 @@ mod tests {
     use crate::manifest::INDEX_TYPE;
 
     #[test]
-    fn the_entry_of_an_index_that_is_a_module() {
+    fn an_index_names_its_only_module() {
         let reference: OciReference = "registry.example.com/a:1".parse().unwrap();
         let (one, other) = (Digest::of("one"), Digest::of("other"));
         let entry = |digest: Digest, architecture: &str| {

@@ -17,8 +17,8 @@ use crate::{
     store::{Kind, failed, is_linked, sync_directory},
 };
 
-/// A partial download, which can be resumed by this program or the next. Locked while it lives, so that there
-/// is only one writer.
+/// A partial download, which can be resumed by this program or the next. It is locked while it lives, so that it has
+/// only one writer.
 #[derive(Debug)]
 pub(super) struct Partial {
     file: File,
@@ -28,7 +28,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// The download of this name; `None` when another process or task is writing it.
+    /// Opens the download of this name; `None` if another process or task is writing it.
     pub(super) fn open(store: &Store, name: Digest) -> Result<Option<Self>, Error> {
         let path = store.path(Kind::Partial, name);
         let file = loop {
@@ -59,7 +59,7 @@ impl Partial {
         }))
     }
 
-    /// The bytes so far, and the server's validator of their version. A download longer than `limit` is
+    /// Reads the bytes so far, and the server's validator of their version. A download longer than `limit` is
     /// discarded.
     pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
@@ -88,7 +88,7 @@ impl Partial {
 
     /// Starts over with this version.
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // In this order, so that bytes of one version are never taken for another.
+        // The file is emptied first, so that bytes of one version are never taken for another.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {
@@ -134,7 +134,7 @@ impl Partial {
     }
 }
 
-/// `None` when the system has none.
+/// Returns the id of the machine's last start; `None` if the system has none.
 fn boot_id() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())

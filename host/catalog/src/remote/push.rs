@@ -31,11 +31,11 @@ use crate::{
 /// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// Where it is: with the tag, and the digest of the manifest.
+    /// The reference with the tag, and the digest of the manifest.
     pub reference: OciReference,
-    /// The digest of the manifest, which is what signatures sign.
+    /// The digest of the manifest, which signatures sign.
     pub manifest: Digest,
-    /// The digest of the module, which is what a definition pins.
+    /// The digest of the module, which a definition pins.
     pub module: Digest,
     /// The size of the module in bytes.
     pub size: u64,
@@ -215,7 +215,7 @@ impl Repository<'_> {
     }
 }
 
-/// The URL that the registry assigns to an upload.
+/// Returns the URL that the registry assigns to an upload.
 fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
     let wrong = |problem: &str| Error::bad_answer(place, problem);
     if response.status != StatusCode::ACCEPTED && response.status != StatusCode::CREATED {
@@ -284,6 +284,6 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
 }
 
 fn json(value: &impl Serialize) -> Bytes {
-    // Strings and numbers with string keys: serialization cannot fail.
+    // Serialization of strings and numbers with string keys cannot fail.
     serde_json::to_vec(value).unwrap_or_default().into()
 }

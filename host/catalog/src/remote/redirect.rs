@@ -1,5 +1,5 @@
-//! Redirects. They are not left to the client, which keeps no cookies: servers in front of registries set one, and
-//! redirect to the same address to see whether it comes back.
+//! Follows redirects with cookies, which the client does not keep: servers in front of registries set one, and redirect
+//! to the same address to see whether it comes back.
 
 use admittance_net::client::{ClientRequest, ClientResponse, RequestBody};
 use http::{
@@ -11,13 +11,13 @@ use http::{
 };
 use url::{Origin, Url};
 
-/// No more than browsers and curl follow; a registry needs one.
+/// The maximum number of redirects. Browsers and curl follow more, and a registry needs one.
 const MOST: usize = 10;
 
-/// The headers of a body.
+/// The headers that describe a body.
 const OF_BODY: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
 
-/// The redirects of one request, with the cookies that were set on the way. Only the origin that set one gets it back.
+/// The redirects of one request, with the cookies that were set on the way. A cookie is only sent to its origin.
 #[derive(Debug, Default)]
 pub(super) struct Redirects {
     followed: usize,
@@ -32,11 +32,11 @@ struct Cookie {
 }
 
 impl Redirects {
-    /// The request to send next, if the response to this request redirects. An upload is not repeated.
+    /// Returns the next request, if the response to this request redirects. An upload is not repeated.
     ///
     /// # Errors
     ///
-    /// When there are too many, or one leads from https to http.
+    /// When the redirects are too many, or one leads from https to http.
     pub(super) fn follow(
         &mut self,
         mut next: ClientRequest,
@@ -103,7 +103,7 @@ impl Redirects {
     }
 }
 
-/// The URL to which a response redirects, without a user and a password.
+/// Returns the URL to which a response redirects, without a user and a password.
 fn target(response: &ClientResponse) -> Option<Url> {
     let location = response.headers.get(LOCATION)?.to_str().ok()?;
     let mut target = response.url.join(location).ok()?;

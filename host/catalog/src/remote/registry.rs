@@ -41,12 +41,12 @@ pub(super) struct Repository<'a> {
 pub(super) enum Version {
     /// The artifact that the tag currently names.
     Tag(String),
-    /// The one whose manifest has this digest.
+    /// The artifact whose manifest has this digest.
     Digest(Digest),
 }
 
 impl Version {
-    /// The version that a reference names; a digest takes precedence over a tag.
+    /// Returns the version that a reference names. A digest takes precedence over a tag.
     pub(super) fn of(reference: &OciReference) -> Self {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => Self::Digest(digest),
@@ -65,7 +65,7 @@ impl fmt::Display for Version {
 }
 
 impl Repository<'_> {
-    /// A manifest, as the registry sent it; `None` when it is not found. A requested digest is verified.
+    /// Fetches a manifest, and verifies a requested digest; `None` if the registry does not have it.
     pub(super) async fn manifest(&self, version: &Version) -> Result<Option<Bytes>, Error> {
         let place = self.place(version);
         let path = format!("manifests/{version}");
@@ -76,7 +76,7 @@ impl Repository<'_> {
         }
     }
 
-    /// The digest of the manifest that a tag names, from a HEAD request, if the registry sends it.
+    /// Requests the digest of the manifest that a tag names; `None` if the registry does not send it.
     pub(super) async fn manifest_digest(&self, version: &Version) -> Result<Option<Digest>, Error> {
         let place = &self.place(version);
         self.retrying(|| async move {
@@ -88,14 +88,14 @@ impl Repository<'_> {
         .await
     }
 
-    /// A small blob with a verified digest; `None` when it is not found.
+    /// Fetches a small blob, and verifies its digest; `None` if the registry does not have it.
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
         let place = self.place(&Version::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
         blob.map(|bytes| matching(bytes, digest, place)).transpose()
     }
 
-    /// The response with a blob, or with the part of it that these headers request.
+    /// Requests a blob, or the part of it that these headers request.
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
         let place = self.place(&Version::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &place).await?;
@@ -105,8 +105,8 @@ impl Repository<'_> {
         self.unless_refused(response, &place).await
     }
 
-    /// The index of the referrers of this manifest, as it was sent; `None` when the registry has none.
-    /// Without the referrers API, the fallback tag of the OCI distribution specification is used.
+    /// Fetches the index of the referrers of this manifest; `None` if it has none. A registry without the referrers API
+    /// has the fallback tag of the OCI distribution specification.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
         let place = self.place(&Version::Digest(subject));
         let path = format!("referrers/{subject}");
@@ -162,7 +162,7 @@ impl Repository<'_> {
         };
         let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
-        // After a redirect another server may ask for credentials; it must not get the registry's.
+        // After a redirect another server may request credentials, but must not get the registry's.
         if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }
@@ -178,7 +178,7 @@ impl Repository<'_> {
         }
     }
 
-    /// The response, unless it is a refusal or an error.
+    /// Returns the response, unless it is a refusal or an error.
     pub(super) async fn allowed(
         &self,
         response: ClientResponse,
@@ -195,7 +195,7 @@ impl Repository<'_> {
         }
     }
 
-    /// How messages name something in the repository.
+    /// Returns the name of a version of the artifact for messages.
     pub(super) fn place(&self, version: &Version) -> String {
         let separator = match version {
             Version::Tag(_) => ':',
@@ -204,7 +204,7 @@ impl Repository<'_> {
         format!("oci://{}{separator}{version}", self.artifact.name())
     }
 
-    /// The URL of a path of the repository.
+    /// Returns the URL of a path in the repository.
     pub(super) async fn url(&self, path: &str, place: &str) -> Result<Url, Error> {
         let registry = self.artifact.registry();
         let (host, port) = registry_host(registry);
@@ -214,7 +214,7 @@ impl Repository<'_> {
             .map_err(|error| Error::bad_answer(place, error.to_string()))
     }
 
-    /// The URL of the registry's API.
+    /// Returns the URL of the registry's API.
     async fn base_url(&self, place: &str) -> Result<Url, Error> {
         let registry = self.artifact.registry();
         let host = if is_docker_hub(registry) {
@@ -229,8 +229,8 @@ impl Repository<'_> {
 }
 
 impl Network {
-    /// The scheme of a registry. A registry that may be used without TLS is probed once; an invalid
-    /// certificate does not cause a fallback to http.
+    /// Returns the scheme of a registry. A registry that may be used without TLS is probed once; an invalid certificate
+    /// does not cause a fallback to http.
     async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {
         let insecure = &self.config.insecure_registries;
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {
@@ -271,7 +271,7 @@ fn is_loopback(registry: &str) -> bool {
     host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// The bytes, if they have this digest.
+/// Returns the bytes, if they have this digest.
 fn matching(bytes: Bytes, digest: Digest, place: String) -> Result<Bytes, Error> {
     let actual = Digest::of(&bytes);
     if actual == digest {
@@ -281,7 +281,7 @@ fn matching(bytes: Bytes, digest: Digest, place: String) -> Result<Bytes, Error>
     }
 }
 
-/// The digest in the registry's response headers.
+/// Reads the digest in the registry's response headers.
 pub(super) fn content_digest(headers: &HeaderMap) -> Option<Digest> {
     headers.get("docker-content-digest")?.to_str().ok()?.parse().ok()
 }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_this_machine() {
+    fn a_registry_is_local_by_its_name_or_address() {
         for (registry, expected) in [
             ("localhost", true),
             ("localhost:5000", true),

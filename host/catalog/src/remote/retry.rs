@@ -5,11 +5,11 @@ use admittance_net::Backoff;
 use super::Network;
 use crate::{Error, FetchProgress, OnProgress};
 
-/// The longest pause between two attempts. When a server asks for a longer one, the request is not retried.
+/// The longest pause between two attempts. If a server wants a longer one, the request is not retried.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Network {
-    /// Retries until it succeeds, fails permanently, or the attempts are used up.
+    /// Repeats attempts until one succeeds or fails permanently, or all are used up.
     pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
         &self,
         progress: OnProgress<'_>,
@@ -24,7 +24,7 @@ impl Network {
         }
     }
 
-    /// The pauses between the attempts at one thing.
+    /// Creates the pauses between the attempts of one operation.
     pub(super) fn pauses(&self) -> Pauses {
         let retries = self.config.attempts.saturating_sub(1);
         Pauses {
@@ -39,13 +39,13 @@ impl Network {
 #[derive(Debug)]
 pub(super) struct Pauses {
     backoff: Backoff,
-    /// The retries that are left, of all.
+    /// The remaining retries.
     left: usize,
     retries: usize,
 }
 
 impl Pauses {
-    /// An attempt made progress: the count of attempts starts over.
+    /// Starts counting attempts again, because one made progress.
     pub(super) fn reset(&mut self) {
         self.backoff.reset();
         self.left = self.retries;
@@ -55,7 +55,7 @@ impl Pauses {
     ///
     /// # Errors
     ///
-    /// The error, when there is no further attempt.
+    /// The given error, when it is permanent or the attempts are used up.
     pub(super) async fn wait_after(&mut self, error: Error, progress: OnProgress<'_>) -> Result<(), Error> {
         if !error.is_transient() {
             return Err(error);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Digest, Error, ModuleReference,
-    module::Found,
+    module::FetchedModule,
     signature::{Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT},
 };
 
@@ -42,7 +42,7 @@ impl Repository<'_> {
     pub(super) async fn signatures(
         &self,
         reference: &ModuleReference,
-        found: &Found,
+        found: &FetchedModule,
     ) -> Result<Material, Error> {
         let Some(manifest) = &found.manifest else {
             return Ok(Material::default());

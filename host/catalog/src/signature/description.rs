@@ -4,29 +4,29 @@ use serde::{Deserialize, Serialize};
 
 use super::{FoundSignature, Material, sigstore};
 
-/// What a signature claims. Nothing of it is verified.
+/// The claims of a signature, which are not verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignatureDescription {
     pub kind: SignatureKind,
-    /// Its file, URL or digest.
+    /// The signature's file, URL or digest.
     pub name: String,
-    /// The key hint; with sigstore the base64 of the key's SHA-256 digest.
+    /// The key hint, which is the base64 of the key's SHA-256 digest in sigstore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_hint: Option<String>,
-    /// The identity in its certificate.
+    /// The identity in the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
     /// The issuer of the identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Its index in the transparency log.
+    /// The index in the transparency log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_index: Option<u64>,
-    /// When the log recorded it, as RFC 3339.
+    /// The time at which the log recorded the signature, as RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged_at: Option<String>,
-    /// Why it cannot be parsed.
+    /// The reason for which the signature cannot be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -47,13 +47,13 @@ pub enum SignatureKind {
     SimpleSigning,
 }
 
-/// The signatures that were found, whatever is required.
+/// Describes all signatures of a module, independent of the policy.
 pub fn describe(material: &Material) -> Vec<SignatureDescription> {
     material.signatures.iter().map(sigstore::describe).collect()
 }
 
 impl SignatureDescription {
-    /// What is known without reading the signature.
+    /// Describes the kind and the name, without reading the signature.
     pub(super) fn of(found: &FoundSignature) -> Self {
         Self {
             kind: match found {

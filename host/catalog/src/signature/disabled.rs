@@ -1,3 +1,5 @@
+//! The types of signature checks without the feature `signatures`: none of them can be created.
+
 use std::{convert::Infallible, fmt, path::Path};
 
 use super::{
@@ -5,15 +7,15 @@ use super::{
 };
 use crate::Digest;
 
-/// A public key. Without the feature `signatures` there is none.
+/// A public key. It cannot be created without the feature `signatures`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey(Infallible);
 
-/// The trusted certificate authorities and logs. Without the feature `signatures` there are none.
+/// The trusted certificate authorities and logs. They cannot be created without the feature `signatures`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustRoot(Infallible);
 
-/// A certificate whose owner signs. Without the feature `signatures` there is none.
+/// A certificate whose owner signs. It cannot be created without the feature `signatures`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningCertificate(Infallible);
 
@@ -63,7 +65,7 @@ impl TrustRoot {
     }
 }
 
-/// Never called, because there are no keys.
+/// Never called, because keys cannot be created.
 pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
     Err(Refusal::WrongKey)
 }

@@ -3,8 +3,8 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 use super::{SignatureDescription, SourcePattern};
 use crate::{Digest, ModuleReference};
 
-/// Why a module does not have the required signature. The message says what was found, what is required, and
-/// what to do.
+/// The error of a module without the required signature. The message says what was found, what is required, and what to
+/// do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
@@ -24,14 +24,14 @@ pub enum SignatureError {
         /// The problem, as the rest of a sentence.
         problem: &'static str,
     },
-    /// There is no signature.
+    /// The module has no signature.
     #[error("module {reference} is not signed, but {required} is required: {fix}")]
     Unsigned {
         reference: Box<ModuleReference>,
         required: String,
         fix: String,
     },
-    /// There are signatures, but none satisfies the rule.
+    /// No signature of the module satisfies the rule.
     #[error(
         "module {reference} has no valid signature: {required} is required, but found {found}: {fix}",
         found = list(found)
@@ -57,7 +57,7 @@ pub enum SignatureError {
         "signature {name} has more than {limit} bytes and is probably not a signature: remove it, or sign the module again"
     )]
     TooLarge { name: String, limit: u64 },
-    /// There are too many signatures.
+    /// The module has too many signatures.
     #[error("module {reference} has more than {limit} signatures: remove those that are not needed")]
     TooMany {
         reference: Box<ModuleReference>,
@@ -65,35 +65,35 @@ pub enum SignatureError {
     },
 }
 
-/// A signature that was found, and why it is refused.
+/// A signature that was found, and the reason for refusing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What the signature claims.
+    /// The claims of the signature.
     pub signature: SignatureDescription,
-    /// Why it is refused.
+    /// The reason for refusing it.
     pub refusal: Refusal,
 }
 
-/// Why a signature is refused.
+/// The reason for refusing a signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It cannot be parsed.
+    /// The signature cannot be parsed.
     #[error("is damaged: {0}")]
     Damaged(String),
-    /// It is of an unsupported kind.
+    /// The signature is of an unsupported kind.
     #[error("is of an unsupported kind: {0}")]
     Unsupported(String),
-    /// None of the keys made it, or the signed content was changed.
+    /// None of the keys made the signature, or the signed content was changed.
     #[error("was made by another key or over different content")]
     WrongKey,
-    /// It is valid, but signs something else.
+    /// The signature is valid, but signs something else.
     #[error("is over {signed}, not over {actual}")]
     OtherSubject { signed: String, actual: Digest },
-    /// It is a statement about the module, but not a signature of it.
+    /// The signature is a statement about the module that does not approve it.
     #[error("is a statement of the kind `{0}`, which is not a signature of the module")]
     Statement(String),
-    /// It has no certificate, so it has no identity.
+    /// The signature has no certificate, and so no identity.
     #[error("has no certificate, which a keyless signature needs")]
     NoCertificate,
     /// The certificate has another identity.
@@ -112,7 +112,7 @@ pub enum Refusal {
     /// No authority of the trust root issued the certificate.
     #[error("has a certificate that the trust root does not trust: {0}")]
     UntrustedCertificate(String),
-    /// No log or timestamp authority of the trust root recorded it.
+    /// No log or timestamp authority of the trust root recorded the signature.
     #[error("is not proven to be in a log of the trust root: {0}")]
     NotInLog(String),
 }
@@ -147,7 +147,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// How many findings one message lists.
+/// The number of findings that one message lists.
 const LISTED: usize = 8;
 
 fn list(items: &[impl fmt::Display]) -> String {

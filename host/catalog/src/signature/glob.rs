@@ -10,7 +10,7 @@ pub(super) struct Glob {
     regex: Regex,
 }
 
-/// Why a text is not a valid pattern, as the rest of a sentence that begins with the text.
+/// The problem of an invalid pattern, as the rest of a sentence that begins with the pattern.
 pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
 impl Glob {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards() {
+    fn a_star_matches_within_a_part_and_two_match_across_parts() {
         for (pattern, text, expected) in [
             ("a", "a", true),
             ("a", "ab", false),

@@ -17,17 +17,17 @@ use crate::ModuleReference;
 /// The largest signature that is read, in bytes: far above any bundle.
 pub const SIGNATURE_SIZE_LIMIT: u64 = 1 << 20;
 
-/// How many signatures of one module are considered.
+/// The number of signatures of one module that are considered.
 pub const SIGNATURE_COUNT_LIMIT: usize = 64;
 
 /// The signatures that were found for a module, unverified. Kept in the store together with the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Material {
-    /// For a module from a registry: the exact bytes of the manifest that lists it.
+    /// The exact bytes of the manifest that lists the module, if it is from a registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Blob>,
-    /// In the order in which they were found.
+    /// The signatures in the order in which they were found.
     #[serde(default)]
     pub signatures: Vec<FoundSignature>,
 }
@@ -41,7 +41,7 @@ pub enum FoundSignature {
     /// A sigstore bundle, or an older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a
     /// referrer of the manifest in a registry.
     Bundle { name: String, content: Blob },
-    /// What `cosign sign` puts under the tag `sha256-{digest}.sig`: a layer and its annotations.
+    /// A layer with its annotations, which `cosign sign` pushes under the tag `sha256-{digest}.sig`.
     SimpleSigning {
         name: String,
         /// The layer, which is the signed payload.
@@ -61,7 +61,7 @@ pub enum FoundSignature {
 }
 
 impl FoundSignature {
-    /// The signature in a file or at a URL with one of the [suffixes](SIGNATURE_SUFFIXES).
+    /// Creates the signature in a file or at a URL with one of the [suffixes](SIGNATURE_SUFFIXES).
     pub(crate) fn with_suffix(suffix: &str, name: String, content: Blob) -> Self {
         if suffix == BUNDLE_SUFFIX {
             Self::Bundle { name, content }
@@ -70,7 +70,7 @@ impl FoundSignature {
         }
     }
 
-    /// Whether what is signed has these annotations, `optional` in the payload of `cosign sign`.
+    /// Whether the signed payload has these annotations, which `cosign sign` writes into `optional`.
     #[cfg(feature = "registries")]
     pub(crate) fn says(&self, annotations: &BTreeMap<String, String>) -> bool {
         #[derive(Deserialize)]
@@ -89,7 +89,7 @@ impl FoundSignature {
         annotations.iter().all(is_said)
     }
 
-    /// Its file, URL or digest.
+    /// Returns the signature's file, URL or digest.
     pub fn name(&self) -> &str {
         match self {
             Self::Detached { name, .. } | Self::Bundle { name, .. } | Self::SimpleSigning { name, .. } => {
@@ -104,7 +104,7 @@ impl Material {
     ///
     /// # Errors
     ///
-    /// When there already are [`SIGNATURE_COUNT_LIMIT`].
+    /// When the module already has [`SIGNATURE_COUNT_LIMIT`] signatures.
     pub fn add(
         &mut self,
         reference: &ModuleReference,
@@ -123,7 +123,7 @@ impl Material {
     }
 }
 
-/// Bytes; in JSON as base64.
+/// Bytes, which are base64 in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blob(pub Vec<u8>);
 
@@ -147,12 +147,12 @@ pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
 /// the path of its URL.
 pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 
-/// The signatures next to a file: `{file}.sig` and `{file}.sigstore.json`, for the path of the reference and
-/// for the path that its symbolic links lead to.
+/// Reads the signatures next to a file, `{file}.sig` and `{file}.sigstore.json`, for the path of the reference and for
+/// the path to which its symbolic links lead.
 ///
 /// # Errors
 ///
-/// When one exists and cannot be read, or is too large.
+/// When a signature exists and cannot be read, or is too large.
 pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
     let mut material = Material::default();
     let reference = ModuleReference::File(path.to_owned());
@@ -162,7 +162,7 @@ pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, Signature
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }
-        // Otherwise both are next to the same file.
+        // Without a link, both paths name the same file.
         if !path.is_symlink() {
             break;
         }
@@ -189,7 +189,7 @@ fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, Signature
     }
 }
 
-/// The URL of a signature of a module's URL: with the suffix after the path.
+/// Returns the URL of a signature: the module's URL with the suffix after its path.
 pub fn signature_url(module: &Url, suffix: &str) -> Url {
     let mut url = module.clone();
     url.set_path(&format!("{}{suffix}", module.path()));

@@ -1,12 +1,12 @@
-//! Signatures of modules: which sources [require](SignaturePolicy) which signatures, and whether the
-//! signatures of a module ([`Material`]) [satisfy](verify) the requirement.
+//! Signatures of modules. A [policy](SignaturePolicy) says which signatures the modules of a source must have, and
+//! [`verify`] checks whether the signatures of a module ([`Material`]) satisfy it.
 //!
 //! For a module in a registry the manifest is signed, as `cosign sign` does; for any other module its bytes,
 //! as `cosign sign-blob` does. Verification needs no network: the signatures are plain data, which is kept
 //! with the module and verified again whenever the module is loaded.
 //!
 //! Certificates, logs and bundles are verified by `sigstore-verify`; cosign's older formats are converted to
-//! bundles first. Without the feature `signatures` there is neither a key nor a trust root, so that no policy
+//! bundles first. A program without the feature `signatures` can create neither keys nor trust roots, so that no policy
 //! can require a signature.
 
 mod description;
@@ -39,5 +39,5 @@ pub use self::{
     },
     sigstore::{PublicKey, SigningCertificate, TrustRoot},
     source::Source,
-    verify::{Subject, Verified, verify},
+    verify::{SignedModule, Verified, verify},
 };

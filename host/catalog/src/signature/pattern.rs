@@ -24,14 +24,14 @@ pub struct SourcePattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Sources {
     All,
-    /// All of this scheme.
+    /// All sources of this scheme.
     Scheme(Scheme),
     /// Files whose path begins with the directory; the rest matches.
     Files {
         directory: String,
         rest: Glob,
     },
-    /// Those of a server or registry.
+    /// Sources on a server or registry.
     Hosted {
         scheme: Scheme,
         host: HostPattern,
@@ -40,7 +40,7 @@ enum Sources {
     },
 }
 
-/// A host, or all names with one more label before it.
+/// A host, or all hosts with one more label before its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     name: String,
@@ -85,7 +85,8 @@ impl SourcePattern {
     }
 }
 
-/// The directory of the pattern may contain symbolic links; that of the file never does.
+/// Compares a file with the pattern. The pattern's directory may contain symbolic links, which the file's path never
+/// has.
 fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {
@@ -122,7 +123,7 @@ impl HostPattern {
     }
 }
 
-/// Splits off the `*.` of a host.
+/// Splits off the `*.` before a host.
 fn split_wildcard(authority: &str) -> (&str, bool) {
     match authority.strip_prefix("*.") {
         Some(name) => (name, true),
@@ -247,7 +248,7 @@ fn oci(rest: &str) -> Result<Sources, Problem> {
     }
     let (name, is_under) = split_wildcard(authority);
     let (host, port) = registry_host(name);
-    // As in Docker's tools: without a user it is an official image.
+    // As in Docker's tools, a repository without a user is an official image.
     let is_official = is_docker_hub(&host, port) && !is_under && !path.contains('/') && path != "**";
     let path = if is_official {
         format!("library/{path}")
@@ -268,7 +269,7 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
         .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
 }
 
-/// An empty last part is a directory, which a server may serve.
+/// Whether a path has an empty part, `.` or `..`. Its last part may be empty, because a server may serve a directory.
 fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.last().is_some_and(|part| part.is_empty()) {

@@ -8,9 +8,8 @@ use super::{
 };
 use crate::ModuleReference;
 
-/// Which signatures modules must have, by source. The first matching rule applies. If there are rules and
-/// none matches, modules from that source are refused; without rules no signature is required. Lives as long
-/// as the catalog.
+/// The signatures that modules must have, by source. The first matching rule applies. If no rule matches, modules from
+/// that source are refused, unless the policy is empty: then no signature is required. Lives as long as the catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignaturePolicy(Vec<SignatureRule>);
 
@@ -28,11 +27,11 @@ pub const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 /// The signature that a module must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// Made by one of these keys. Neither log nor certificate is needed.
+    /// One of these keys must have made the signature. Neither log nor certificate is needed.
     Keys(PublicKeys),
-    /// Made by an identity that the trust root confirms.
+    /// An identity that the trust root confirms must have made the signature.
     Keyless(Keyless),
-    /// Made by the owner of a certificate.
+    /// The owner of a certificate must have made the signature.
     Certified(Certified),
     Unsigned,
 }
@@ -67,17 +66,16 @@ impl SignaturePolicy {
         &self.0
     }
 
-    /// Whether nothing is required of anything.
+    /// Whether no module needs a signature.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is required of this source, which the reference [names](Source::of); `None` if the policy is
-    /// empty.
+    /// Returns the requirement for this source, which the reference [names](Source::of); `None` if the policy is empty.
     ///
     /// # Errors
     ///
-    /// When there are rules, and none matches.
+    /// When no rule matches, although the policy has rules.
     pub fn requirement(
         &self,
         reference: &ModuleReference,
@@ -128,18 +126,19 @@ pub struct Keyless {
     pub issuer: IssuerUrl,
 }
 
-/// The requirements of a signature by the owner of a certificate that is known, and need not have an identity. Lives as
-/// long as what asks for it.
+/// The requirements of a signature by the owner of a known certificate, which need not have an identity. Lives as long
+/// as the request that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,
-    /// With it, a log's entry for the signature is verified, and the certificate must have been valid at its time.
+    /// The trust root with which a log's entry for the signature is verified. The certificate must have been valid at
+    /// the time of the entry.
     pub trust_root: Option<TrustRoot>,
-    /// Whether a signature without such an entry is refused.
+    /// Whether a signature without a log's entry is refused.
     pub must_be_logged: bool,
 }
 
-/// The URL of an OpenID provider, as its certificates have it: `https://token.actions.githubusercontent.com`.
+/// The URL of an OpenID provider, as written in certificates: `https://token.actions.githubusercontent.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerUrl(String);
 
@@ -181,7 +180,7 @@ impl fmt::Display for IdentityPattern {
 }
 
 impl IssuerUrl {
-    /// As it was written.
+    /// Returns the URL as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_counts_and_there_must_be_one() {
+    fn the_first_matching_rule_applies_and_one_must_match() {
         let reference: ModuleReference = "oci://example.com/plugins/a:1".parse().unwrap();
         let source = Source::of(&reference).unwrap();
         assert_eq!(
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_meant() {
+    fn an_identity_pattern_matches_identities() {
         for (pattern, identity, expected) in [
             ("a@example.com", "a@example.com", true),
             ("a@example.com", "b@example.com", false),
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn issuers_are_urls() {
+    fn an_issuer_must_be_a_url() {
         for right in ["https://accounts.google.com", "https://gitlab.example.com/oidc"] {
             assert_eq!(right.parse::<IssuerUrl>().unwrap().as_str(), right);
         }

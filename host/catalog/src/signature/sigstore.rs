@@ -3,7 +3,7 @@
 mod certificate;
 mod key;
 mod legacy;
-mod opened;
+mod parsed;
 mod provider;
 mod trust_root;
 
@@ -16,18 +16,18 @@ use sigstore_verify::{
 
 pub use self::{certificate::SigningCertificate, key::PublicKey, trust_root::TrustRoot};
 
-use self::opened::{Opened, Signed};
+use self::parsed::{ParsedSignature, SignedContent};
 use super::{
     Certified, FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription, SignatureKind, Verified,
 };
 
-/// What a signature claims.
+/// Describes the claims of a signature.
 pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
     provider::install();
     let mut description = SignatureDescription::of(found);
-    match Opened::new(found) {
+    match ParsedSignature::new(found) {
         Ok(opened) => {
-            if matches!(opened.signed, Signed::Envelope(_)) {
+            if matches!(opened.signed, SignedContent::Envelope(_)) {
                 description.kind = SignatureKind::Statement;
             }
             if let Some(bundle) = &opened.bundle {
@@ -67,7 +67,7 @@ pub(super) fn by_key(
     found: &FoundSignature,
     artifact: &[u8],
 ) -> Result<Verified, Refusal> {
-    let opened = Opened::new(found)?;
+    let opened = ParsedSignature::new(found)?;
     let message = opened.signed.message(artifact);
     let key = keys
         .iter()
@@ -85,10 +85,10 @@ pub(super) fn by_identity(
     found: &FoundSignature,
     artifact: &[u8],
 ) -> Result<Verified, Refusal> {
-    let opened = Opened::new(found)?;
+    let opened = ParsedSignature::new(found)?;
     let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
-    // The bundle's own claim is checked first, so that a signature of another module is reported as such.
+    // The claim of the bundle is checked first, so that a signature of another module is reported as such.
     opened.signed.is_over(artifact)?;
     let message = opened.signed.content(artifact);
     let root = &keyless.trust_root;
@@ -128,7 +128,7 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<Verified, Refusal> {
     let certificate = &certified.certificate;
-    // Whatever certificate the registry has beside the signature, the log's entry must be for this one.
+    // The log's entry must be for this certificate, even if the registry lists another one with the signature.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {
         certificate: given,
@@ -139,7 +139,7 @@ pub(super) fn by_certificate(
         *given = Some(certificate.pem());
         *chain = None;
     }
-    let opened = Opened::new(&found)?;
+    let opened = ParsedSignature::new(&found)?;
     let key = certificate.key();
     if !key.signed(&opened.signed.message(artifact), &opened.signature) {
         return Err(Refusal::WrongKey);

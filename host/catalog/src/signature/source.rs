@@ -15,9 +15,9 @@ use crate::{ModuleReference, OciReference};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub(super) scheme: Scheme,
-    /// The host, in lower case, and the port; none for a file.
+    /// The host, in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
-    /// Of a file: absolute, and without symbolic links. Of a URL: without its first `/`, and without escapes.
+    /// The path. A file's path is absolute, without symbolic links. A URL's path has neither its first `/` nor escapes.
     pub(super) path: String,
 }
 
@@ -28,15 +28,15 @@ pub(super) enum Scheme {
     Oci,
 }
 
-/// The port of https, also for registries.
+/// The port of https, which registries use too.
 const DEFAULT_PORT: u16 = 443;
 
-/// The name of Docker Hub, which has several.
+/// The canonical name of Docker Hub, which has several.
 const DOCKER_HUB: &str = "docker.io";
 
 impl Source {
-    /// The source of a reference. For a file: its current path; read the file [there](Self::path), so that
-    /// the checked and the read file are the same.
+    /// Finds the source of a reference. The source of a file is its current path, from [which](Self::path) the file
+    /// should be read, so that the checked and the read file are the same.
     ///
     /// # Errors
     ///
@@ -79,13 +79,13 @@ impl Source {
         })
     }
 
-    /// The path of a file; `None` for other sources.
+    /// Returns the path of a file; `None` for other sources.
     pub fn path(&self) -> Option<&Path> {
         (self.scheme == Scheme::File).then(|| Path::new(&self.path))
     }
 }
 
-/// The path without symbolic links. The file need not exist: a deleted module may still be loaded from the
+/// Returns the path without symbolic links. The file need not exist: a deleted module may still be loaded from the
 /// store, by the rules for its path.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let path = absolute(path)?;
@@ -96,10 +96,10 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // Part by part, because joining an empty path would add a `/`.
+                // The parts are joined one by one, because joining an empty path would add a `/`.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
-            // A dangling link is a path of its own.
+            // A dangling link may not be skipped like a missing file.
             Err(error) if error.kind() != io::ErrorKind::NotFound || ancestor.is_symlink() => {
                 return Err(error);
             }
@@ -109,12 +109,12 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// In lower case, without a trailing dot.
+/// Returns the host in lower case, without a trailing dot.
 pub(super) fn canonical_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Without its first `/`, and without escapes: servers treat `%61` and `a` alike.
+/// Removes the first `/` and the escapes of a path: servers treat `%61` and `a` alike.
 fn https_path(path: &str) -> Result<String, &'static str> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let mut parts = Vec::new();
@@ -133,7 +133,7 @@ fn https_path(path: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
-/// Host and port of a registry. All names of Docker Hub are the same.
+/// Returns host and port of a registry. All names of Docker Hub become the same.
 pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     let (host, port) = match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(DEFAULT_PORT)),
@@ -152,7 +152,7 @@ pub(crate) fn is_docker_hub(host: &str, port: u16) -> bool {
     (host, port) == (DOCKER_HUB, DEFAULT_PORT)
 }
 
-/// The path of a repository. In Docker Hub a name without a user is an official image.
+/// Returns the path of a repository. In Docker Hub, a name without a user is an official image.
 pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -> String {
     let repository = reference.repository();
     if is_docker_hub(host, port) && !repository.contains('/') {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_of_writing_one_place_are_one() {
+    fn all_spellings_of_a_reference_have_one_source() {
         for (written, plain) in [
             ("https://EXAMPLE.com/a", "https://example.com/a"),
             ("https://example.com./a", "https://example.com/a"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_understood_in_two_ways_is_refused() {
+    fn an_ambiguous_reference_is_refused() {
         for text in [
             "https://example.com/a%2fb",
             "https://example.com/..%2fb",
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_where_its_links_lead() {
+    fn the_source_of_a_file_is_the_target_of_its_links() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("a")).unwrap();

@@ -11,10 +11,10 @@ use crate::{Digest, ModuleReference, manifest::Layer};
 
 /// The module whose signatures are checked. Lives during a check.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct SignedModule<'a> {
     pub reference: &'a ModuleReference,
     pub module: &'a [u8],
-    /// The digest of these bytes.
+    /// The digest of the module.
     pub digest: Digest,
 }
 
@@ -22,7 +22,7 @@ pub struct Subject<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Verified {
-    /// None was required.
+    /// No signature was required.
     #[default]
     Unrequired,
     /// Signed by a required key.
@@ -35,9 +35,9 @@ pub enum Verified {
         /// The identity in the certificate: an e-mail address or a URI.
         identity: String,
         issuer: String,
-        /// When a log or timestamp authority first recorded it, as RFC 3339.
+        /// The time at which a log or timestamp authority first recorded the signature, as RFC 3339.
         signed_at: String,
-        /// Its index in the transparency log.
+        /// The index in the transparency log.
         log_index: Option<u64>,
     },
 }
@@ -48,10 +48,10 @@ pub enum Verified {
 ///
 /// # Errors
 ///
-/// When none does; the error lists each signature, and why it is refused.
+/// When none does; the error lists each signature with the reason for refusing it.
 pub fn verify(
     requirement: &Requirement,
-    subject: Subject<'_>,
+    subject: SignedModule<'_>,
     material: &Material,
 ) -> Result<Verified, SignatureError> {
     if *requirement == Requirement::Unsigned {
@@ -81,7 +81,8 @@ pub fn verify(
     })
 }
 
-/// The first signature of these bytes that satisfies the requirement; the error lists each, and why it is refused.
+/// Finds a signature of these bytes that satisfies the requirement. The error lists each signature with the reason for
+/// refusing it.
 pub(crate) fn valid_signature(
     requirement: &Requirement,
     artifact: &[u8],
@@ -106,8 +107,8 @@ pub(crate) fn valid_signature(
     Err(found)
 }
 
-impl<'a> Subject<'a> {
-    /// What is signed: the manifest that lists the module, or the module.
+impl<'a> SignedModule<'a> {
+    /// Returns the signed bytes: the manifest that lists the module, or the module.
     fn artifact(&self, material: &'a Material) -> Result<&'a [u8], SignatureError> {
         let ModuleReference::Oci(reference) = self.reference else {
             return Ok(self.module);

@@ -10,11 +10,11 @@ use crate::{Digest, Error, ModuleReference, signature::Blob};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     pub module: Digest,
-    /// Of the manifest, and its bytes as the registry sent them; for a reference to a registry.
+    /// The digest and the exact bytes of the manifest, for a reference to a registry.
     pub manifest: Option<(Digest, Bytes)>,
-    /// The server's validator of this version (`ETag`); for a URL.
+    /// The server's validator of this version (`ETag`), for a URL.
     pub validator: Option<String>,
-    /// When it was last resolved.
+    /// The time at which the reference was last resolved.
     pub resolved: SystemTime,
 }
 
@@ -29,12 +29,12 @@ struct Record {
 }
 
 impl Store {
-    /// The last resolution of this reference.
+    /// Reads the last resolution of this reference.
     pub fn resolution(&self, reference: &ModuleReference) -> Option<Resolution> {
         self.record(reference, name(reference))
     }
 
-    /// An earlier resolution of this reference to this module.
+    /// Reads an earlier resolution of this reference to this module.
     pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
         self.record(reference, name_with(reference, module))
             .filter(|resolution| resolution.module == module)

@@ -14,8 +14,8 @@ use crate::{
 /// Names the directory with the mount, in the second run.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// Where the mount is, in the second run. The first one starts that, after the shell's commands, in which
-/// `$at` is the directory.
+/// Returns the directory of the mount in the second run. The first run executes the shell's commands, in which `$at` is
+/// the directory, and starts the second.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());
@@ -54,7 +54,7 @@ fn key(name: &str) -> CompiledKey {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_tried_again() {
+async fn a_full_disk_is_reported_and_retried() {
     let directory = TempDir::new().unwrap();
     let mount = "mount -t tmpfs -o size=500k,mode=700 none \"$at\"";
     let Some(at) = mounted(
@@ -99,7 +99,7 @@ async fn a_full_disk_is_told_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_can_only_be_read_serves_what_it_holds() {
+async fn a_read_only_store_serves_its_entries() {
     let directory = TempDir::new().unwrap();
     let mut scene = Scene::new();
     let site = Site::start(&scene.authority).await;

@@ -12,7 +12,7 @@ use crate::{
 const MEGABYTE: usize = 1 << 20;
 
 #[tokio::test]
-async fn a_url_is_asked_once_and_again_when_wanted() {
+async fn a_url_is_fetched_once_and_again_on_request() {
     let scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     let (first, second) = (component(1000, 1), component(1000, 2));
@@ -24,14 +24,17 @@ async fn a_url_is_asked_once_and_again_when_wanted() {
         (module.bytes().as_ref(), module.digest()),
         (first.as_slice(), Digest::of(&first))
     );
-    assert!(matches!(scene.told().last(), Some(FetchProgress::Finished)));
+    assert!(matches!(
+        scene.take_progress().last(),
+        Some(FetchProgress::Finished)
+    ));
 
     // From the store, also by another program.
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
     assert_eq!(site.received().len(), 1);
-    assert!(scene.told().is_empty());
+    assert!(scene.take_progress().is_empty());
 
     let again = async || {
         let module = scene.obtain_as(&catalog, &url, None, Freshness::Again).await;
@@ -55,7 +58,7 @@ async fn a_url_is_asked_once_and_again_when_wanted() {
 }
 
 #[tokio::test]
-async fn a_pin_is_held_and_asks_nobody_when_the_module_is_there() {
+async fn a_pinned_module_in_the_store_causes_no_request() {
     let scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     let bytes = component(1000, 1);
@@ -84,7 +87,7 @@ async fn a_pin_is_held_and_asks_nobody_when_the_module_is_there() {
 }
 
 #[tokio::test]
-async fn a_broken_download_goes_on_where_it_broke() {
+async fn an_interrupted_download_is_resumed() {
     let bytes = component(3 * MEGABYTE, 1);
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
@@ -145,7 +148,7 @@ async fn a_broken_download_goes_on_where_it_broke() {
 }
 
 #[tokio::test]
-async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
+async fn a_partial_download_is_resumed_after_a_restart() {
     let bytes = component(2 * MEGABYTE, 1);
     for changed in [false, true] {
         let scene = Scene::new();
@@ -204,7 +207,7 @@ async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
 }
 
 #[tokio::test]
-async fn what_a_server_does_wrong_is_told_or_tried_again() {
+async fn faults_of_a_server_are_reported_or_retried() {
     let bytes = component(100_000, 1);
     // The faults, the number of requests, and the final error.
     for (faults, received, expected) in [
@@ -293,7 +296,7 @@ async fn what_a_server_does_wrong_is_told_or_tried_again() {
 
 /// A CDN in front of a registry does so to find out whether the client keeps cookies.
 #[tokio::test]
-async fn a_cookie_comes_back_to_its_origin_only() {
+async fn a_cookie_is_sent_only_to_its_origin() {
     let scene = Scene::new();
     let (site, other) = (
         Site::start(&scene.authority).await,
@@ -329,7 +332,7 @@ async fn a_cookie_comes_back_to_its_origin_only() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_module_is_told() {
+async fn content_that_is_not_a_module_is_refused() {
     let scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", b"<!doctype html>", None);
@@ -343,7 +346,7 @@ async fn what_is_not_a_module_is_told() {
 }
 
 #[tokio::test]
-async fn servers_that_are_not_who_they_should_be() {
+async fn a_server_with_another_identity_is_refused() {
     let mut scene = Scene::new();
     scene.config.network.attempts = 2;
     let site = Site::start(&scene.authority).await;
@@ -382,7 +385,7 @@ async fn servers_that_are_not_who_they_should_be() {
 }
 
 #[tokio::test]
-async fn tasks_that_want_the_same_share_one_fetch() {
+async fn concurrent_requests_for_a_module_share_one_fetch() {
     let scene = Arc::new(Scene::new());
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);

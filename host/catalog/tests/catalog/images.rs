@@ -41,7 +41,7 @@ fn says(result: Result<Digest, ImageError>, part: &str) {
 }
 
 #[tokio::test]
-async fn manifests_and_configurations() {
+async fn manifests_and_configurations_of_images_are_read() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let images = Images::new(scene.catalog());
@@ -94,7 +94,7 @@ async fn manifests_and_configurations() {
 }
 
 #[tokio::test]
-async fn signatures_of_images() {
+async fn signatures_of_images_are_verified() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let images = || Images::new(scene.catalog());

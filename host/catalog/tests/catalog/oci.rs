@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_tag_is_resolved_once_and_again_when_wanted() {
+async fn a_tag_is_resolved_once_and_again_on_request() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let (first, second) = (component(300_000, 1), component(300_000, 2));
@@ -72,7 +72,7 @@ async fn a_tag_is_resolved_once_and_again_when_wanted() {
     );
 }
 
-/// What `docker buildx` and others push for several architectures.
+/// Tools such as `docker buildx` push an index for several architectures.
 #[tokio::test]
 async fn an_index_stands_for_its_entry_for_wasm() {
     let scene = Scene::new();
@@ -138,7 +138,7 @@ async fn an_index_stands_for_its_entry_for_wasm() {
 
 /// `wash push` wrote the first; Istio and Envoy Gateway use images of the compat variant.
 #[tokio::test]
-async fn modules_of_other_media_types_and_in_archives() {
+async fn modules_of_older_media_types_and_in_archives_are_obtained() {
     let mut scene = Scene::new();
     scene.config.size_limit = 50_000;
     let registry = Registry::start(Access::Open, None).await;
@@ -228,7 +228,7 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn registries_with_tls_and_passwords() {
+async fn a_registry_may_require_tls_and_a_password() {
     let scene = Scene::new();
     let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
     scene.authority.write(&certificate, &key);
@@ -278,7 +278,7 @@ const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
 /// Helpers are looked for in PATH, so a second run of this test has one of its own.
 #[tokio::test]
-async fn credentials_come_from_helpers_too() {
+async fn credential_helpers_are_used() {
     if env::var_os(HELPED).is_some() {
         return with_helpers().await;
     }
@@ -348,7 +348,7 @@ async fn with_helpers() {
 }
 
 #[tokio::test]
-async fn registries_with_tokens() {
+async fn a_registry_may_require_tokens() {
     let scene = Scene::new();
     let tokens = Tokens::start(&scene.authority).await;
     let (realm, signed_by) = (tokens.realm(), scene.authority.pem());
@@ -437,7 +437,7 @@ async fn no_credentials_are_sent_without_tls() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_module_is_told() {
+async fn an_artifact_without_a_module_is_refused() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let catalog = scene.catalog();
@@ -486,7 +486,7 @@ async fn what_is_not_a_module_is_told() {
 
 /// A registry on this machine, without TLS.
 #[tokio::test]
-async fn informational_responses_without_end_are_given_up() {
+async fn an_endless_sequence_of_informational_responses_fails() {
     let mut scene = Scene::new();
     scene.config.network.attempts = 1;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -34,7 +34,7 @@ async fn push_with(
 }
 
 #[tokio::test]
-async fn an_artifact_is_the_standard_one() {
+async fn a_module_is_pushed_as_the_standard_artifact() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let catalog = scene.catalog();
@@ -112,7 +112,7 @@ async fn an_artifact_is_the_standard_one() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_pushed_is_told() {
+async fn a_refused_push_is_reported_with_the_reason() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Basic, None).await;
     let catalog = scene.catalog();

@@ -89,16 +89,19 @@ impl Scene {
     }
 
     /// The progress since the last call.
-    pub(crate) fn told(&self) -> Vec<FetchProgress> {
+    pub(crate) fn take_progress(&self) -> Vec<FetchProgress> {
         std::mem::take(&mut *self.told.lock().unwrap())
     }
 
     /// The errors of retried attempts since the last call.
     pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {
-        let retries = self.told().into_iter().filter_map(|progress| match progress {
-            FetchProgress::Retrying { after, error } => Some((after, error)),
-            _ => None,
-        });
+        let retries = self
+            .take_progress()
+            .into_iter()
+            .filter_map(|progress| match progress {
+                FetchProgress::Retrying { after, error } => Some((after, error)),
+                _ => None,
+            });
         retries.collect()
     }
 

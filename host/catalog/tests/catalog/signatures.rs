@@ -55,7 +55,7 @@ impl Signer {
 }
 
 #[tokio::test]
-async fn what_no_rule_is_for_is_not_even_fetched() {
+async fn a_module_without_a_rule_is_not_fetched() {
     let mut scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", &component(1000, 1), None);
@@ -69,7 +69,7 @@ async fn what_no_rule_is_for_is_not_even_fetched() {
 }
 
 #[tokio::test]
-async fn signatures_beside_a_url() {
+async fn signatures_next_to_a_url_are_found() {
     let mut scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     let (signer, bytes) = (Signer::new(), component(1000, 1));
@@ -131,7 +131,7 @@ async fn signatures_beside_a_url() {
 }
 
 #[tokio::test]
-async fn signatures_in_a_registry() {
+async fn signatures_in_a_registry_are_found() {
     // Under cosign's tag, and as a referrer in the index that stands in for the referrers API.
     for is_referrer in [false, true] {
         let mut scene = Scene::new();
@@ -229,7 +229,7 @@ pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Valu
     json!({"mediaType": kind, "digest": Digest::of(&text).to_string(), "size": text.len()})
 }
 
-/// Where the answer says that something is.
+/// Sends a request, and returns the `Location` of the response.
 async fn request(method: Method, url: &str, kind: &str, body: &[u8]) -> String {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::builder()

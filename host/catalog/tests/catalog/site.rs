@@ -14,30 +14,30 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::authority::Authority;
 
-/// What goes wrong with one request.
+/// A fault in the answer to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The connection ends after so many bytes of the body.
+    /// The connection ends after this many bytes of the body.
     Cut(usize),
-    /// After so many bytes of the body nothing more comes.
+    /// The server falls silent after this many bytes of the body.
     Stall(usize),
-    /// A status, and when to come again.
+    /// A status, with `Retry-After`.
     Status(u16, Option<&'static str>),
-    /// All of it, whatever part was asked for.
+    /// The whole body, even if a part was requested.
     Whole,
     /// A range that begins at another offset.
     WrongPart,
-    /// A length that is not that of the body.
+    /// A length that differs from the length of the body.
     Length(u64),
     /// No length, and no end.
     Endless,
-    /// A redirect.
+    /// A redirect to this address.
     Redirect(&'static str),
     /// A redirect to the same address, with this `Set-Cookie`.
     Cookie(&'static str),
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) path: String,

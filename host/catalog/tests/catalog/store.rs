@@ -1,4 +1,4 @@
-//! What is kept on disk, and what happens to it.
+//! The entries of the store on disk, and their fate after damage, crashes and pruning.
 
 use std::{
     collections::HashSet,
@@ -16,7 +16,7 @@ fn key(settings: &str) -> CompiledKey {
     CompiledKey::new(Digest::of("module"), settings, "engine")
 }
 
-/// Of a file with these bytes.
+/// Obtains the module of a file with these bytes.
 async fn module(scene: &Scene, bytes: &[u8]) -> Module {
     let path = scene.path("module.wasm");
     fs::write(&path, bytes).unwrap();
@@ -32,7 +32,7 @@ fn only(scene: &Scene, kind: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_there_under_its_name_only() {
+async fn an_entry_is_found_only_under_its_name() {
     let scene = Scene::new();
     let store = scene.store();
     assert_eq!(store.compiled(key("{}")), None);
@@ -68,7 +68,7 @@ async fn what_is_kept_is_there_under_its_name_only() {
 }
 
 #[tokio::test]
-async fn damage_is_found_and_removed() {
+async fn a_damaged_entry_is_removed() {
     for damage in ["cut", "bit", "empty"] {
         let scene = Scene::new();
         let store = scene.store();
@@ -93,7 +93,7 @@ async fn damage_is_found_and_removed() {
 }
 
 #[test]
-fn a_directory_that_others_write_is_refused() {
+fn a_directory_that_others_can_write_is_refused() {
     for inner in ["", "compiled"] {
         let directory = TempDir::new().unwrap();
         Store::open(directory.path()).unwrap();
@@ -109,7 +109,7 @@ fn a_directory_that_others_write_is_refused() {
 }
 
 #[test]
-fn what_a_killed_program_left_is_removed_and_what_is_being_written_stays() {
+fn files_of_killed_programs_are_removed_but_not_files_in_use() {
     let directory = TempDir::new().unwrap();
     Store::open(directory.path()).unwrap();
     let file = |name: &str| directory.path().join(name);
@@ -135,7 +135,7 @@ fn what_a_killed_program_left_is_removed_and_what_is_being_written_stays() {
 }
 
 #[tokio::test]
-async fn what_was_not_used_for_longest_goes_first() {
+async fn the_least_recently_used_entries_are_pruned_first() {
     let scene = Scene::new();
     let store = scene.store();
     for name in ["a", "b", "c", "d"] {
@@ -143,7 +143,7 @@ async fn what_was_not_used_for_longest_goes_first() {
     }
     let old = module(&scene, &component(1000, 1)).await;
     store.keep(&old).unwrap();
-    // The time of the last use is that of the last reading.
+    // Reading an entry counts as its use.
     let now = SystemTime::now();
     for (age, kind) in [(50, "compiled"), (100, "modules")] {
         for name in scene.kept(kind) {
@@ -170,7 +170,7 @@ async fn what_was_not_used_for_longest_goes_first() {
 }
 
 #[tokio::test]
-async fn programs_share_a_store() {
+async fn several_programs_share_a_store() {
     let scene = Scene::new();
     let digests: Vec<_> = (0..8)
         .map(|seed| {

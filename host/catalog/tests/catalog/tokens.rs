@@ -26,16 +26,16 @@ use crate::{
     site::{read_head, send},
 };
 
-/// What a login left in place of a password.
+/// The token that a login stores in place of a password.
 pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
 
-/// The server. Ends with the test's runtime.
+/// A token server, which ends with the test's runtime.
 pub(crate) struct Tokens {
     pub(crate) address: SocketAddr,
     signer: Arc<Signer>,
     /// The validity of tokens in seconds; negative if they are expired.
     pub(crate) life: Arc<Mutex<i64>>,
-    /// What was asked for.
+    /// The requested scopes.
     pub(crate) received: Arc<Mutex<Vec<String>>>,
 }
 

@@ -4,7 +4,7 @@ use admittance_catalog::{
     Digest, ModuleReference,
     signature::{
         Blob, FoundSignature, Material, PublicKey, PublicKeys, Requirement, SignatureError, SignatureKind,
-        Subject, describe, verify,
+        SignedModule, describe, verify,
     },
 };
 use ring::signature::{EcdsaKeyPair, KeyPair};
@@ -107,7 +107,7 @@ fn a_signature_is_of_the_manifest_that_lists_the_module() {
 }
 
 #[test]
-fn the_manifest_must_be_that_of_the_module_and_of_the_reference() {
+fn the_manifest_must_match_the_module_and_the_reference() {
     let key = ecdsa_key();
     let digest = Digest::of(manifest());
     let text = payload(&digest.to_string(), COSIGN);
@@ -135,7 +135,7 @@ fn the_manifest_must_be_that_of_the_module_and_of_the_reference() {
 }
 
 #[test]
-fn what_is_not_signed_is_told_what_to_do() {
+fn the_error_of_an_unsigned_artifact_says_how_to_sign_it() {
     let key = ecdsa_key();
     let error = check_artifact(&requirement(&key), Vec::new()).unwrap_err();
     let fix = format!(
@@ -145,7 +145,7 @@ fn what_is_not_signed_is_told_what_to_do() {
     assert!(error.to_string().ends_with(&fix), "{error}");
     let reference = "https://example.com/a.wasm".parse().unwrap();
     let module = module();
-    let subject = Subject {
+    let subject = SignedModule {
         reference: &reference,
         module: &module,
         digest: Digest::of(&module),
@@ -156,7 +156,7 @@ fn what_is_not_signed_is_told_what_to_do() {
 }
 
 #[test]
-fn signatures_are_described_whatever_is_required() {
+fn signatures_are_described_without_any_requirement() {
     let signatures = vec![found("{}", "MAA="), found("{}", "%")];
     let material = Material {
         manifest: None,

@@ -1,5 +1,5 @@
-//! An authority and a log as those of sigstore, made for one test: what they certify and promise is in
-//! cosign's older form.
+//! An authority and a log like sigstore's, made for one test. Their certificates and promises are in cosign's older
+//! form.
 
 use admittance_catalog::signature::{Blob, FoundSignature, TrustRoot};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -121,7 +121,7 @@ impl Authority {
         }
     }
 
-    /// That the log took the signature at this time.
+    /// Creates the log's promise that it recorded the signature at this time.
     pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
         // The members in the order of their names, as RFC 8785 has it.
@@ -167,7 +167,7 @@ impl Signed {
     }
 }
 
-/// What comes before a point of P-256 in a public key's DER form.
+/// The bytes before a point of P-256 in a public key's DER form.
 const P256_KEY: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

@@ -13,7 +13,7 @@ use admittance_catalog::{
 use crate::subject::{check, fixture, keys, module, outcome};
 
 #[test]
-fn signatures_are_found_beside_a_file_and_where_it_leads() {
+fn signatures_are_found_next_to_a_file_and_to_its_target() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().canonicalize().unwrap();
     std::fs::create_dir(root.join("versions")).unwrap();
@@ -50,7 +50,7 @@ fn signatures_are_found_beside_a_file_and_where_it_leads() {
 }
 
 #[test]
-fn what_cannot_be_a_signature_is_told() {
+fn an_unreadable_signature_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let module = directory.path().join("module.wasm");
     let signature = directory.path().join("module.wasm.sig");
@@ -68,7 +68,7 @@ fn what_cannot_be_a_signature_is_told() {
 }
 
 #[test]
-fn signatures_of_what_a_url_answers_are_at_its_path() {
+fn the_url_of_a_signature_keeps_the_query() {
     let url = "https://example.com/plugins/a.wasm?version=2".parse().unwrap();
     assert_eq!(
         SIGNATURE_SUFFIXES.map(|suffix| signature_url(&url, suffix).to_string()),
@@ -80,7 +80,7 @@ fn signatures_of_what_a_url_answers_are_at_its_path() {
 }
 
 #[test]
-fn no_more_are_looked_at_than_the_limit() {
+fn the_number_of_signatures_is_limited() {
     let reference: ModuleReference = "oci://registry.example.com/a:1".parse().unwrap();
     let mut material = admittance_catalog::signature::Material::default();
     let signature = |index: usize| FoundSignature::Detached {

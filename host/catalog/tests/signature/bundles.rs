@@ -2,7 +2,7 @@
 
 use admittance_catalog::{
     Digest, ModuleReference,
-    signature::{Material, SignatureKind, Subject, TrustRoot, Verified, describe, verify},
+    signature::{Material, SignatureKind, SignedModule, TrustRoot, Verified, describe, verify},
 };
 use sigstore_verify::trust_root::SIGSTORE_STAGING_TRUSTED_ROOT;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[test]
-fn bundles_of_sigstores_own_client() {
+fn bundles_of_sigstores_client_are_verified() {
     let root = || TrustRoot::from_json(&text("keyless-root.json")).unwrap();
     let by = "by signer@example.com of https://accounts.example.com at 2025-06-01T12:00:00Z";
     let other = || Authority::new().trust_root();
@@ -83,14 +83,14 @@ fn bundles_of_sigstores_own_client() {
     }
 }
 
-/// What no stand-in had a part in.
+/// The bundle comes from sigstore's real services.
 #[test]
-fn a_bundle_of_sigstores_services() {
+fn a_bundle_of_sigstores_services_is_verified() {
     let root = TrustRoot::from_json(SIGSTORE_STAGING_TRUSTED_ROOT).unwrap();
     let required = requirement(root, "*@yossarian.net", "https://github.com/login/oauth");
     let reference: ModuleReference = "file:/opt/services.txt".parse().unwrap();
     let content = fixture("services.txt");
-    let subject = Subject {
+    let subject = SignedModule {
         reference: &reference,
         module: &content,
         digest: Digest::of(&content),
@@ -114,7 +114,7 @@ fn a_bundle_of_sigstores_services() {
 }
 
 #[test]
-fn what_is_no_trust_root_is_told() {
+fn an_invalid_trust_root_is_refused_with_the_reason() {
     for (text, expected) in [
         ("", "trust root: it is not a valid sigstore trust root"),
         ("{}", "trust root: it is not a valid sigstore trust root"),

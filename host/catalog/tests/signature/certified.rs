@@ -44,7 +44,7 @@ fn bare(signed: &Signed) -> FoundSignature {
 }
 
 #[test]
-fn who_signed_and_whether_a_log_says_so() {
+fn a_signature_must_be_by_the_certificate_and_logged_if_required() {
     let (ours, other) = (Authority::new(), Authority::new());
     let good = signed(&ours, ENDED, SIGNED_AT);
     let late = signed(&ours, ENDED, SIGNED_AT + 541);
@@ -134,7 +134,7 @@ fn who_signed_and_whether_a_log_says_so() {
 }
 
 #[test]
-fn what_certificates_are_for_and_who_issued_them() {
+fn a_certificate_must_be_for_signing_and_issued_by_the_authority() {
     let (ours, other) = (Authority::new(), Authority::new());
     let chain = |authority: &Authority| Some(vec![authority.certificate().to_owned()]);
     let certificate = |request| ours.sign("", request).certificate;

@@ -26,7 +26,7 @@ fn good_payload() -> String {
 }
 
 #[test]
-fn who_signed_and_when() {
+fn a_keyless_signature_has_the_required_identity_at_its_time() {
     const WORKFLOW: &str = "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v1.0";
     let authority = Authority::new();
     let default = Request::default;
@@ -130,7 +130,7 @@ fn who_signed_and_when() {
 }
 
 #[test]
-fn certificate_log_and_signature_belong_together() {
+fn certificate_log_and_signature_must_belong_together() {
     let authority = Authority::new();
     let other = Authority::new();
     let good = || authority.sign(&good_payload(), Request::default());
@@ -247,7 +247,7 @@ fn certificate_log_and_signature_belong_together() {
 }
 
 #[test]
-fn what_is_left_out_is_missed() {
+fn a_bundle_with_a_missing_part_is_refused() {
     let authority = Authority::new();
     let signed = authority.sign(&good_payload(), Request::default()).found();
     let FoundSignature::SimpleSigning {

@@ -1,5 +1,4 @@
-//! Signatures by keys, of files. The signatures are those of `openssl`, which are those of
-//! `cosign sign-blob --key`.
+//! Signatures of files by keys. They are made by `openssl`, with the same result as by `cosign sign-blob --key`.
 
 use admittance_catalog::signature::{
     FoundSignature, InvalidTrust, PublicKey, PublicKeys, Requirement, SignatureError,
@@ -19,7 +18,7 @@ fn by(name: &str) -> String {
 }
 
 #[test]
-fn detached_signatures_of_every_kind_of_key() {
+fn detached_signatures_of_every_kind_of_key_are_verified() {
     let p256 = fixture("p256.sig");
     for (name, required, signature, expected) in [
         ("P-256", vec!["p256.pub"], p256.clone(), by("p256.pub")),
@@ -110,7 +109,7 @@ fn detached_signatures_of_every_kind_of_key() {
 }
 
 #[test]
-fn a_signature_is_of_its_module_alone() {
+fn a_signature_of_another_module_is_refused() {
     let signature = fixture("p256.sig");
     let mut other = module();
     other[8] ^= 1;
@@ -126,7 +125,7 @@ fn a_signature_is_of_its_module_alone() {
 }
 
 #[test]
-fn one_signature_that_is_right_is_enough() {
+fn one_valid_signature_is_enough() {
     let good = detached(fixture("p256.sig"));
     let bad = detached(fixture("rsa.sig"));
     for signatures in [vec![good.clone(), bad.clone()], vec![bad.clone(), good]] {
@@ -193,7 +192,7 @@ impl Signer {
 }
 
 #[test]
-fn bundles_by_a_key() {
+fn bundles_by_a_key_are_verified() {
     const IN_TOTO: &str = "application/vnd.in-toto+json";
     const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
     let signer = Signer::new();
@@ -302,7 +301,7 @@ fn bundles_by_a_key() {
 }
 
 #[test]
-fn what_is_not_signed_is_told_what_to_do() {
+fn the_error_of_an_unsigned_file_says_how_to_sign_it() {
     let key = PublicKey::from_pem(&text("p256.pub")).unwrap().fingerprint();
     let error = check_file(&keys(&["p256.pub"]), &module(), Vec::new()).unwrap_err();
     assert_eq!(
@@ -325,7 +324,7 @@ fn what_is_not_signed_is_told_what_to_do() {
 }
 
 #[test]
-fn what_is_no_public_key_is_told() {
+fn an_invalid_public_key_is_refused_with_the_reason() {
     let private = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
     let certificate = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
     let garbage = "-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n";

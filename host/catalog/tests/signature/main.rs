@@ -1,4 +1,4 @@
-//! Which signatures of a module are accepted, and why others are refused. One row per case.
+//! Signatures of a module are accepted, or refused with the reason. Each row of a table is a case.
 
 #![expect(
     clippy::unwrap_used,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use admittance_catalog::{
     Digest, ModuleReference,
     signature::{
-        Blob, FoundSignature, Material, PublicKey, PublicKeys, Requirement, SignatureError, Subject,
+        Blob, FoundSignature, Material, PublicKey, PublicKeys, Requirement, SignatureError, SignedModule,
         Verified, verify,
     },
 };
@@ -90,7 +90,7 @@ pub(crate) fn check(
 ) -> Result<Verified, SignatureError> {
     let kept = serde_json::to_string(material).unwrap();
     let material: Material = serde_json::from_str(&kept).unwrap();
-    let subject = Subject {
+    let subject = SignedModule {
         reference,
         module,
         digest: Digest::of(module),

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_a_pattern_is_for() {
+fn a_pattern_matches_its_sources() {
     for (pattern, reference, expected) in [
         ("**", "https://example.com/a", true),
         ("**", "oci://example.com/a", true),
@@ -71,7 +71,7 @@ fn what_a_pattern_is_for() {
 }
 
 #[test]
-fn files_are_meant_where_they_are() {
+fn files_match_by_the_path_after_symbolic_links() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().canonicalize().unwrap();
     for name in ["good", "evil"] {
@@ -103,7 +103,7 @@ fn files_are_meant_where_they_are() {
 }
 
 #[test]
-fn what_is_no_pattern_is_told_with_the_fix() {
+fn an_invalid_pattern_is_reported_with_the_fix() {
     for (text, problem) in [
         ("", "names no source"),
         ("*", "names no source"),

@@ -11,7 +11,7 @@ use crate::signature::InvalidTrust;
 /// The object identifier of code signing.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
-/// A certificate whose owner signs. Lives as long as what requires it.
+/// A certificate whose owner signs. Lives as long as the requirement.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningCertificate {
     der: DerCertificate,
@@ -19,12 +19,12 @@ pub struct SigningCertificate {
 }
 
 impl SigningCertificate {
-    /// Reads the PEM text of a certificate for signatures of code, and verifies that it was issued by one of the
-    /// authorities, whose PEM texts these are. Without a list it is trusted as it is, also after its end.
+    /// Reads the PEM text of a certificate for signatures of code, and verifies that one of the authorities, given by
+    /// their PEM texts, issued it. Without a list, the certificate is trusted as it is, even after its expiry.
     ///
     /// # Errors
     ///
-    /// When it is something else, begins later, or none of the authorities issued it.
+    /// When the text is something else, the certificate is not valid yet, or none of the authorities issued it.
     pub fn new(certificate: &str, authorities: Option<&[String]>) -> Result<Self, InvalidTrust> {
         Self::parse(certificate, authorities).map_err(invalid("certificate", None))
     }
@@ -56,7 +56,7 @@ impl SigningCertificate {
         &self.der
     }
 
-    /// Its PEM text, without what may be around it.
+    /// Returns the PEM text of the certificate alone.
     pub(super) fn pem(&self) -> String {
         pem::encode(&pem::Pem::new("CERTIFICATE", self.der.as_bytes()))
     }
@@ -67,7 +67,7 @@ fn from_pem(text: &str) -> Result<CertificateDer<'static>, String> {
         .map_err(|_| "it is not the PEM text of a certificate, `-----BEGIN CERTIFICATE-----`".to_owned())
 }
 
-/// Whether it is for what cosign's certificates are for.
+/// Checks that the certificate has the purposes of cosign's certificates.
 fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let wrong = |error: &dyn fmt::Display| format!("its extensions cannot be read: {error}");
     let usage = certificate.key_usage().map_err(|error| wrong(&error))?;
@@ -87,7 +87,7 @@ fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     }
 }
 
-/// Whether one of the authorities issued the certificate, and it is valid now.
+/// Checks that one of the authorities issued the certificate, and that it is valid now.
 fn was_issued(leaf: &EndEntityCert<'_>, authorities: &[String], now: UnixTime) -> Result<(), String> {
     let authorities: Vec<_> = authorities
         .iter()

@@ -12,8 +12,8 @@ use crate::{Digest, signature::InvalidTrust};
 /// The largest file of a key or of a trust root that is read, in bytes.
 const TRUST_SIZE_LIMIT: u64 = 1 << 20;
 
-/// A public key that signatures are checked with: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192
-/// bits. Lives as long as the policy that names it.
+/// A public key for checking signatures: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits. Lives as long
+/// as the policy that names it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     der: DerPublicKey,
@@ -22,21 +22,21 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// The one public key in a PEM text (`-----BEGIN PUBLIC KEY-----`), as `cosign generate-key-pair` writes
-    /// it into `cosign.pub`.
+    /// Reads the only public key in a PEM text (`-----BEGIN PUBLIC KEY-----`), as in the file `cosign.pub` that
+    /// `cosign generate-key-pair` writes.
     ///
     /// # Errors
     ///
-    /// When the text holds something else, or a key of another kind.
+    /// When the text has something else, or a key of another kind.
     pub fn from_pem(text: &str) -> Result<Self, InvalidTrust> {
         Self::parse(text).map_err(invalid("public key", None))
     }
 
-    /// [`from_pem`](Self::from_pem) of a file.
+    /// Reads a file like [`from_pem`](Self::from_pem).
     ///
     /// # Errors
     ///
-    /// As [`from_pem`](Self::from_pem), and when the file cannot be read.
+    /// The errors of [`from_pem`](Self::from_pem), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid("public key", Some(path)))
@@ -85,7 +85,7 @@ impl PublicKey {
         })
     }
 
-    /// The SHA-256 digest of the key's DER form, as `openssl pkey -pubin -outform DER | sha256sum` prints it.
+    /// Returns the SHA-256 digest of the key's DER form, as `openssl pkey -pubin -outform DER | sha256sum` prints it.
     pub fn fingerprint(&self) -> Digest {
         self.fingerprint
     }
@@ -103,8 +103,8 @@ impl PublicKey {
     }
 }
 
-/// The signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of the
-/// curve's size.
+/// Returns the signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of the curve's
+/// size.
 fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],
@@ -129,7 +129,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, InvalidTrust> {
     })
 }
 
-/// The error for a problem with a text, or with the content of a file.
+/// Creates the error for a problem with a text, or with the content of a file.
 pub(super) fn invalid(what: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
     let path = path.map(Path::to_owned);
     move |problem| InvalidTrust::Invalid {

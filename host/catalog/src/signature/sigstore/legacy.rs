@@ -7,7 +7,7 @@ use sigstore_verify::types::{
     VerificationMaterial, VerificationMaterialContent, X509Certificate,
 };
 
-use super::opened::decode;
+use super::parsed::decode;
 use crate::signature::Refusal;
 
 /// The log's inclusion promise: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
@@ -38,8 +38,8 @@ struct EntryKind {
     version: String,
 }
 
-/// Builds a bundle from these texts. Without the log's promise there is no time for which to check the
-/// certificate, and the bundle will be refused.
+/// Builds a bundle from these texts. A bundle without the log's promise will be refused, because the time for which the
+/// certificate has to be checked is unknown.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,
@@ -118,7 +118,7 @@ fn damaged(what: &str, error: &dyn std::fmt::Display) -> Refusal {
 pub(super) struct BlobBundle {
     #[serde(rename = "base64Signature")]
     signature: String,
-    /// Base64 of the PEM text of the certificate, or of the public key.
+    /// The PEM text of the certificate or of the public key, as base64.
     #[serde(default)]
     cert: Option<String>,
     #[serde(default, rename = "rekorBundle")]
@@ -126,12 +126,12 @@ pub(super) struct BlobBundle {
 }
 
 impl BlobBundle {
-    /// `None` when the text is not such a bundle.
+    /// Parses a bundle; `None` if the text is something else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The signature, and its bundle if it was made with a certificate.
+    /// Returns the signature, and its bundle if it was made with a certificate.
     pub(super) fn open(self) -> Result<(SignatureBytes, Option<Bundle>), Refusal> {
         let signature = decode("the signature", &self.signature)?;
         let Some(cert) = self.cert.filter(|cert| !cert.is_empty()) else {

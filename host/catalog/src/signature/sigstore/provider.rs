@@ -1,4 +1,4 @@
-//! The cryptography for signature checks: ring, as everywhere in this program.
+//! Provides the cryptography of signature checks with ring, like everywhere in this program.
 
 use ring::{digest, signature};
 use sigstore_verify::{
@@ -11,8 +11,8 @@ struct Ring;
 
 static RING: Ring = Ring;
 
-/// Installs ring for signature checks. Must be called before anything of sigstore; further calls have no
-/// effect. A provider that the program installed earlier is kept.
+/// Installs ring for signature checks. It must be called before any function of sigstore; further calls have no effect.
+/// A provider that the program installed earlier is kept.
 pub(super) fn install() {
     let _ = install_default_provider(&RING);
 }
@@ -74,8 +74,8 @@ impl CryptoProvider for Ring {
             .map_err(|_| invalid(scheme))
     }
 
-    /// ring cannot verify a signature of a digest. The crates of the curves can; for RSA there is no crate
-    /// without open advisories.
+    /// Verifies the signature of a digest with the crates of the curves, because ring cannot. RSA is not supported:
+    /// every crate for it has open advisories.
     fn verify_prehashed(
         &self,
         scheme: SigningScheme,
@@ -116,7 +116,7 @@ mod tests {
     const RSA: &str = include_str!("../../../tests/signature/fixtures/rsa.pub");
 
     #[test]
-    fn signatures_of_digests() {
+    fn signatures_of_digests_are_verified() {
         install();
         let sha256 = sha256(MODULE).as_bytes().to_vec();
         let sha384 = sha384(MODULE).as_bytes().to_vec();
@@ -178,7 +178,7 @@ mod tests {
 
     /// FIPS 180-4's vectors for "abc".
     #[test]
-    fn digests() {
+    fn every_supported_hash_is_computed() {
         install();
         assert!(sha256(b"abc").to_hex().starts_with("ba7816bf8f01cfea"));
         assert!(sha384(b"abc").to_hex().starts_with("cb00753f45a35e8b"));

@@ -21,7 +21,7 @@ pub struct TrustRoot(Arc<Trusted>);
 struct Trusted {
     verifier: Verifier,
     has_certificate_logs: bool,
-    /// For comparison.
+    /// The text of the trust root, by which trust roots are compared.
     text: String,
 }
 
@@ -31,27 +31,27 @@ impl TrustRoot {
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or holds keys or certificates that cannot be used.
+    /// When the text cannot be read, or has keys or certificates that cannot be used.
     pub fn from_json(text: &str) -> Result<Self, InvalidTrust> {
         Self::parse(text).map_err(invalid(WHAT, None))
     }
 
-    /// [`from_json`](Self::from_json) of a file.
+    /// Reads a file like [`from_json`](Self::from_json).
     ///
     /// # Errors
     ///
-    /// As [`from_json`](Self::from_json), and when the file cannot be read.
+    /// The errors of [`from_json`](Self::from_json), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid(WHAT, Some(path)))
     }
 
-    /// The PEM texts of the certificates of an authority (Fulcio; root and intermediates), and of the public
-    /// keys of the signature log (Rekor) and, if there is one, of the certificate transparency log.
+    /// Creates a trust root from the PEM texts of the certificates of an authority (Fulcio: root and intermediates),
+    /// and of the public keys of the signature log (Rekor) and of an optional certificate transparency log.
     ///
     /// # Errors
     ///
-    /// When one of them is something else.
+    /// When one of the texts is something else.
     pub fn from_pem(
         authorities: &str,
         signature_log: &str,
@@ -111,8 +111,8 @@ impl TrustRoot {
         &self.0.verifier
     }
 
-    /// The identity is checked afterwards, so that a wrong identity and an invalid proof have different
-    /// errors.
+    /// Returns the verifier's policy. The identity is checked afterwards, so that a wrong identity and an invalid proof
+    /// have different errors.
     pub(super) fn policy(&self) -> VerificationPolicy {
         let policy = VerificationPolicy::any_identity();
         if self.0.has_certificate_logs {

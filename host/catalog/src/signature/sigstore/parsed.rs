@@ -14,15 +14,15 @@ use crate::{
 };
 
 /// A parsed signature of any form, not yet verified. Lives during a check.
-pub(super) struct Opened<'a> {
-    pub(super) signed: Signed<'a>,
+pub(super) struct ParsedSignature<'a> {
+    pub(super) signed: SignedContent<'a>,
     pub(super) signature: SignatureBytes,
-    /// With the certificate and the log entry; `None` for a bare signature.
+    /// The bundle with the certificate and the log entry; `None` for a bare signature.
     pub(super) bundle: Option<Bundle>,
 }
 
-/// What a signature signs.
-pub(super) enum Signed<'a> {
+/// The content that a signature signs.
+pub(super) enum SignedContent<'a> {
     /// The module or its manifest.
     Artifact(Option<MessageDigest>),
     /// A text that names the manifest.
@@ -31,11 +31,11 @@ pub(super) enum Signed<'a> {
     Envelope(DsseEnvelope),
 }
 
-impl<'a> Opened<'a> {
+impl<'a> ParsedSignature<'a> {
     pub(super) fn new(found: &'a FoundSignature) -> Result<Self, Refusal> {
         match found {
             FoundSignature::Detached { content, .. } => Ok(Self {
-                signed: Signed::Artifact(None),
+                signed: SignedContent::Artifact(None),
                 signature: detached(&content.0)?,
                 bundle: None,
             }),
@@ -56,7 +56,7 @@ impl<'a> Opened<'a> {
                     })
                     .transpose()?;
                 Ok(Self {
-                    signed: Signed::Payload(&payload.0),
+                    signed: SignedContent::Payload(&payload.0),
                     signature,
                     bundle,
                 })
@@ -70,7 +70,7 @@ impl<'a> Opened<'a> {
         if let Some(older) = legacy::BlobBundle::parse(text) {
             let (signature, bundle) = older.open()?;
             return Ok(Self {
-                signed: Signed::Artifact(None),
+                signed: SignedContent::Artifact(None),
                 signature,
                 bundle,
             });
@@ -80,11 +80,11 @@ impl<'a> Opened<'a> {
         let (signed, signature) = match &bundle.content {
             SignatureContent::MessageSignature(message) => {
                 let digest = message.message_digest.clone();
-                (Signed::Artifact(digest), message.signature.clone())
+                (SignedContent::Artifact(digest), message.signature.clone())
             }
             SignatureContent::DsseEnvelope(envelope) => {
                 let signature = envelope.signature.sig.clone();
-                (Signed::Envelope(envelope.clone()), signature)
+                (SignedContent::Envelope(envelope.clone()), signature)
             }
             _ => {
                 return Err(Refusal::Unsupported(
@@ -100,8 +100,8 @@ impl<'a> Opened<'a> {
     }
 }
 
-impl Signed<'_> {
-    /// The signed message.
+impl SignedContent<'_> {
+    /// Returns the signed message.
     pub(super) fn message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
         match self {
             Self::Artifact(_) => Cow::Borrowed(artifact),
@@ -110,7 +110,7 @@ impl Signed<'_> {
         }
     }
 
-    /// What a bundle of it is verified with: of a statement, the artifact that it names.
+    /// Returns the bytes that a bundle is verified against. A statement is verified against the artifact that it names.
     pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,
@@ -118,7 +118,7 @@ impl Signed<'_> {
         }
     }
 
-    /// Whether what is signed is the artifact.
+    /// Checks that the signed content is the artifact, or names it.
     pub(super) fn is_over(&self, artifact: &[u8]) -> Result<(), Refusal> {
         let actual = Digest::of(artifact);
         match self {
@@ -130,7 +130,7 @@ impl Signed<'_> {
                         actual,
                     })
                 }
-                // With another hash, the signature itself was verified over the bytes.
+                // The signature itself was verified over the bytes, so a digest by another hash need not be compared.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),
@@ -139,7 +139,7 @@ impl Signed<'_> {
     }
 }
 
-/// In the format of `cosign sign-blob` or `openssl dgst -sign`.
+/// Reads a signature in the format of `cosign sign-blob` or `openssl dgst -sign`.
 fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
     let text = content.trim_ascii();
     if text.is_empty() {
@@ -169,7 +169,7 @@ pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> 
     Ok(SignatureBytes::new(bytes))
 }
 
-/// What `cosign sign` signs. <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>; its
+/// The payload that `cosign sign` signs: <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. Its
 /// reference is informative only.
 #[derive(Deserialize)]
 struct SimpleSigning {
