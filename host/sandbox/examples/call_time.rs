@@ -1,9 +1,9 @@
-//! How long one call of a plugin takes, in a fresh instance each time.
+//! Measures the time of one call of a plugin, in a fresh instance each time.
 //!
 //! `cargo run --release -p admittance-sandbox --example call_time -- PLUGIN.wasm [SETTINGS] [OBJECT.json]`
 //!
-//! Without an object, a Pod of one kilobyte is sent. The minimum is the cost on an idle machine; the median
-//! is the cost on this one.
+//! The default object is a Pod of one kilobyte. The minimum is the cost on an idle machine; the median is the cost on
+//! this machine.
 
 use std::{error::Error, time::Instant};
 

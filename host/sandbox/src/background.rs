@@ -4,12 +4,12 @@ use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Concurrent compilations while requests are served: a long one does not delay the next.
+/// The number of concurrent compilations while requests are served, so that a long one does not delay the next.
 const TURNS: usize = 2;
 
 /// Limits concurrent compilations while requests are served. Lives as long as the sandbox.
 pub(crate) struct Background {
-    /// Set when serving has started; the thread compiles in this process.
+    /// The thread that compiles in this process. The cell is set when serving starts.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     turns: Arc<Semaphore>,
 }
@@ -30,13 +30,13 @@ impl Default for Background {
 }
 
 impl Background {
-    /// Starts limiting; with a separate thread for compilations in this process.
+    /// Starts limiting compilations, with a separate thread if they run in this process.
     pub(crate) fn begin(&self, in_process: bool) {
         self.begun
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Waits for a permit. `None`: serving has not started, and there is no limit.
+    /// Waits for a permit. `None` before serving starts: compilations are not limited yet.
     pub(crate) async fn turn(&self) -> Option<Turn> {
         let pool = self.begun.get()?.clone();
         let permit = self.turns.clone().acquire_owned().await.ok()?;
@@ -60,7 +60,7 @@ fn pool() -> Option<ThreadPool> {
 }
 
 impl Turn {
-    /// Compiles in this process, on the one thread, including everything that would use several.
+    /// Compiles in this process on the separate thread, and nothing on any other thread.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_that_would_use_several_threads_uses_one() {
+    async fn a_compilation_in_the_background_uses_one_thread() {
         let background = Background::default();
         assert!(background.turn().await.is_none());
         background.begin(true);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_turns_at_a_time() {
+    async fn compilations_in_the_background_are_limited() {
         let background = Background::default();
         background.begin(false);
         let mut first = Vec::new();

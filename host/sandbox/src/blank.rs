@@ -1,8 +1,8 @@
-//! Snapshots without their data.
+//! Snapshots without their data, so that the compiled form of one serves others.
 //!
-//! Snapshots of one module with different settings differ in the data of their memories, rarely in anything else. So the
-//! data is replaced by a filler before compilation, and the compiled form serves all of them: it contains the filler,
-//! in whose place each snapshot's data is put. Wasmtime maps that data into the memory of instances as it is.
+//! Snapshots of one module with different settings rarely differ in anything but the data of their memories. So the
+//! data is replaced by a filler before compilation, and the compiled form is used for all of them, after replacing the
+//! filler in it by the data of each. Wasmtime maps that data into the memory of instances unchanged.
 
 use memchr::memmem;
 use wasm_encoder::{ConstExpr, DataCountSection, DataSection, RawSection};
@@ -10,18 +10,18 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// The unit in which the data of a snapshot begins and ends, so that it does so at the same place with other settings.
+/// The data of a snapshot begins and ends at multiples of this, so that it has the same bounds with other settings.
 const UNIT: u64 = 64 << 10;
 
-/// Of data that takes more memory than this, more than half must be in segments, else it stays as it is. Wasmtime has the
-/// same limit for what it maps.
+/// Data that spans more bytes than this is only replaced if more than half of it is in segments. Wasmtime maps data
+/// within the same limit.
 const SPARSE_MAX: u64 = 16 << 20;
 
-/// Sections of modules and components, which have the same numbers where both have them.
+/// The ids of the sections of a component that contain modules and components.
 const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 
-/// A snapshot without its data, as far as that can be replaced.
+/// A snapshot without the data that can be replaced.
 #[derive(Debug)]
 pub(crate) struct Blank {
     /// The module or component with fillers in place of its data: the same bytes for snapshots that differ only there.
@@ -29,7 +29,7 @@ pub(crate) struct Blank {
     images: Vec<Image>,
 }
 
-/// The data of a memory, from a place that is a multiple of [`UNIT`] and of a length that is one.
+/// The data of a memory, in whole units of [`UNIT`].
 #[derive(Debug)]
 struct Image {
     data: Vec<u8>,
@@ -47,7 +47,8 @@ impl Blank {
         Ok(Self { bytes, images })
     }
 
-    /// The compiled form of the snapshot, from that of these bytes. `None` if a filler is not in it exactly once.
+    /// Creates the compiled form of the snapshot from the compiled form of [`bytes`](Self::bytes). `None` if a filler
+    /// is not in it exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for Image { data, filler } in &self.images {
@@ -64,7 +65,7 @@ impl Blank {
     }
 }
 
-/// The sections of a module or component, with their contents. The nesting of components is limited before.
+/// Returns the sections of a module or component with their contents. The nesting of components was limited before.
 fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
@@ -99,7 +100,7 @@ fn component(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Vec<u8
     Ok(blank.finish())
 }
 
-/// The module with a filler for its data; `None` if it stays as it is.
+/// Returns the module with a filler for its data; `None` if its data cannot be replaced.
 fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Vec<u8>>> {
     let sections = sections(bytes)?;
     let mut memories = Vec::new();
@@ -158,14 +159,14 @@ fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Ve
 struct Data<'a> {
     /// Segments that code may copy; a snapshot has an empty one for each segment of its module.
     passive: Vec<&'a [u8]>,
-    /// Where the data of the memory begins.
+    /// The offset of the data in the memory.
     start: i32,
     /// The data of the memory, in whole units.
     image: Vec<u8>,
 }
 
 impl<'a> Data<'a> {
-    /// `None` if it is not known before the module is instantiated, or is sparse.
+    /// Reads the data section; `None` if the data is sparse, or depends on values of the instance.
     fn of(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
         if memory.memory64 || memory.page_size_log2.is_some() {
             return Ok(None);
@@ -198,7 +199,7 @@ impl<'a> Data<'a> {
         }
         let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
         let length = end.saturating_sub(start);
-        // Out of bounds: the module fails when it is instantiated, and does so unchanged.
+        // A module with data out of bounds stays unchanged, and fails when it is instantiated.
         let fits = end <= memory.initial.saturating_mul(UNIT);
         let is_sparse = length > SPARSE_MAX && length / 2 > size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
@@ -222,7 +223,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Bytes that are nowhere else in a compiled form, and none of which is zero: wasmtime cuts zeros off.
+/// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime cuts zeros off.
 fn filler(number: usize, length: usize) -> Vec<u8> {
     // Half of the golden ratio: multiples of it are all different.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn data_takes_the_place_of_the_filler() {
+    fn filling_replaces_the_filler_by_the_data() {
         let text = r#"(component
             (core module (memory 1) (data (i32.const 0) "first"))
             (component (core module (memory 1) (data (i32.const 9) "second"))))"#;
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn other_modules_stay_as_they_are() {
+    fn modules_whose_data_cannot_be_replaced_are_unchanged() {
         for module in [
             r#"(memory 1)"#,
             r#"(import "a" "b" (memory 1)) (memory 1) (data (i32.const 0) "a")"#,

@@ -25,7 +25,7 @@ use crate::{
 
 /// Interfaces that this host provides.
 pub(crate) struct Provided {
-    /// Their names, without versions.
+    /// The names of the interfaces, without versions.
     interfaces: &'static [&'static str],
     accepts: fn(&str) -> bool,
     /// The grant that their functions need.
@@ -96,7 +96,7 @@ pub(crate) fn is_wasi(version: &str) -> bool {
     version.starts_with("0.2.")
 }
 
-/// The row of an import, `wasi:io/poll@0.2.6`; `None` if this host does not provide it.
+/// Returns the row of an import, such as `wasi:io/poll@0.2.6`; `None` if this host does not provide it.
 pub(crate) fn provided(import: &str) -> Option<&'static Provided> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     let mut all = PROVIDED.iter();
@@ -110,7 +110,7 @@ pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 
 pub(crate) const PREPARING: &str = "the plugin is being configured";
 
-/// A call of something that is not granted.
+/// Creates the error of a call of something that is not granted.
 pub(crate) fn denied(message: String) -> wasmtime::Error {
     Violation::error(FailureKind::CapabilityDenied, message)
 }

@@ -1,10 +1,10 @@
 //! Compilation in a separate process.
 //!
-//! The author of a component decides how much time and memory its compilation takes, and a compiling thread
-//! cannot be stopped. So each compilation runs in its own process, with limits that the operating system
-//! enforces. It reads the component from standard input and writes the result to standard output. It has no
-//! environment, and before it reads the component it gives up all that the kernel offers besides memory, threads and these
-//! streams: it opens no files and no sockets, and starts no programs.
+//! The author of a component decides how much time and memory its compilation takes, and a compiling thread cannot be
+//! stopped. So each compilation runs in its own process, with limits that the operating system enforces. It reads the
+//! component from standard input and writes the result to standard output. It has no environment, and before it reads
+//! the component it gives up all that the kernel offers besides memory, threads and these streams: it opens no files
+//! and no sockets, and starts no programs.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -37,7 +37,7 @@ use crate::{
 /// The first argument of the program, before the job.
 const COMMAND: &str = "compile";
 
-/// The exit code for a refused component. The output is then the reason instead of code.
+/// The exit code for a refused component. Standard output then has the reason instead of code.
 const REFUSED: u8 = 3;
 
 /// The exit code when the parent has died.
@@ -46,10 +46,10 @@ const ORPHANED: i32 = 4;
 /// The largest compiled form, in bytes. Python's interpreter takes 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
-/// A compiler that is not confined begins its standard error with this, and the reason.
+/// The beginning of the line of standard error with which a compiler reports that it is not confined.
 const UNCONFINED: &str = "unconfined: ";
 
-/// How much of a compiler's standard error is kept, in bytes.
+/// The size of a compiler's standard error that is kept, in bytes.
 const LAST_WORDS: u64 = 16 << 10;
 
 /// The job of a compiler: its argument after `compile`, as JSON.
@@ -58,9 +58,9 @@ const LAST_WORDS: u64 = 16 << 10;
 struct Job {
     /// The component's size in bytes. Standard input stays open after it, and is closed when the parent dies.
     size: usize,
-    /// The most memory, in bytes.
+    /// The limit of memory, in bytes.
     memory: u64,
-    /// The most processor time, in seconds, of all threads together.
+    /// The limit of processor time of all threads together, in seconds.
     cpu_seconds: u64,
     effort: Effort,
     /// Whether to run with low priority.
@@ -70,7 +70,7 @@ struct Job {
 /// Runs this program as a compiler: the program that [`SandboxConfig::compiler`] names calls this with its
 /// second argument when its first one is `compile`.
 ///
-/// It sets limits for the whole process, reads standard input and writes standard output, so the process must
+/// The function sets limits for the whole process, reads standard input and writes standard output, so the process must
 /// not do anything else.
 pub fn compile(job: &str) -> ExitCode {
     let answer = serde_json::from_str(job)
@@ -80,7 +80,7 @@ pub fn compile(job: &str) -> ExitCode {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
         Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
         Err(error) => {
-            // Read by the parent, or by a user who runs the command by hand.
+            // The parent reads this, or a user who runs the command by hand.
             let _ = writeln!(io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }
@@ -92,11 +92,11 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// The compiled form, or why the component is refused; an error when compilation could not be attempted.
+/// Returns the compiled form, or the reason for refusing the component; an error when compilation cannot be attempted.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
-    // Read from files.
+    // The number comes from files, which are out of reach after the next step.
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if let Err(error) = confine() {
         // The parent reports it once.
@@ -219,7 +219,7 @@ pub(crate) async fn compile_apart(
     }
 }
 
-/// A compiler's standard error without the notice that it is not confined, which is logged once.
+/// Removes the notice that a compiler is not confined from its standard error, and logs it once.
 fn without_notice(last_words: &str) -> &str {
     static LOGGED: Once = Once::new();
     let Some(notice) = last_words.strip_prefix(UNCONFINED) else {
@@ -242,7 +242,7 @@ async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The error for a compiler that exited without an answer.
+/// Returns the error for a compiler that exited without an answer.
 fn broken(status: ExitStatus, last_words: &str, job: &Job) -> Error {
     if status.signal() == Some(Signal::XCPU.as_raw()) {
         return Error::CompileLimit(format!("{} s of processor time", job.cpu_seconds));

@@ -94,7 +94,7 @@ impl Limit {
 
 /// Refuses a module that would cost too much to compile or instantiate.
 ///
-/// It is not validated otherwise; compilation does that.
+/// The module is not validated otherwise; compilation does that.
 pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
     let mut counts = Counts::default();
     let mut open: Vec<Open> = Vec::new();
@@ -169,7 +169,7 @@ struct Component {
     cost: Cost,
 }
 
-/// What one instantiation of a component creates, including nested instantiations.
+/// The items that one instantiation of a component creates, including nested instantiations.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     instances: u64,
@@ -353,9 +353,9 @@ impl Counts {
     }
 }
 
-/// A declaration that is a type, in the binary format of components.
+/// The first byte of a declaration that is a type, in the binary format of components.
 const DECLARED_TYPE: u8 = 0x01;
-/// A component type and an instance type, which hold declarations of their own.
+/// The first bytes of component types and instance types, which contain declarations.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];
 
 impl Component {

@@ -20,15 +20,16 @@ pub struct SandboxConfig {
     /// with the same version of this crate. Default none: components are compiled in this process, where only
     /// their complexity is limited, and where a compilation that exceeds its time runs to its end.
     pub compiler: Option<PathBuf>,
-    /// The most memory that a compiler may take for one component, in bytes. Default 2 GiB.
+    /// The maximum memory of a compiler for one component, in bytes. Default 2 GiB.
     pub compile_memory: u64,
-    /// The most processor time that a compiler may take for one component; whole seconds. Default 60 s.
+    /// The maximum processor time of a compiler for one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
     /// The wall-clock limit of one compilation, not counting the time that it is queued. A [`compiler`](Self::compiler)
     /// is limited by its processor time, and this only ends one that hangs: a large module must not fail because the
     /// machine is busy. Default 1 h.
     pub prepare_timeout: Duration,
-    /// The most processor time for each of `describe` and `configure`; ten times as much wall-clock time. Default 10 s.
+    /// The maximum processor time of each of `describe` and `configure`. The maximum wall-clock time is ten times as
+    /// long. Default 10 s.
     pub configure_timeout: Duration,
     /// The implementation of `admittance:plugin/cluster`. Default none: a plugin with the grant gets the
     /// error `unavailable`.
@@ -76,12 +77,12 @@ pub struct PluginConfig {
 /// The limits of one call of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory in bytes, for all memories of the plugin together. Default 64 MiB.
+    /// The size of all memories of the plugin together, in bytes. Default 64 MiB.
     pub memory: usize,
-    /// Time from the call to the verdict, including the wait for a slot; an earlier deadline of the chain
-    /// takes precedence. Default 1 s.
+    /// The time from the call to the verdict, including the wait for a slot. An earlier deadline of the chain takes
+    /// precedence. Default 1 s.
     pub time: Duration,
-    /// Total bytes of all strings of a response. Default 1 MiB.
+    /// The size of all strings of a response together, in bytes. Default 1 MiB.
     pub output: usize,
     /// Limits of the log.
     pub log: LogLimits,
@@ -98,12 +99,12 @@ impl Default for Limits {
     }
 }
 
-/// How much a plugin may log in one call.
+/// The limits of a plugin's log in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
-    /// Lines. Default 64.
+    /// The number of lines. Default 64.
     pub lines: u32,
-    /// Bytes of all lines. Default 16 KiB.
+    /// The size of all lines together, in bytes. Default 16 KiB.
     pub bytes: usize,
 }
 

@@ -1,7 +1,7 @@
-//! The compiler process asks the kernel only for memory and threads, and uses its standard streams.
+//! Confines the compiler process: the kernel lets it use only memory, threads and its standard streams.
 //!
-//! The author of a module chooses what the compiler reads. If a mistake in it could be used to run other code, that code could
-//! open no file and no socket, start no program and reach no other process.
+//! The author of a module chooses what the compiler reads. If a mistake in it could be used to run other code, that
+//! code could open no file and no socket, start no program and reach no other process.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn confine() -> Result<(), String> {
@@ -29,7 +29,7 @@ mod filters {
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // Refused by the other filter.
+        // The other filter refuses it.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,
@@ -61,9 +61,10 @@ mod filters {
         libc::SYS_writev,
     ];
 
-    /// Confines all threads of this process, and those that they start. It also gains no privileges any more.
+    /// Confines all threads of this process, and the threads that they start. The process can no longer gain
+    /// privileges.
     pub(super) fn apply() -> Result<(), Error> {
-        // Its flags are in memory, where no filter sees them. C libraries then use `clone`.
+        // The flags of `clone3` are in memory, where no filter sees them. C libraries then use `clone`.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
@@ -79,7 +80,7 @@ mod filters {
                 libc::SYS_prctl,
                 vec![first(SeccompCmpOp::Eq, libc::PR_SET_NAME.cast_unsigned().into())?],
             ),
-            // For `abort`.
+            // `abort` needs it.
             (
                 libc::SYS_tgkill,
                 vec![first(SeccompCmpOp::Eq, process::id().into())?],
@@ -97,7 +98,7 @@ mod filters {
         Ok(SeccompFilter::new(calls, others, these, ARCH.try_into()?)?.try_into()?)
     }
 
-    /// A rule about the first argument.
+    /// Creates a rule for the first argument.
     fn first(operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error> {
         let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
         Ok(SeccompRule::new(vec![condition])?)
@@ -119,10 +120,10 @@ mod tests {
 
     /// The name of the test that runs this program again, since a process stays confined.
     const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
-    const NAME: &str = "confinement::tests::a_confined_process_reaches_nothing";
+    const NAME: &str = "confinement::tests::a_confined_process_opens_no_files_and_sockets";
 
     #[test]
-    fn a_confined_process_reaches_nothing() {
+    fn a_confined_process_opens_no_files_and_sockets() {
         if std::env::var_os(CHILD).is_some() {
             // Not through the harness, which writes files of its own.
             process::exit(if confined() { 0 } else { 1 });

@@ -85,7 +85,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// The request as the plugin gets it, borrowed, and copied only into the guest.
+/// Converts a request for the plugin. It is borrowed, and copied only into the guest.
 pub(crate) fn request<'a>(
     request: &'a Request,
     lists: &'a Lists<'a>,
@@ -157,10 +157,10 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
-/// What each string of a list counts besides its content, in bytes.
+/// The size that each string of a list counts in addition to its content, in bytes.
 const EACH: usize = 8;
 
-/// The total size of all strings of a response, in bytes.
+/// Returns the total size of all strings of a response, in bytes.
 pub(crate) fn size(response: &types::Response) -> usize {
     let verdict = match &response.verdict {
         types::Verdict::Allow => 0,
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_the_contract() {
+    fn compatible_versions_of_the_contract_are_accepted() {
         for (version, accepted) in [
             ("0.1.0", true),
             ("0.1.7", true),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_response_must_be() {
+    fn an_invalid_response_is_a_failure() {
         let of = |verdict| types::Response {
             verdict,
             warnings: Vec::new(),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_counts() {
+    fn the_size_of_a_response_includes_every_string() {
         let response = types::Response {
             verdict: types::Verdict::Deny(types::Denial {
                 code: 403,

@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// Short, in lower case with hyphens.
+    /// The name: short, in lower case with hyphens.
     pub name: String,
     /// The plugin's own version.
     pub version: String,
-    /// One or two sentences for the operator who chooses it.
+    /// One or two sentences for the operator who chooses a plugin.
     pub summary: String,
-    /// Whether it may answer with a patch or a replacement.
+    /// Whether the plugin may answer with a patch or a replacement.
     pub mutates: bool,
-    /// The resources that it is for: a hint, not a filter.
+    /// The resources that the plugin is made for: a hint, not a filter.
     pub resources: Vec<ResourceHint>,
-    /// JSON Schema of its settings, as the plugin wrote it.
+    /// The JSON Schema of the settings, as the plugin wrote it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub settings_schema: Option<String>,
-    /// The capabilities that it asks for. They are not granted automatically.
+    /// The capabilities that the plugin requests. They are not granted automatically.
     pub capabilities: Vec<Capability>,
 }
 
@@ -35,7 +35,7 @@ pub struct ResourceHint {
     pub resources: Vec<String>,
 }
 
-/// A capability that a plugin asks for.
+/// A capability that a plugin requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Capability {
@@ -47,7 +47,7 @@ pub enum Capability {
     Environment(String),
 }
 
-/// Writes it as a stage would grant it: `allow.cluster: [v1/Node]`.
+/// Writes the grant of a stage: `allow.cluster: [v1/Node]`.
 impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,7 +62,7 @@ impl fmt::Display for Capability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Grant {
-    /// None: every plugin has it.
+    /// Every plugin has the interface.
     None,
     /// `allow.cluster` of the stage.
     Cluster,
@@ -87,14 +87,14 @@ impl fmt::Display for Grant {
     }
 }
 
-/// How a plugin is configured.
+/// The way in which a plugin is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Configured {
-    /// Once, during preparation: every call starts from a copy of the resulting memory.
+    /// `configure` runs once, during preparation: every call starts from a copy of the resulting memory.
     Snapshot,
-    /// In every call, because its memory cannot be snapshotted. Such calls are slower.
+    /// `configure` runs in every call, because the memory cannot be snapshotted. Such calls are slower.
     PerCall {
-        /// Why it cannot.
+        /// The reason for which the memory cannot be snapshotted.
         reason: String,
     },
 }

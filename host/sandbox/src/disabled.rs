@@ -1,3 +1,5 @@
+//! The types of the sandbox without the feature `engine`: none of them can be created.
+
 use std::convert::Infallible;
 
 use admittance_admission::{Deadline, Digest, Failure, Hook, Request, Response};
@@ -6,19 +8,19 @@ use bytes::Bytes;
 
 use crate::{Configured, Description, Error, PluginConfig, SandboxConfig};
 
-/// Prepares, loads and runs plugins. Without the feature `engine` there is none.
+/// Prepares, loads and runs plugins. It cannot be created without the feature `engine`.
 #[derive(Clone, Debug)]
 pub struct Sandbox(Infallible);
 
-/// A prepared plugin. Without the feature `engine` there is none.
+/// A prepared plugin. It cannot be created without the feature `engine`.
 #[derive(Clone, Debug)]
 pub struct Prepared(Infallible);
 
-/// A plugin that is ready for calls. Without the feature `engine` there is none.
+/// A plugin that is ready for calls. It cannot be created without the feature `engine`.
 #[derive(Debug)]
 pub struct Plugin(Infallible);
 
-/// What preparations of a module share. Without the feature `engine` there is nothing.
+/// The compiled forms that preparations of a module share. It cannot be created without the feature `engine`.
 #[derive(Clone, Debug)]
 pub struct SharedModule(Infallible);
 

@@ -20,14 +20,14 @@ use crate::{
     store::CallState,
 };
 
-/// How long a guest runs before it yields, and the precision of its deadline.
+/// The time that a guest runs before it yields, and the precision of its deadline.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// Ticks without a call after which the ticker sleeps until the next one.
+/// The number of ticks without a call after which the ticker sleeps until the next call.
 const IDLE_TICKS: u32 = 200;
 
-/// What one call may take from the pool. The pool reserves this for every call in flight, so that a call with
-/// a slot never finds the pool exhausted.
+/// The share of one call in the pool. The pool reserves it for every call in flight, so that a call with a slot never
+/// finds the pool exhausted.
 pub(crate) mod per_call {
     /// A toolchain's component is a core module and two small ones that break import cycles;
     /// Python's is a dozen and more. They are counters, not memory.
@@ -36,8 +36,8 @@ pub(crate) mod per_call {
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
     /// Components have one memory; linked ones have one per part. This reserves address space, not memory.
     pub(crate) const MEMORIES: u32 = 4;
-    /// A plain Rust component takes two: its own function table, and that of the module which
-    /// breaks import cycles. Twice that for linked components.
+    /// A plain Rust component takes two tables: its own function table, and the table of the module that breaks import
+    /// cycles. Linked components may take twice as many.
     pub(crate) const TABLES: u32 = 4;
     /// Elements of one table. Python's function table has some 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
@@ -45,7 +45,7 @@ pub(crate) mod per_call {
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// How much of a slot stays in memory for the next call, in bytes: of its memories, and of its tables.
+/// The sizes of a slot's memories and of its tables that stay in memory for the next call, in bytes.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The number of plugins that are prepared concurrently. They have their own slots, so that loading and
@@ -54,7 +54,7 @@ const PREPARATIONS: u32 = 4;
 
 /// Prepares, loads and runs plugins. One per process; cheap to clone.
 ///
-/// It lives until the last clone and the last of its plugins are dropped.
+/// The sandbox lives until the last clone and the last of its plugins are dropped.
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) inner: Arc<Inner>,
@@ -62,13 +62,13 @@ pub struct Sandbox {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Everything that this host provides to plugins; copied for each plugin, which adds its traps.
+    /// Everything that this host provides to plugins. It is copied for each plugin, which adds its denied imports.
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
     /// One permit for each call in flight.
     pub(crate) calls: Arc<Semaphore>,
-    /// One permit for each call in flight of a stage in mode `Audit`: half of all, so that the other half is left for
-    /// calls that decide.
+    /// One permit for each call in flight of a stage in mode `Audit`. They are half of all, so that the other half is
+    /// left for calls that decide.
     pub(crate) audits: Arc<Semaphore>,
     /// One permit for each preparation.
     pub(crate) preparations: Arc<Semaphore>,
@@ -106,8 +106,8 @@ impl Sandbox {
         })
     }
 
-    /// Everything that compiled code depends on besides its module: the engine's version and settings, the
-    /// machine's processor, and the format of [`Prepared`](crate::Prepared). Bytes prepared under another
+    /// Returns the fingerprint of everything that compiled code depends on besides its module: the engine's version and
+    /// settings, the machine's processor, and the format of [`Prepared`](crate::Prepared). Bytes prepared under another
     /// fingerprint are refused.
     pub fn fingerprint(&self) -> String {
         let mut hasher = DefaultHasher::new();
@@ -119,18 +119,18 @@ impl Sandbox {
         format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
     }
 
-    /// From now on compiles at most two plugins at a time, each on one core, with a lower priority than
-    /// serving. Before that, plugins are prepared with all cores.
+    /// Limits later compilations to two at a time, each on one core, with a lower priority than serving. Before this
+    /// call, plugins are prepared with all cores.
     pub fn prepare_in_background(&self) {
         self.inner.background.begin(self.inner.config.compiler.is_none());
     }
 
-    /// The number of compilations so far: of modules, and of their instrumented forms and snapshots.
+    /// Returns the number of compilations so far: of modules, and of their instrumented forms and snapshots.
     pub fn compilations(&self) -> u64 {
         self.inner.compilations.load(Ordering::Relaxed)
     }
 
-    /// The number of free call slots.
+    /// Returns the number of free call slots.
     pub fn free_slots(&self) -> usize {
         self.inner.calls.available_permits()
     }
@@ -182,7 +182,7 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
     config
 }
 
-/// How much time the compiler spends on fast code.
+/// The amount of time that the compiler spends to make code fast.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Effort {
@@ -191,7 +191,7 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// The compiler configuration, in this process or another. Code of any effort runs in the same engine.
+/// Creates the configuration of a compiler, in this process or another. Code of any effort runs in the same engine.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config
@@ -212,7 +212,7 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
     config
 }
 
-/// The message of an error with its causes.
+/// Returns the message of an error with its causes.
 pub(crate) fn chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }
@@ -230,7 +230,7 @@ struct TickerState {
     stop: AtomicBool,
 }
 
-/// While it lives, the ticker ticks.
+/// Keeps the ticker running while it lives.
 pub(crate) struct Running(Arc<TickerState>);
 
 impl Ticker {

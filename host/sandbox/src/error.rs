@@ -3,7 +3,7 @@ use std::{fmt, time::Duration};
 use admittance_admission::Failure;
 use serde::{Deserialize, Serialize};
 
-/// Why a sandbox cannot be created, or a module cannot become a plugin.
+/// An error of creating a sandbox, or of making a plugin of a module.
 ///
 /// Failures of calls of a loaded plugin are [`Failure`](admittance_admission::Failure)s.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The bytes are not WebAssembly. The text says what they are, if that is known, with a semicolon before it.
+    /// The bytes are not WebAssembly. The text is empty, or a semicolon and what they are.
     #[error("these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00{0}")]
     NotWebAssembly(&'static str),
     /// The module ends too early.
@@ -108,11 +108,11 @@ pub enum Error {
          and memory than its size suggests"
     )]
     TooComplex {
-        /// What was counted, in the plural.
+        /// The counted items, in the plural.
         what: &'static str,
         /// The count; a lower bound when counting stopped at the limit.
         count: u64,
-        /// The limit.
+        /// The largest allowed count.
         limit: u64,
     },
     /// The component instantiates a component that is not part of it, so its cost is unknown.
@@ -126,7 +126,7 @@ pub enum Error {
     Call {
         /// The failed step.
         step: Step,
-        /// The failure.
+        /// The failure of the step.
         failure: Failure,
     },
     /// `configure` leaves more in memory than is kept for the calls.
@@ -160,9 +160,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error for a component that was refused for this reason.
+    /// Returns the error for a component that was refused for this reason.
     pub(crate) fn refused(reason: String) -> Self {
-        // Validation names the feature; there is no other sign of it.
+        // The name of the feature in the reason is the only sign of it.
         let needs_async = ["component model async", "component-model-async"];
         if needs_async.iter().any(|text| reason.contains(text)) {
             Self::NeedsAsync(reason)

@@ -7,7 +7,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::store::{CallState, Violation};
 
-/// How much of a plugin's standard error goes into a failure's message, in characters.
+/// The length of the end of standard error in a failure's message, in characters.
 const LAST_WORDS: usize = 500;
 
 /// wasmtime's message when a guest passes more to the host than `Store::set_hostcall_fuel` allows. The
@@ -55,7 +55,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     )
 }
 
-/// The failure of a call for which the operating system had no resources left.
+/// Returns the failure of a call for which the operating system had no resources left.
 fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
     error.chain().find_map(|cause| {
         let errno = cause.downcast_ref::<Errno>().map(|errno| io::Error::from(*errno));
@@ -81,7 +81,7 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
     }
 }
 
-/// The end of the plugin's standard error, where a panic leaves its message; with a leading colon, or empty.
+/// Returns a colon and the end of the plugin's standard error, where a panic leaves its message; empty if it is empty.
 fn last_words(state: &CallState) -> String {
     let tail = state.log.tail();
     // A panic's message is followed by a hint about backtraces, which is useless here.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_has_not_is_not_the_plugins_fault() {
+    fn an_exhausted_system_is_reported_as_overload() {
         let of = |error: wasmtime::Error| exhaustion(&error).map(|failure| failure.kind);
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             let bare = wasmtime::Error::from(errno).context("no memory for the instance");

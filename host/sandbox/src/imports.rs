@@ -49,7 +49,7 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
     })
 }
 
-/// What a component without the exports of a plugin probably is.
+/// Explains what a component without the exports of a plugin probably is.
 fn no_exports(component: &Component) -> String {
     let component_type = component.component_type();
     let is_program = component_type
@@ -112,8 +112,8 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Defines an interface as functions that fail the call. `resources` are those that were already defined: an
-/// interface that uses them names them again, and must not define them again.
+/// Defines an interface as functions that fail the call. `resources` were defined before: an interface that uses one
+/// names it again, and must not define it again.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,

@@ -1,4 +1,4 @@
-//! Inspection of a module, without settings.
+//! Inspects a module without settings, to show an operator what it is and what it needs.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,20 @@ use crate::{
     prepare::{Preparation, check_bytes, on_blocking_thread},
 };
 
-/// The result of an inspection.
+/// The facts about a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// Its own description.
+    /// The module's description of itself.
     pub description: Description,
-    /// How it is called: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi` for a policy.
+    /// The calling convention: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi` for a
+    /// policy.
     pub interface: String,
-    /// The version of that contract that it is built for, if it names one.
+    /// The version of the convention that the module is built for, if it names one.
     pub contract: Option<String>,
-    /// Its imports, in its own order.
+    /// The imports in the module's order.
     pub imports: Vec<Import>,
-    /// What else it says of itself, such as its author.
+    /// Further facts that the module declares, such as its author.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -38,15 +39,15 @@ pub struct Inspection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Import {
-    /// With its version: `admittance:plugin/cluster@0.1.0`.
+    /// The name with its version: `admittance:plugin/cluster@0.1.0`.
     pub name: String,
-    /// The grant that it needs.
+    /// The grant that the interface needs.
     pub grant: Grant,
 }
 
 impl Sandbox {
-    /// Checks a module and calls its `describe`, without settings and grants. Takes as long as compiling it;
-    /// the work is done on a blocking thread.
+    /// Checks a module and calls its `describe`, without settings and grants. Takes as long as compiling the module.
+    /// The work is done on a blocking thread.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Sandbox {
     }
 }
 
-/// The grant that an import needs.
+/// Returns the grant that an import needs.
 fn needed(import: &str) -> Grant {
     provided(import).map_or(Grant::Never, |row| row.grant)
 }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_import_needs() {
+    fn an_import_needs_the_grant_of_its_interface() {
         for (import, grant) in [
             ("admittance:plugin/types@0.1.0", Grant::None),
             ("admittance:plugin/cluster@0.1.0", Grant::Cluster),

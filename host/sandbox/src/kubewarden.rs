@@ -1,9 +1,9 @@
 //! Kubewarden policies: core modules for WASI preview 1, as a second kind of guest.
 //!
 //! A policy speaks [waPC](wapc), or is a [WASI program](program) that reads standard input and writes standard
-//! output; the messages are the same. Its custom section [`metadata`] describes it. Engine, limits, deadlines, slots
-//! and grants are those of components: the rest of this crate distinguishes the two only where a guest is linked,
-//! prepared or called.
+//! output; the messages are the same. Its custom section [`metadata`] describes it. Policies share engine, limits,
+//! deadlines, slots and grants with components: the rest of this crate distinguishes the two only where a guest is
+//! linked, prepared or called.
 
 mod cache;
 mod certificates;
@@ -37,12 +37,12 @@ use crate::{
 /// The first bytes of a core module.
 pub(crate) const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-/// How a policy is called.
+/// The calling convention of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mode {
-    /// By waPC: functions that exchange messages.
+    /// waPC: functions that exchange messages.
     Wapc,
-    /// As a WASI program: a run per call.
+    /// A WASI program, which runs once per call.
     Program,
 }
 
@@ -50,15 +50,15 @@ pub(crate) enum Mode {
 pub(crate) struct Policy {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) mode: Mode,
-    /// Whether its memory is that of a started instance.
+    /// Whether the module's memory is the memory of a started instance.
     pub(crate) is_started: bool,
     pub(crate) mutates: bool,
-    /// JSON; part of every message.
+    /// The settings as JSON, which are part of every message.
     pub(crate) settings: String,
 }
 
 impl Policy {
-    /// The verdict on a request; or the error that the policy returned.
+    /// Calls the policy for the verdict on a request. The inner error is the text that the policy returned.
     pub(crate) async fn admit(
         &self,
         store: &mut Store<CallState>,
@@ -109,10 +109,10 @@ pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<Insta
         })
 }
 
-/// What this host provides to this policy.
+/// Creates the linker with everything that this host provides to this policy.
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    // What is provided takes the place of what is denied, and a module may import a function twice.
+    // Provided functions replace denied ones, and a module may import a function twice.
     linker.allow_shadowing(true);
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {
@@ -131,7 +131,7 @@ fn provide(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wapc::define(linker)
 }
 
-/// A violation of a policy's rules, for which its call fails.
+/// Creates the error of a policy's invalid response, which fails the call.
 fn invalid(message: impl Into<String>) -> wasmtime::Error {
     Violation::error(
         FailureKind::InvalidResponse,

@@ -10,8 +10,8 @@
 //! - A plugin has access only to clocks, randomness and the log, unless its stage grants more.
 //! - Every kind of failed call is a [`Failure`](admittance_admission::Failure) with its own kind.
 //!
-//! Without the feature `engine` there is no WebAssembly engine: [`Sandbox::new`] fails, and everything else is the
-//! same.
+//! A crate built without the feature `engine` has no WebAssembly engine: [`Sandbox::new`] fails, and everything else is
+//! the same.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "engine")]

@@ -1,13 +1,14 @@
-//! The core modules of a component, merged into one.
+//! Merges the core modules of a component into one.
 //!
 //! A component of many modules costs time in every call: each module is an instance, each import of one from another is
-//! looked up, and a table that modules share is filled completely, because wasmtime fills the entries of a table when they
-//! are first used only if the table and its elements are in one module. Python's interpreter consists of 14 modules with
-//! 2,300 imports and 5,667 elements.
+//! looked up, and a table that modules share is filled completely, because wasmtime fills the entries of a table when
+//! they are first used only if the table and its elements are in one module. Python's interpreter consists of 14
+//! modules with 2,300 imports and 5,667 elements.
 //!
 //! A function of the host that needs the memory of a module exists only after that module. So there is one module for
-//! each level: the modules of the first level need no such function, those of the next need some that use the first, and
-//! so on. Toolchains produce two: almost everything, and a small module that puts the host's functions into a table.
+//! each level: the modules of the first level need no such function, the modules of the next need functions that use
+//! the first, and so on. Toolchains produce two levels: almost everything, and a small module that puts the host's
+//! functions into a table.
 
 use wasm_encoder::ExportKind;
 use wasmparser::ExternalKind;
@@ -22,8 +23,8 @@ mod reachable;
 #[cfg(test)]
 mod tests;
 
-/// The component with its core modules merged, and otherwise the same: one whose modules have been started, so that they
-/// have no start function. `None` if it stays as it is, because that is impossible or because there is nothing to merge.
+/// Merges the core modules of a component that was started, so that they have no start functions. `None` if they cannot
+/// be merged, or are merged already.
 pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     let parts = Parts::of(component)?;
     let levels = parts.levels();
@@ -33,7 +34,7 @@ pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     parts.encode(&levels)
 }
 
-/// A kind of things that core modules import and export.
+/// A kind of item that core modules import and export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Function,
@@ -43,7 +44,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// `None` for kinds that only proposals have which this host does not support.
+    /// Converts a kind; `None` for kinds of proposals that this host does not support.
     fn of(kind: ExternalKind) -> Option<Self> {
         match kind {
             ExternalKind::Func => Some(Self::Function),
@@ -66,7 +67,7 @@ impl From<Kind> for ExportKind {
     }
 }
 
-/// One of something for each kind.
+/// A value for each kind.
 #[derive(Clone, Debug, Default)]
 struct PerKind<T> {
     functions: T,
@@ -95,12 +96,12 @@ impl<T> PerKind<T> {
     }
 }
 
-/// What an index stands for, wherever it is used.
+/// The item to which an index refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Item {
-    /// A core function that the component model defines, such as a lowered function of the host: its number.
+    /// A core function that the component model defines, such as a lowered function of the host, by its number.
     Canonical(usize),
-    /// A definition in an instantiated module: the number of the module, and that of the definition among those of its
+    /// A definition in an instantiated module, by the number of the module and its number among the definitions of its
     /// kind.
     Defined { member: usize, definition: u32 },
 }

@@ -5,14 +5,14 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Measures what calls of plugins cost, for benchmarks. Lives as long as the sandboxes that it is given to.
+/// Measures the cost of calls of plugins, for benchmarks. Lives as long as the sandboxes that use it.
 #[derive(Debug, Default)]
 pub struct Meter {
     of_memory: bool,
     costs: Mutex<Option<CallCost>>,
 }
 
-/// What calls cost.
+/// The cost of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallCost {
@@ -20,8 +20,8 @@ pub struct CallCost {
     pub instance: Duration,
     /// The time of the guest, including the functions of the host that it called.
     pub guest: Duration,
-    /// With a meter of memory, the bytes in pages that were written: of the guest's memories and tables, and of what the
-    /// host keeps for the instance.
+    /// The bytes in pages that were written, of the guest's memories and tables and of the host's data for the
+    /// instance. `None` unless the meter measures memory.
     pub touched: Option<u64>,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Measured<'a> {
 }
 
 impl Meter {
-    /// Also measures the memory that a call touches. Nothing of an instance is kept for the next one, so calls take
-    /// longer than without it. Other threads should not allocate at the same time.
+    /// Creates a meter that also measures the memory that a call touches. Calls take longer, because nothing of an
+    /// instance is kept for the next one. Other threads should not allocate at the same time.
     pub fn of_memory() -> Self {
         Self {
             of_memory: true,
@@ -43,7 +43,7 @@ impl Meter {
         }
     }
 
-    /// The sum of the calls since this was asked last; `None` without calls.
+    /// Returns the sum of the calls since this function was called last; `None` without calls.
     pub fn take(&self) -> Option<CallCost> {
         self.costs.lock().take()
     }
@@ -63,7 +63,8 @@ impl Meter {
 }
 
 impl Measured<'_> {
-    /// Ends it: the guest ran between these two moments, if it ran, and this returns the memory of its instance.
+    /// Ends a call, and runs `return_memory`, which returns the memory of its instance. The guest ran between the two
+    /// moments, if it ran.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();
@@ -84,7 +85,7 @@ impl Measured<'_> {
     }
 }
 
-/// The bytes of this process in pages of its own: those that it wrote. `None` where the kernel does not tell.
+/// Returns the bytes in pages that this process wrote; `None` if the kernel does not report them.
 #[allow(clippy::disallowed_methods, reason = "it is a file of the kernel")]
 fn written() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;

@@ -20,7 +20,7 @@ use crate::{
     store::{Call, CallState},
 };
 
-/// How much of a plugin's own error goes into a failure's message, in characters.
+/// The longest error of a plugin in a failure's message, in characters.
 const OWN_ERROR: usize = 2000;
 
 /// A plugin that is configured and ready for calls. Lives as long as the chain that holds it.
@@ -33,20 +33,20 @@ pub struct Plugin {
     pub(crate) name: Arc<str>,
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
-    /// What a policy of Kubewarden keeps between calls.
+    /// The values that a policy of Kubewarden keeps between calls.
     cache: Arc<Cache>,
     /// Whether the next call is expected to compute for long.
     expectation: Arc<Expectation>,
 }
 
-/// What plugins of one module with the same settings share: code and memory of several hundred kilobytes.
+/// The parts that plugins of one module with the same settings share: code and memory of several hundred kilobytes.
 pub(crate) struct Base {
     pub(crate) guest: Guest,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
 }
 
-/// What is called.
+/// The code that a plugin calls.
 pub(crate) enum Guest {
     /// A component that exports the world of the contract.
     Component {
@@ -59,17 +59,17 @@ pub(crate) enum Guest {
 }
 
 impl Plugin {
-    /// The plugin's description of itself.
+    /// Returns the plugin's description of itself.
     pub fn description(&self) -> &Description {
         &self.base.description
     }
 
-    /// How it is configured.
+    /// Returns the way in which the plugin is configured.
     pub fn configured(&self) -> &Configured {
         &self.base.configured
     }
 
-    /// This plugin, with another name, limits and grants.
+    /// Creates a plugin of the same code and settings, with another name, limits and grants.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Plugin {
         }
     }
 
-    /// One call, in an instance of its own.
+    /// Runs one call in an instance of its own.
     async fn call(
         self,
         request: Request,
@@ -168,7 +168,7 @@ impl Plugin {
     }
 }
 
-/// The answer of a component.
+/// Calls a component for its answer.
 async fn component(
     linked: &Linked,
     settings: Option<&str>,
@@ -235,7 +235,7 @@ impl Hook for Plugin {
     }
 }
 
-/// The place of one call; that of a stage in mode `Audit` counts twice.
+/// The permits of one call. A call of a stage in mode `Audit` has a second one, which limits the number of such calls.
 type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Plugin {

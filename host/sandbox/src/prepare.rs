@@ -42,8 +42,7 @@ use crate::{
 /// The version of [`Prepared`]'s bytes; part of the fingerprint.
 pub(crate) const FORMAT: u32 = 2;
 
-/// The wall-clock limit of a step is this many times its limit of processor time: other work may occupy most of the
-/// machine.
+/// The factor from a step's limit of processor time to its wall-clock limit: other work may occupy most of the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
 /// The first bytes of a component.
@@ -76,8 +75,8 @@ impl Sandbox {
         on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
-    /// Loads a prepared plugin. Takes less than a millisecond, and several hundred kilobytes; for more than one with the
-    /// same module and settings, see [`Plugin::with`].
+    /// Loads a prepared plugin. Takes less than a millisecond, and several hundred kilobytes; for more than one with
+    /// the same module and settings, see [`Plugin::with`].
     ///
     /// # Errors
     ///
@@ -147,7 +146,7 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     }
 }
 
-/// Load the compiled code of a component.
+/// Loads the compiled code of a component.
 fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
     deserialize(artifact, |artifact| {
         #[expect(
@@ -161,7 +160,7 @@ fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
     })
 }
 
-/// Load the compiled code of a core module.
+/// Loads the compiled code of a core module.
 fn core_module(sandbox: &Inner, artifact: &[u8]) -> Result<Module, Error> {
     deserialize(artifact, |artifact| {
         #[expect(
@@ -175,18 +174,17 @@ fn core_module(sandbox: &Inner, artifact: &[u8]) -> Result<Module, Error> {
     })
 }
 
-/// Load compiled code with a function that trusts it.
+/// Loads compiled code with a function that trusts it.
 ///
-/// The bytes must be what the compiler of this very wasmtime made, unchanged. They come from `Preparation::compile`,
+/// The bytes must be the unchanged output of the compiler of this very wasmtime. They come from `Preparation::compile`,
 /// which is this program or a compiler that it trusts as itself, or from a cache that is private to this program and
-/// that verifies them before they come here (see `Prepared::from_bytes`); the fingerprint, and wasmtime itself, refuse
-/// those of another version or configuration.
+/// that verifies them before they come here (see `Prepared::from_bytes`). The fingerprint, and wasmtime itself, refuse
+/// bytes of another version or configuration.
 fn deserialize<T>(artifact: &[u8], load: impl Fn(&[u8]) -> wasmtime::Result<T>) -> Result<T, Error> {
     load(artifact).map_err(|error| Error::Artifact(chain(&error)))
 }
 
-/// Runs this on a blocking thread. Dropping the future ends it at its next await, and a guest at its next
-/// yield.
+/// Runs work on a blocking thread. Dropping the future ends the work at its next await, and a guest at its next yield.
 ///
 /// The thread has its own runtime, because the caller's may be shutting down and would then refuse timers. The runtime
 /// also keeps a guest on this thread, whose processor time is measured.
@@ -214,10 +212,10 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
 
-/// The work of [`Sandbox::prepare`] and [`Sandbox::inspect`]. Lives for one of them.
+/// The work of one [`Sandbox::prepare`] or [`Sandbox::inspect`].
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// An abandoned compilation in this process keeps its permit, so that they cannot pile up.
+    /// The permit. An abandoned compilation in this process keeps it, so that such compilations cannot pile up.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
@@ -241,7 +239,7 @@ impl Preparation {
         })
     }
 
-    /// The compiled form of a component or core module whose complexity was already checked.
+    /// Compiles a component or core module whose complexity was already checked.
     pub(crate) async fn compile(&self, module: impl Into<Bytes>, effort: Effort) -> Result<Bytes, Error> {
         let module = module.into();
         let Inner {
@@ -259,7 +257,7 @@ impl Preparation {
                 let place = self.place.clone();
                 let work = threads_for_long_work().spawn_blocking(move || {
                     let _place = place;
-                    // The effort is a setting of the engine. Nothing runs in this one.
+                    // The effort is a setting of the engine. This engine only compiles.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match turn {
                         Some(turn) => turn.run(compile),
@@ -284,8 +282,8 @@ impl Preparation {
         core_module(&self.sandbox, artifact)
     }
 
-    /// The compiled form of an instrumented module, once for all preparations that share it. The inner error is the
-    /// reason why it does not compile; the original module then gives an error with its own offsets.
+    /// Compiles an instrumented module, once for all preparations that share it. The inner error is the reason for
+    /// which it does not compile; compiling the original module then gives an error with its own offsets.
     pub(crate) async fn compile_instrumented(
         &self,
         bytes: Vec<u8>,
@@ -303,13 +301,13 @@ impl Preparation {
         }
     }
 
-    /// The compiled form of a snapshot. Snapshots that differ only in their data are compiled once.
+    /// Compiles a snapshot. Snapshots that differ only in their data are compiled once.
     pub(crate) async fn compile_snapshot(
         &self,
         snapshot: Vec<u8>,
         shared: &SharedModule,
     ) -> Result<Bytes, Error> {
-        // What cannot be parsed does not compile either, and the compiler says why.
+        // A snapshot that cannot be parsed does not compile either, and the compiler gives the reason.
         let Ok(blank) = Blank::of(&snapshot) else {
             return self.compile(snapshot, Effort::Full).await;
         };
@@ -397,7 +395,8 @@ impl Preparation {
         }
     }
 
-    /// The wall-clock limit of a step, for a guest that sleeps; one that computes is stopped by its processor time.
+    /// Returns the wall-clock limit of a step, which stops a guest that sleeps. The processor time stops a guest that
+    /// computes.
     fn step_timeout(&self) -> Duration {
         let processor_time = self.sandbox.config.configure_timeout;
         processor_time.saturating_mul(WALL_CLOCK_FACTOR)
@@ -442,7 +441,7 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// An instance, with its exports type-checked.
+    /// Creates an instance, and checks the types of its exports.
     async fn instance(
         &self,
         linked: &Linked,

@@ -10,8 +10,8 @@ use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
 
-/// Keeps what does not depend on settings from one preparation of a module for the next. Without it, a preparation that
-/// does not overlap with another one of the same module compiles the module again.
+/// Keeps the compiled forms of a module that do not depend on settings for the next preparation. Without it, each
+/// preparation that does not overlap with another one of the module compiles them again.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<Shared>);
@@ -25,13 +25,13 @@ pub(crate) struct Shared {
     pub(crate) blank: sync::Mutex<Option<(Digest, Bytes)>>,
 }
 
-/// What preparations share at the moment.
+/// The compiled forms that running preparations share, by the digest of their module.
 #[derive(Debug, Default)]
 pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<Shared>>>);
 
 impl Sandbox {
-    /// While the result lives, what does not depend on settings is compiled only once for all preparations of the
-    /// module with this digest.
+    /// Shares the compiled forms of the module with this digest. While the result lives, the parts that do not depend
+    /// on settings are compiled only once for all preparations of the module.
     pub fn share(&self, module: Digest) -> SharedModule {
         let mut modules = self.inner.shared.0.lock();
         modules.retain(|_, known| known.strong_count() > 0);

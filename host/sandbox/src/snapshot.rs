@@ -17,8 +17,8 @@ use crate::{
     store::{CallState, PAGE},
 };
 
-/// The most memory of a configured instance that a snapshot may hold, in bytes: as much as a plugin has by default. Several
-/// copies of it exist until it is compiled.
+/// The maximum memory of a configured instance that a snapshot may hold, in bytes: as much as a plugin has by default.
+/// Several copies of it exist until it is compiled.
 const KEPT: usize = 64 << 20;
 
 /// The instance through which wizer reads memories and globals.
@@ -27,14 +27,13 @@ const ACCESS: &str = "wasmtime:wizer/access";
 /// A component with access to its memories and globals, and otherwise the same.
 pub(crate) struct Instrumented<'a> {
     wizer: Wizer,
-    /// What is around the parts; none if the component itself is the only part.
+    /// The component around the parts; `None` if the component itself is the only part.
     shell: Option<Shell<'a>>,
-    /// The components with modules in them. Wizer snapshots those of a component itself, not those of nested ones.
+    /// The components with modules in them. Wizer snapshots the modules of a component itself, not of nested ones.
     parts: Vec<ComponentContext<'a>>,
 }
 
-/// A component without modules of its own, but with nested components that have them, as toolchains of JavaScript
-/// produce it.
+/// A component without modules of its own, whose nested components have modules, as toolchains of JavaScript produce.
 #[derive(Default)]
 struct Shell<'a> {
     sections: Vec<Section<'a>>,
@@ -44,7 +43,7 @@ struct Shell<'a> {
 
 struct Section<'a> {
     raw: RawSection<'a>,
-    /// Of a part: its instance.
+    /// The instance of the part, if the section is one.
     instance: Option<u32>,
 }
 
@@ -56,7 +55,7 @@ struct Nested {
 }
 
 impl<'a> Instrumented<'a> {
-    /// Also returns its bytes. An error is the reason why the component cannot be instrumented.
+    /// Instruments a component. Also returns the new bytes. An error is the reason for which it cannot be instrumented.
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
         let wizer = Wizer::new();
         let shell = Shell::of(component)?;
@@ -74,8 +73,8 @@ impl<'a> Instrumented<'a> {
         Ok((Self { wizer, shell, parts }, bytes))
     }
 
-    /// Creates a component from the memories and the globals of a configured instance. The inner error is the reason why
-    /// that is impossible, so that every call has to configure the plugin.
+    /// Creates a component from the memories and the globals of a configured instance. The inner error is the reason
+    /// for which that is impossible, so that every call has to configure the plugin.
     ///
     /// # Errors
     ///
@@ -85,7 +84,7 @@ impl<'a> Instrumented<'a> {
         store: &mut Store<CallState>,
         instance: Instance,
     ) -> Result<Result<Vec<u8>, String>, Error> {
-        // The memory would still refer to them, and they end with this instance.
+        // The memory would still refer to resources, which end with this instance.
         if !store.data().holds_nothing() {
             let open = "`configure` leaves a host resource open, such as a standard stream";
             return Ok(Err(open.to_owned()));
@@ -121,7 +120,7 @@ impl<'a> Instrumented<'a> {
     }
 }
 
-/// The memories of a configured instance, as far as a snapshot may hold them.
+/// The memories of a configured instance that a snapshot holds.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
     /// Whether each memory is held, by its name. Wizer reads a memory twice, and relies on its content.
@@ -131,7 +130,7 @@ pub(crate) struct KeptMemory {
 }
 
 impl KeptMemory {
-    /// Counts a memory. The result is its content, or nothing if that is too much.
+    /// Counts a memory. Returns its content, or nothing if that is too much.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let held = self.held.get(name).copied().unwrap_or_else(|| {
             let pages = memory
@@ -159,13 +158,13 @@ impl KeptMemory {
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// The name under which a shell exports the access to a part.
+/// Returns the name under which a shell exports the access to a part.
 fn access_to(part: usize) -> String {
     format!("{ACCESS}{part}")
 }
 
 impl<'a> Shell<'a> {
-    /// The shell of a component: none if it has modules of its own, or no nested component has any.
+    /// Reads the shell of a component; `None` if it has modules of its own, or no nested component has any.
     fn of(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
         let mut depth = 0_u32;
@@ -215,7 +214,7 @@ impl<'a> Shell<'a> {
         parts.map(|section| section.raw.data)
     }
 
-    /// The component with other bytes for its parts, and with exports for those that give access.
+    /// Creates the component with other bytes for its parts, and optionally with exports that give access to them.
     fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
@@ -228,7 +227,7 @@ impl<'a> Shell<'a> {
                 continue;
             };
             component.section(&RawSection { id: raw.id, data });
-            // After all of its other instances.
+            // The aliases follow all other instances.
             exports.export(
                 access_to(part),
                 kind,
@@ -252,15 +251,15 @@ impl<'a> Shell<'a> {
 #[derive(Default)]
 struct Scan<'a> {
     shell: Shell<'a>,
-    /// The number of its components, nested ones and others.
+    /// The number of components so far, nested ones and others.
     components: u32,
     nested: Vec<Nested>,
-    /// The indices of components, and of their instances.
+    /// The index of a component, and of its instance, for each instantiation.
     instantiations: Vec<(u32, u32)>,
 }
 
 impl Scan<'_> {
-    /// Counts what a section defines.
+    /// Counts the definitions of a section.
     fn section(&mut self, payload: Payload<'_>) -> wasmparser::Result<()> {
         match payload {
             Payload::ComponentSection { .. } => {
@@ -316,7 +315,7 @@ impl Scan<'_> {
     }
 }
 
-/// Reads an instrumented instance. Unlike wizer's own reader, it keeps errors instead of panicking.
+/// Reads an instrumented instance. Unlike wizer's own reader, it records errors instead of panicking.
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,

@@ -20,11 +20,10 @@ pub(crate) const PAGE: usize = 64 << 10;
 /// The number of host resources that a call may hold: streams and clocks, a handful in practice.
 const HANDLES: usize = 256;
 
-/// An allowance for the lists and records that the host copies out of a guest, besides the strings with their
-/// own limits.
+/// The allowance for lists and records that the host copies out of a guest, in addition to its strings, in bytes.
 const COPY_SLACK: usize = 64 << 10;
 
-/// A violation of the sandbox's rules. Traps the guest, and is found again as the cause of the error.
+/// A violation of the sandbox's rules. It traps the guest, and is the cause of the resulting error.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Violation {
@@ -47,23 +46,23 @@ pub(crate) struct CallState {
     pub(crate) grants: Arc<Grants>,
     /// The user of the request, if the plugin may ask about them.
     pub(crate) user: UserInfo,
-    /// Where answers to the plugin are recorded.
+    /// The recording of answers to the plugin.
     pub(crate) tape: Option<Tape>,
     /// Whether this is `describe` or `configure`, during which nothing is granted.
     pub(crate) preparing: bool,
     pub(crate) started: Instant,
-    /// When the instance was ready, and when the guest had answered. Only with a meter.
+    /// The times at which the instance was ready, and at which the guest had answered. They are set only with a meter.
     guest: (Option<Instant>, Option<Instant>),
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
     pub(crate) output: usize,
-    /// What a policy of Kubewarden and the host exchange.
+    /// The messages between a policy of Kubewarden and the host.
     pub(crate) exchange: Exchange,
-    /// What such a policy keeps between calls.
+    /// The values that such a policy keeps between calls.
     pub(crate) cache: Arc<Cache>,
     memory: Memory,
     pub(crate) table: ResourceTable,
-    /// Created when the guest first uses WASI; many never do.
+    /// The context of WASI, created when the guest first uses it, which many never do.
     pub(crate) wasi: Option<WasiCtx>,
 }
 
@@ -80,13 +79,13 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a UserInfo,
     pub(crate) tape: Option<&'a Tape>,
     pub(crate) deadline: Deadline,
-    /// The guest is stopped when this thread has used this much processor time; it must stay on the thread.
+    /// The processor time of this thread at which the guest is stopped. The guest must stay on the thread.
     pub(crate) processor_time: Option<Duration>,
     pub(crate) preparing: bool,
 }
 
 impl CallState {
-    /// A store with every limit set, for one call.
+    /// Creates a store for one call, with every limit set.
     pub(crate) fn store(sandbox: &Arc<Inner>, call: Call<'_>) -> Store<Self> {
         let Call {
             log,
@@ -148,31 +147,31 @@ impl CallState {
         store
     }
 
-    /// The instance is ready, and the guest runs next.
+    /// Records that the instance is ready, and that the guest runs next.
     pub(crate) fn guest_begins(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.0 = Some(Instant::now());
         }
     }
 
-    /// The guest has answered.
+    /// Records that the guest has answered.
     pub(crate) fn guest_ends(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.1 = Some(Instant::now());
         }
     }
 
-    /// When the guest ran, if it answered. Only with a meter.
+    /// Returns the time from which to which the guest ran, if it answered and there is a meter.
     pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
         self.guest.0.zip(self.guest.1)
     }
 
-    /// How long the call has taken.
+    /// Returns the time since the start of the call.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The most memory of the guest, in bytes.
+    /// Returns the limit of the guest's memory, in bytes.
     pub(crate) fn memory_limit(&self) -> usize {
         self.memory.limit
     }
@@ -182,10 +181,10 @@ impl CallState {
         self.table.is_empty()
     }
 
-    /// `configure` is done and `admit` follows in the same instance: grants apply from now on.
+    /// Applies the grants, when `configure` is done and `admit` follows in the same instance.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
-        // Created again with the environment; open streams stay as they are.
+        // The context is created again with the environment. Open streams stay as they are.
         self.wasi = None;
     }
 
@@ -198,7 +197,7 @@ impl CallState {
     }
 }
 
-/// The failure of a call whose deadline passed.
+/// Creates the error of a call whose deadline passed.
 pub(crate) fn out_of_time() -> wasmtime::Error {
     Violation::error(FailureKind::Timeout, "the plugin gave no verdict in time")
 }
@@ -211,7 +210,7 @@ impl ResourceLimiter for Memory {
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
-            // Beyond the module's own maximum, which is not a limit of the host.
+            // The module's own maximum is not a limit of the host.
             return Ok(false);
         }
         let wanted = self.used.saturating_add(desired.saturating_sub(current));

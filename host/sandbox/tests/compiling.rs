@@ -42,7 +42,7 @@ fn section(id: u8, content: &[u8]) -> Vec<u8> {
     [&[id], leb(content.len()).as_slice(), content].concat()
 }
 
-/// A component of functions that multiply a number with itself, so many times each.
+/// Creates a component of functions that multiply a number with itself this many times each.
 fn multiplying(functions: usize, times: usize) -> Vec<u8> {
     let multiply = [0x20, 0x00, 0x20, 0x00, 0x6c, 0x21, 0x00].repeat(times);
     let body = [&[0x00], multiply.as_slice(), &[0x20, 0x00, 0x0b]].concat();
@@ -78,7 +78,7 @@ fn children() -> usize {
 
 /// One test: what it counts are the processes of this one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compiler_is_ended() {
+async fn a_compiler_is_stopped_at_its_limits() {
     // At the limit on memory: one function of 1.4 MB.
     let error = refusal(
         &sandbox(64 << 20, Duration::from_secs(600)),
@@ -143,7 +143,7 @@ async fn until(condition: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_program_that_is_no_compiler() {
+async fn a_program_that_is_not_a_compiler_is_reported() {
     for program in ["/no/such/program", "/bin/false"] {
         let mut config = SandboxConfig::default();
         config.calls_in_flight = 1;

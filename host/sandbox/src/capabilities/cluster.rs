@@ -1,4 +1,4 @@
-//! The capability `cluster`: resources of the control plane, and what users may do.
+//! The capability `cluster`: plugins read resources of the control plane, and check what users may do.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -15,24 +15,24 @@ use crate::{
 
 const NO_CLUSTER: &str = "no control plane is configured on this host";
 
-/// The most objects of a page.
+/// The maximum number of objects on a page.
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// Comparing a byte of a label selector with the labels of all objects takes as long as searching this many bytes.
+/// The number of bytes whose search takes as long as comparing one byte of a label selector with all objects.
 const LABELS: usize = 64;
 
-/// The bytes of objects that are searched for fields before other work on the thread gets its turn.
+/// The number of bytes that are searched for fields before other work on the thread gets its turn.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// The reader of the control plane and the kind, if the stage grants it; or why nothing can be read.
+    /// Returns the reader of the control plane and the kind, if the stage grants it, or the error for the plugin.
     fn granted_reader(
         &self,
         api_version: String,
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // The grants are not known yet. A plugin that warms up with a sample gets what it gets in a native build.
+        // A plugin that warms up with a sample request during `configure` gets an error: grants apply to calls only.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }
@@ -50,7 +50,8 @@ impl CallState {
         Ok(self.reader().map(|reader| (reader, kind)))
     }
 
-    /// The namespace of which objects are read, if the stage grants that: a plugin that may read only one lists that.
+    /// Returns the namespace to read, if the stage grants it. A list of all namespaces becomes a list of the granted
+    /// one.
     fn granted_namespace(
         &self,
         kind: &ClusterKind,
@@ -78,7 +79,7 @@ impl CallState {
         reader.ok_or_else(|| cluster::Error::Unavailable(NO_CLUSTER.to_owned()))
     }
 
-    /// The user that a plugin asks about, if the stage grants that.
+    /// Returns the user that a plugin asks about, if the stage grants it.
     fn granted_user(&self, user: Option<types::UserInfoResult>) -> wasmtime::Result<UserInfo> {
         let missing = |kind: ClusterKind, who: &str| {
             denied(format!(
@@ -117,7 +118,7 @@ async fn list_of(
     query: &ClusterQuery,
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
-    // It is compared with the labels of every object.
+    // The selector is compared with the labels of every object.
     leave_for(query.label_selector.len() * LABELS).await;
     let page = ask(deadline, reader.list(kind, query, deadline)).await?;
     if let Some(tape) = tape {
@@ -126,10 +127,10 @@ async fn list_of(
     Ok(page)
 }
 
-/// Gives way to other calls between large objects that are searched, until the deadline.
+/// Lets other calls run between large objects that are searched, until the deadline.
 pub(crate) struct Pace {
     deadline: Deadline,
-    /// Since it last gave way.
+    /// The bytes that were searched since other calls last ran.
     bytes: usize,
 }
 
@@ -138,7 +139,7 @@ impl Pace {
         Self { deadline, bytes: 0 }
     }
 
-    /// Gives way before the next object, if enough was searched.
+    /// Lets other calls run before the next object, if enough was searched.
     pub(crate) async fn before(&mut self, object: &str) -> Result<(), cluster::Error> {
         self.bytes += object.len();
         if self.bytes > BYTES_AT_ONCE {
@@ -152,13 +153,13 @@ impl Pace {
     }
 }
 
-/// The wanted parts of objects.
+/// Returns the wanted parts of objects.
 async fn select(
     page: &ClusterPage,
     fields: &FieldMask,
     deadline: Deadline,
 ) -> Result<Vec<String>, cluster::Error> {
-    // They are copied twice, here and into the plugin.
+    // The objects are copied twice, here and into the plugin.
     leave_for(page.objects.iter().map(|object| object.len()).sum()).await;
     if fields.is_whole() {
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());

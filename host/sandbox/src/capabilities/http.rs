@@ -1,4 +1,4 @@
-//! The capability `http`: requests to origins that the stage grants.
+//! The capability `http`: plugins send requests to origins that their stage grants.
 
 use admittance_admission::{Deadline, HttpAnswer, HttpError, HttpGrant, HttpOrigin, HttpRequest, leave_for};
 use url::Url;
@@ -17,7 +17,7 @@ const URL_MAX: usize = 16 << 10;
 /// The share of a call's remaining time that one HTTP request may take.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
-/// The error that the plugin gets instead of a response; the outer error ends its call.
+/// Converts an error to the error that the plugin gets instead of a response. The outer error ends its call.
 fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
     Ok(match error {
         HttpError::Unavailable(why) => http::Error::Unavailable(why),

@@ -1,5 +1,5 @@
-//! The log of a call, which every plugin has: lines of `wasi:logging` and of the standard streams, and the requests that
-//! were sent for the plugin.
+//! The log of a call, which every plugin has: lines of `wasi:logging` and of the standard streams, and the requests
+//! that were sent for the plugin.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallSt
 /// The target of the events that plugins cause.
 pub(crate) const TARGET: &str = "admittance::plugin";
 
-/// How much of the end of standard error is kept for panic messages, in bytes.
+/// The size of the end of standard error that is kept for panic messages, in bytes.
 const TAIL: usize = 4 << 10;
 
 /// The longest line of a standard stream, in bytes; longer ones are split.
 const LINE: usize = 4 << 10;
 
-/// How many requests of a call are logged.
+/// The number of requests of a call that are logged.
 const REQUESTS: u32 = 64;
 
 /// The log of one call, shared between its store and the streams in it.
@@ -31,7 +31,7 @@ struct Lines {
     left: LogLimits,
     requests_left: u32,
     dropped: u64,
-    /// Nothing is logged any more.
+    /// Whether further lines are ignored.
     is_closed: bool,
     out: Vec<u8>,
     err: Vec<u8>,
@@ -70,8 +70,8 @@ fn enabled(level: Level) -> bool {
     }
 }
 
-/// Whether a line of this level is for the decision log, which has what an operator may want to know, whatever the level
-/// of the program's own log is.
+/// Whether a line of this level belongs in the log of decisions, which has lines for operators even if the program's
+/// own log has a higher level.
 fn is_kept(level: Level) -> bool {
     level <= Level::INFO || enabled(level)
 }
@@ -164,7 +164,7 @@ impl CallLog {
         self.lines().write(stream, bytes);
     }
 
-    /// The last lines of standard error, without line ends; empty when nothing was written.
+    /// Returns the last lines of standard error, without the final line end.
     pub(crate) fn tail(&self) -> String {
         String::from_utf8_lossy(&self.lines().tail).trim().to_owned()
     }
@@ -174,8 +174,8 @@ impl CallLog {
         self.lines().finish();
     }
 
-    /// The same for a call that is given up, whose guest may run for a moment longer on another thread: nothing is logged
-    /// any more.
+    /// Ends the log of a call that is given up, whose guest may run for a moment longer on another thread. Later lines
+    /// are ignored.
     pub(crate) fn close(&self) {
         let mut lines = self.lines();
         lines.finish();

@@ -1,5 +1,5 @@
-//! The parts of WASI that every plugin has, clocks, randomness and standard streams, and the environment that its stage
-//! grants.
+//! WASI for plugins: clocks, randomness and standard streams, which every plugin has, and the environment that its
+//! stage grants.
 
 use std::time::Instant;
 
@@ -17,10 +17,10 @@ use crate::store::CallState;
 /// The largest `get-random-bytes`, in bytes.
 const RANDOM_MAX: u64 = 64 << 10;
 
-/// Everything but the environment.
+/// Links everything but the environment.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
-    // Also needed by Rust's standard library.
+    // Rust's standard library needs these interfaces too.
     cli::exit::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_input::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_output::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
@@ -66,7 +66,7 @@ impl WasiView for CallState {
     }
 }
 
-/// Counts from the start of the call, whenever the guest first reads it.
+/// A clock that starts with the call, not when the guest first reads it.
 struct CallClock(Instant);
 
 impl HostMonotonicClock for CallClock {

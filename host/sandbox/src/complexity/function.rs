@@ -1,4 +1,4 @@
-//! The cost of compiling functions, in which values that are live across blocks multiply.
+//! The cost of compiling functions, which grows with the number of values that live across blocks.
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 
@@ -37,7 +37,7 @@ pub(super) const ALL_MERGES: Limit = Limit {
 /// The number of parameters and of results of a function or block.
 type Arity = (u32, u32);
 
-/// The function types of a core module, and which of them each of its functions has.
+/// The function types of a core module and of its functions.
 #[derive(Default)]
 pub(super) struct Types {
     declared: Vec<Arity>,
@@ -62,7 +62,7 @@ impl Types {
         self.functions.push(type_index);
     }
 
-    /// Zero for a type that does not exist, which the compiler refuses.
+    /// Returns the arity of a type; zero if it does not exist, which the compiler refuses.
     fn of_type(&self, index: u32) -> Arity {
         self.declared.get(index as usize).copied().unwrap_or_default()
     }
@@ -119,7 +119,7 @@ impl Totals {
 /// A function whose operators are being read.
 struct Function<'a> {
     types: &'a Types,
-    /// How many values a branch to each open block passes, the innermost last.
+    /// The number of values that a branch to each open block passes, the innermost last.
     labels: Vec<u32>,
     loops: u64,
     branches: u64,

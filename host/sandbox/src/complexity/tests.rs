@@ -4,7 +4,7 @@ fn checked(text: &str) -> Result<(), Error> {
     check(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
-/// What is above its limit.
+/// The counted item that exceeds its limit.
 fn refused(text: &str) -> (&'static str, u64) {
     match checked(text) {
         Err(Error::TooComplex { what, count, limit }) => {
@@ -28,7 +28,7 @@ fn nested(levels: usize, times: usize) -> String {
 }
 
 #[test]
-fn instances_of_nested_components_are_multiplied_out() {
+fn instances_of_nested_components_count_each_time() {
     let text = nested(9, 10);
     let module = wat::parse_str(&text).unwrap();
     assert!(module.len() < 410, "{}", module.len());
@@ -40,7 +40,7 @@ fn instances_of_nested_components_are_multiplied_out() {
 }
 
 #[test]
-fn components_under_other_names_are_counted_too() {
+fn aliased_components_are_counted() {
     let forty = "(instance (instantiate $it))".repeat(40);
     for (case, text) in [
         (
@@ -70,7 +70,7 @@ fn components_under_other_names_are_counted_too() {
 }
 
 #[test]
-fn what_is_not_part_of_the_component_is_not_instantiated() {
+fn a_component_that_instantiates_an_imported_one_is_refused() {
     for text in [
         r#"(component (import "c" (component $it)) (instance (instantiate $it)))"#,
         r#"(component
@@ -85,7 +85,7 @@ fn what_is_not_part_of_the_component_is_not_instantiated() {
 }
 
 #[test]
-fn each_kind_of_explosion_has_its_limit() {
+fn each_counted_item_has_a_limit() {
     let module = |text: &str| format!("(component (core module {text}))");
     let function = |text: &str| module(&format!("(func {text})"));
     let values = "i32 ".repeat(1_000);
@@ -184,7 +184,7 @@ fn each_kind_of_explosion_has_its_limit() {
 }
 
 #[test]
-fn definitions_of_nested_components_are_multiplied_out() {
+fn definitions_of_nested_components_count_each_time() {
     let exports: String = (0..900).map(|n| format!("(export \"e{n}\" (func $f))")).collect();
     let text = format!(
         "(component (component $a (import \"f\" (func $f)) {exports})
@@ -221,7 +221,7 @@ fn nested_types_do_not_exhaust_the_stack() {
 }
 
 #[test]
-fn what_is_cut_off_is_refused() {
+fn a_truncated_module_is_refused() {
     let module =
         wat::parse_str("(component (type (instance (export \"f\" (func)))) (core module (func)))").unwrap();
     let module: &[u8] = &module;

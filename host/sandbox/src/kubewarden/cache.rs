@@ -1,4 +1,4 @@
-//! What a policy keeps between calls, by Kubewarden's `cache`.
+//! Kubewarden's `cache`: values that a policy keeps between calls.
 
 use std::{
     collections::HashMap,
@@ -12,21 +12,21 @@ use serde_json::json;
 
 use super::host_calls::{Answer, parse};
 
-/// Keys with this beginning are refused, as by Kubewarden, which uses them itself.
+/// The prefix of keys that Kubewarden uses itself, and refuses for policies.
 const RESERVED: &str = "kubewarden_internal_";
 
-/// The most entries, and the most bytes of their keys and values.
+/// The maximum number of entries, and of bytes of their keys and values.
 const ENTRIES: usize = 1024;
 const BYTES: usize = 1 << 20;
 
 /// The longest time for which a value is kept.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Values that a policy keeps, each until its time is over. Lives as long as its plugin, which alone reads it.
+/// The values of a policy, each until its expiry. Lives as long as its plugin, which alone reads it.
 #[derive(Default)]
-pub(crate) struct Cache(Mutex<HashMap<String, Kept>>);
+pub(crate) struct Cache(Mutex<HashMap<String, CachedValue>>);
 
-struct Kept {
+struct CachedValue {
     value: Arc<[u8]>,
     until: Instant,
 }
@@ -44,7 +44,7 @@ struct CacheAnswer<'a> {
 struct Set {
     key: String,
     value: Vec<u8>,
-    /// In seconds.
+    /// The time for which the value is kept, in seconds.
     ttl: u64,
 }
 
@@ -54,7 +54,7 @@ struct Get {
 }
 
 impl Cache {
-    /// The answer to `cache/set`.
+    /// Answers `cache/set`.
     pub(super) fn set(&self, payload: &[u8], now: Instant) -> Answer {
         let Set { key, value, ttl } = parse(payload)?;
         let size = key.len().saturating_add(value.len());
@@ -65,7 +65,7 @@ impl Cache {
         } else {
             let until = now + Duration::from_secs(ttl).min(LONGEST);
             let value = value.into();
-            self.keep(key, Kept { value, until }, now);
+            self.keep(key, CachedValue { value, until }, now);
             None
         };
         let code = u8::from(refused.is_some());
@@ -73,7 +73,7 @@ impl Cache {
         Ok(answer.to_string().into_bytes())
     }
 
-    /// The answer to `cache/get`. That there is no value is no error.
+    /// Answers `cache/get`. An absent value is not an error.
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
         let Get { key } = parse(payload)?;
         let value = {
@@ -90,11 +90,11 @@ impl Cache {
         serde_json::to_vec(&answer).map_err(|error| error.to_string())
     }
 
-    /// Keeps a value. If there are too many, those go that would not be kept for long.
-    fn keep(&self, key: String, value: Kept, now: Instant) {
+    /// Keeps a value. If there are too many, the values that expire first are removed.
+    fn keep(&self, key: String, value: CachedValue, now: Instant) {
         let mut kept = self.0.lock();
         kept.insert(key, value);
-        let size = |(key, kept): (&String, &Kept)| key.len() + kept.value.len();
+        let size = |(key, kept): (&String, &CachedValue)| key.len() + kept.value.len();
         let mut bytes: usize = kept.iter().map(size).sum();
         if kept.len() <= ENTRIES && bytes <= BYTES {
             return;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_kept_until_their_time_is_over() {
+    fn values_are_kept_until_they_expire() {
         let (cache, now) = (Cache::default(), Instant::now());
         let miss = json!({"code": 0, "message": "miss"});
         assert_eq!(get(&cache, "a", now), miss);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_limits() {
+    fn the_cache_is_limited_in_number_and_size() {
         let (cache, now) = (Cache::default(), Instant::now());
         let half = vec![7; BYTES / 2];
         set(&cache, "long", &half, 20, now);

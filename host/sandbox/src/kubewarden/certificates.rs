@@ -1,7 +1,8 @@
-//! Whether a policy may trust a certificate, as Kubewarden's policy server decides it.
+//! Decides whether a policy may trust a certificate, like Kubewarden's policy server.
 //!
-//! The policy chooses the certificates, and so how much there is to verify: certificates with one name lead to more and more
-//! paths, and each signature takes up to a millisecond. So their number is limited, and so is the number of steps of a path.
+//! The policy chooses the certificates, and so how much there is to verify: certificates with one name lead to more and
+//! more paths, and each signature takes up to a millisecond. So their number is limited, and so is the number of steps
+//! of a path.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -24,22 +25,24 @@ use x509_parser::parse_x509_certificate;
 
 use super::host_calls::{Answer, parse};
 
-/// The object identifier of code signing, for which a certificate with a chain must be.
+/// The object identifier of code signing, the required purpose of a certificate with a chain.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
-/// The most certificates of a chain, and their size in bytes. A path has at most six of them besides the root.
+/// The maximum number of certificates in a chain, and their size in bytes. A path has at most six of them besides the
+/// root.
 const CHAIN: usize = 32;
 const CHAIN_SIZE: usize = 256 << 10;
 
-/// A verification checks at most this many certificates and signatures. The longest path without a detour has 14.
+/// The maximum number of certificates and signatures that a verification checks. The longest path without a detour has
+/// 14.
 const STEPS: u32 = 32;
 
 #[derive(Deserialize)]
 struct Question {
     cert: Certificate,
-    /// Intermediate authorities, and the root at the end. Without it, only dates are compared.
+    /// The intermediate authorities, with the root at the end. Without a chain, only dates are compared.
     cert_chain: Option<Vec<Certificate>>,
-    /// When it must still be valid; without it, that is not checked unless there is a chain.
+    /// The time at which the certificate must still be valid. Without it, the end is only checked if there is a chain.
     not_after: Option<String>,
 }
 
@@ -55,14 +58,14 @@ enum Encoding {
     Pem,
 }
 
-/// The answer to `crypto/v1/is_certificate_trusted`. It takes tens of milliseconds at most, and is an error after the deadline.
+/// Answers `crypto/v1/is_certificate_trusted`. It takes tens of milliseconds at most, and fails after the deadline.
 pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) -> Answer {
     let wrong = problem(&parse(payload)?, now, deadline)?;
     let answer = json!({"trusted": wrong.is_none(), "reason": wrong.unwrap_or_default()});
     Ok(answer.to_string().into_bytes())
 }
 
-/// Why the certificate is not trusted, if it is not.
+/// Returns the reason for which the certificate is not trusted; `None` if it is trusted.
 fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<Option<String>, String> {
     let der = question.cert.der()?;
     let leaf =
@@ -139,7 +142,7 @@ fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<O
     }
 }
 
-/// The steps of a verification that are left. Lives as long as it.
+/// The remaining steps of a verification. Lives as long as the verification.
 #[derive(Debug)]
 struct Steps {
     left: AtomicU32,
@@ -147,7 +150,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Takes one, if one is left and the deadline has not passed.
+    /// Takes a step, if one is left and the deadline has not passed.
     fn take(&self) -> bool {
         let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
         self.left
@@ -160,7 +163,7 @@ impl Steps {
     }
 }
 
-/// A check of each certificate or signature that takes a step.
+/// A check of certificates or signatures that takes a step each time.
 #[derive(Debug)]
 struct Counted<'a, T>(T, &'a Steps);
 

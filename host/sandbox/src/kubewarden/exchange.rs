@@ -1,4 +1,4 @@
-//! What host and policy exchange during a call, and the access to the policy's memory.
+//! The messages between host and policy during a call, and the access to the policy's memory.
 
 use admittance_admission::FailureKind;
 use bytes::BytesMut;
@@ -6,13 +6,13 @@ use wasmtime::{Caller, Extern, Memory, Trap};
 
 use crate::store::{CallState, Violation};
 
-/// The export that is a policy's memory.
+/// The name of the exported memory.
 pub(super) const MEMORY: &str = "memory";
 
 /// The messages of a call. Lives as long as its instance.
 #[derive(Default)]
 pub(crate) struct Exchange {
-    /// What the host asks of a waPC policy: the operation and its payload.
+    /// The operation that the host calls in a waPC policy. The message is its payload.
     pub(super) operation: &'static str,
     pub(super) message: Vec<u8>,
     /// The policy's answer.
@@ -23,9 +23,9 @@ pub(crate) struct Exchange {
     pub(super) host_failed: bool,
     /// The arguments of a WASI policy.
     pub(super) arguments: Vec<&'static str>,
-    /// What is left of its standard input.
+    /// The rest of its standard input.
     pub(super) input: BytesMut,
-    /// Its standard output. `None`: it goes to the log.
+    /// Its standard output; `None` if that goes to the log.
     pub(super) output: Option<Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ fn memory(caller: &mut Caller<'_, CallState>) -> wasmtime::Result<Memory> {
         .ok_or_else(|| wasmtime::format_err!("the policy's memory is not exported"))
 }
 
-/// The policy's memory, and the state of its call.
+/// Returns the policy's memory, and the state of its call.
 pub(super) fn parts<'a>(
     caller: &'a mut Caller<'_, CallState>,
 ) -> wasmtime::Result<(&'a mut [u8], &'a mut CallState)> {
@@ -64,7 +64,7 @@ pub(super) fn slice(memory: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u
         .ok_or(Trap::MemoryOutOfBounds)?)
 }
 
-/// Reads a number of a policy's memory.
+/// Reads a number from a policy's memory.
 pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
     let bytes = slice(memory, at, 4)?
         .first_chunk()
@@ -72,14 +72,14 @@ pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
     Ok(u32::from_le_bytes(*bytes))
 }
 
-/// Copies what a policy passes to the host, which has the size limit of an answer.
+/// Copies bytes that a policy passes to the host. The limit is the size limit of an answer.
 pub(super) fn take(caller: &mut Caller<'_, CallState>, at: u32, length: u32) -> wasmtime::Result<Vec<u8>> {
     let (memory, state) = parts(caller)?;
     fits(length as usize, state.output)?;
     Ok(slice(memory, at, length)?.to_vec())
 }
 
-/// As [`take`], for a text.
+/// Copies text that a policy passes to the host, like [`take`].
 pub(super) fn take_text(
     caller: &mut Caller<'_, CallState>,
     at: u32,
@@ -90,7 +90,7 @@ pub(super) fn take_text(
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// Refuses what is larger than this limit.
+/// Refuses a length above this limit.
 pub(super) fn fits(length: usize, limit: usize) -> wasmtime::Result<()> {
     if length <= limit {
         return Ok(());

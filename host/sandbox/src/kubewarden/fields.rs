@@ -1,11 +1,11 @@
-//! The conditions on fields of a policy's lists, and the fields that it asks for.
+//! The conditions on fields in a policy's lists, and the masks of the fields that it gets.
 
 use serde_json::Value;
 
-/// The most conditions on fields, and the most masks, of a list.
+/// The maximum number of conditions on fields, and of masks, in a list.
 const FIELDS: usize = 64;
 
-/// Conditions on fields, `metadata.name=a,spec.nodeName!=b`: of any field that is a text, a number or a boolean.
+/// Conditions on fields: `metadata.name=a,spec.nodeName!=b`. A field may be any text, number or boolean.
 pub(super) struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {
@@ -50,8 +50,8 @@ fn few_fields(count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The object with only these fields, besides those that say what it is. A mask is a path: `metadata.labels`; in a list
-/// it applies to every item.
+/// Removes all fields of an object but the masked ones and its identity. A mask is a path, such as `metadata.labels`;
+/// in a list it applies to every item.
 pub(super) fn keep_fields(object: String, masks: Option<&[String]>) -> Result<String, String> {
     let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
         return Ok(object);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_selected() {
+    fn a_field_selector_selects_objects_by_their_fields() {
         let object = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n","hostNetwork":true}}"#;
         for (selector, selected) in [
             ("", true),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_fields_is_bounded() {
+    fn a_list_with_too_many_fields_is_refused() {
         let names = |count: usize| vec!["a=b".to_owned(); count];
         assert!(FieldSelector::parse(&names(FIELDS).join(",")).is_ok());
         keep_fields("{}".to_owned(), Some(&names(FIELDS))).unwrap();

@@ -1,4 +1,4 @@
-//! What a policy may ask the host for, within the grants of its stage.
+//! The functions of the host that a policy may call, within the grants of its stage.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -22,21 +22,21 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The only binding.
+/// The only binding that this host has.
 const BINDING: &str = "kubewarden";
 
-/// The largest question about the cluster, images or addresses, and the largest event of a log, in bytes. Values of the cache
-/// and certificates have limits of their own.
+/// The largest question about the cluster, images or addresses, and the largest log event, in bytes. Values of the
+/// cache and certificates have limits of their own.
 const QUESTION: usize = 256 << 10;
 
-/// Where the binding, the namespace, the operation and the payload are, and how long each is.
+/// The addresses and lengths of the binding, the namespace, the operation and the payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// Answers a call of the host; the answer is left in the exchange. `false`: it is an error.
+/// Answers a call of the host, and puts the answer into the exchange. Returns `false` if the answer is an error.
 ///
 /// # Errors
 ///
-/// When the call must end, because the policy may not ask for this.
+/// When the policy's call must end, because the operation is not granted.
 pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
         arguments;
@@ -46,7 +46,7 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     let payload = take(guest, payload, length)?;
     leave_for(payload.len()).await;
     let answer = answer(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
-    // The policy copies it.
+    // The policy copies the answer.
     leave_for(answer.as_ref().map_or(0, Vec::len)).await;
     let exchange = &mut guest.data_mut().exchange;
     exchange.host_failed = answer.is_err();
@@ -105,7 +105,7 @@ async fn answer(
     }
 }
 
-/// Verifies a chain, which takes long on any thread.
+/// Verifies a chain of certificates on a thread for long work.
 async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
     leave().await;
     let verify = move || certificates::is_trusted(&payload, Moment::now().0, deadline);
@@ -117,9 +117,9 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
     serde_json::from_slice(payload).map_err(|error| format!("the request cannot be read: {error}"))
 }
 
-/// Logs an event: a level, a message, and whatever the policy adds.
+/// Logs an event of a policy: a level, a message, and further fields.
 fn log(state: &CallState, payload: &[u8]) {
-    // One that is larger is over the limit of the log, and is only counted.
+    // A larger event exceeds the limit of the log, and is only counted.
     let event = Some(payload).filter(|payload| payload.len() <= QUESTION);
     let event = event.and_then(|event| serde_json::from_slice::<Map<String, Value>>(event).ok());
     let Some(mut event) = event else {
@@ -173,7 +173,7 @@ async fn get_resource(state: &mut CallState, get: Get) -> wasmtime::Result<Answe
 struct List {
     api_version: String,
     kind: String,
-    /// Of one namespace, for `list_resources_by_namespace`.
+    /// The namespace for `list_resources_by_namespace`.
     namespace: Option<String>,
     label_selector: Option<String>,
     field_selector: Option<String>,
@@ -266,7 +266,7 @@ async fn can_i(state: &mut CallState, question: CanI) -> wasmtime::Result<Answer
     })
 }
 
-/// The answer to a list: a list of Kubernetes.
+/// The answer to a list, in the form of Kubernetes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ObjectList {
@@ -276,7 +276,7 @@ struct ObjectList {
     items: Vec<Box<RawValue>>,
 }
 
-/// The addresses of a host to which the stage grants requests.
+/// Looks up the addresses of a host to which the stage grants requests.
 async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> {
     if state.preparing {
         return Ok(Err(PREPARING.to_owned()));

@@ -1,4 +1,4 @@
-//! What a policy may ask about images of registries, within the grants of its stage.
+//! The questions of policies about images in registries, within the grants of their stage.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,14 +13,14 @@ use crate::{
     store::CallState,
 };
 
-/// The registry of an image whose name has none, and the path of one whose name is a word.
+/// The registry of an image whose name has none, and the path of an image whose name is a single word.
 const DEFAULT_REGISTRY: &str = "docker.io";
 const DEFAULT_PATH: &str = "library";
 
 /// The identity provider of GitHub's workflows.
 const GITHUB: &str = "https://token.actions.githubusercontent.com";
 
-/// The most keys, identities or authorities of a verification: each is tried with each signature.
+/// The maximum number of keys, identities and authorities of a verification: each is tried with each signature.
 const SIGNERS: usize = 16;
 
 /// The operations of the namespace `oci`.
@@ -112,7 +112,7 @@ struct ByWorkflow {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-/// Texts are lists of bytes.
+/// A verification by a certificate. Its texts are lists of bytes.
 #[derive(Deserialize)]
 struct ByCertificate {
     image: String,
@@ -122,7 +122,7 @@ struct ByCertificate {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-/// The image, and who must have signed it.
+/// The image, and the required signers.
 type Verification = (String, Signers);
 
 fn verification(
@@ -260,7 +260,7 @@ pub(super) async fn answer(
     let Some(reader) = state.sandbox.config.images.clone() else {
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
-    // What a registry answers has up to megabytes, and is hashed and read.
+    // The answer of a registry has up to megabytes, which are hashed and parsed.
     leave().await;
     let answer = ask(&*reader, operation, &image, &signers);
     Ok(match timeout_at(state.deadline.instant(), answer).await {
@@ -293,7 +293,7 @@ async fn ask(
     })
 }
 
-/// The name with its registry: `nginx` is `docker.io/library/nginx`.
+/// Completes the name of an image: `nginx` becomes `docker.io/library/nginx`.
 fn full_name(name: &str) -> String {
     match name.split_once('/') {
         None => format!("{DEFAULT_REGISTRY}/{DEFAULT_PATH}/{name}"),
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_images() {
+    fn names_of_images_are_completed_as_by_docker() {
         for (name, expected) in [
             ("nginx", "docker.io/library/nginx"),
             ("nginx:1.25", "docker.io/library/nginx:1.25"),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn who_must_have_signed() {
+    fn a_request_for_verification_names_the_required_signers() {
         let identity = |issuer: &str, subject: &str, is_prefix| Signer::Identity {
             issuer: issuer.to_owned(),
             subject: subject.to_owned(),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Preparation {
-    /// What a policy says of itself. One of waPC is started, to ask for its protocol.
+    /// Inspects a policy. A waPC policy is started, to read its version of the protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<Inspection, Error> {
         let metadata = Metadata::of(&module)?;
         let artifact = self.compile(module, Effort::Least).await?;
@@ -42,7 +42,7 @@ impl Preparation {
         })
     }
 
-    /// The modules from which it imports, and each function that would end its call.
+    /// Returns the modules from which a policy imports, and each imported function that would end its call.
     fn imports(&self, module: &Module) -> wasmtime::Result<Vec<Import>> {
         let mut provided = Linker::new(module.engine());
         provide(&mut provided)?;

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use super::invalid;
 use crate::contract::bindings::admittance::plugin::types;
 
-/// The status of a denial without one, as kube-apiserver replaces it.
+/// The status that kube-apiserver uses for a denial without one.
 const BAD_REQUEST: u16 = 400;
 
-/// The payload of `validate`. `settings` is JSON.
+/// Writes the payload of `validate`. `settings` is JSON.
 pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
     let mut text = br#"{"request":"#.to_vec();
     write_request(&mut text, request);
@@ -34,7 +34,7 @@ struct Answer<'a> {
     warnings: Option<Vec<String>>,
 }
 
-/// Reads the answer to `validate`, of a policy that may or may not change objects.
+/// Reads the answer to `validate`. `mutates` says whether the policy may change objects.
 pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmtime::Result<types::Response> {
     let answer: Answer<'_> = serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
     let verdict = match (answer.accepted, answer.mutated_object) {
@@ -76,7 +76,7 @@ struct SettingsAnswer {
     message: Option<String>,
 }
 
-/// What is wrong with the settings, by the answer to `validate_settings`.
+/// Reads the answer to `validate_settings`. The inner error is the mistake in the settings.
 pub(super) fn settings(answer: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
     let SettingsAnswer { valid, message } = serde_json::from_slice(answer)?;
     Ok(if valid {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_the_one_of_a_review() {
+    fn a_message_has_the_request_of_an_admission_review() {
         let mut pod = pod();
         pod.subresource = Some("status".to_owned());
         let text = request(&pod, r#"{"a":[1]}"#);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_means() {
+    fn an_answer_of_a_policy_becomes_a_verdict() {
         let same = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"n","name":"a"}}"#;
         let changed = same.replace("\"a\"", "\"b\"");
         let with = |object: &str| format!(r#"{{"accepted":true,"mutated_object":{object}}}"#);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_and_annotations_come_along() {
+    fn an_answer_keeps_warnings_and_annotations() {
         let answer = r#"{"accepted":true,"audit_annotations":{"b":"2","a":"1"},"warnings":["w"],"new":1}"#;
         let response = response(answer.as_bytes(), &pod(), false).unwrap();
         assert_eq!(response.warnings, ["w"]);

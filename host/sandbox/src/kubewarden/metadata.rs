@@ -1,4 +1,4 @@
-//! What a policy says of itself, in a custom section.
+//! The description of a policy in its custom section, which `kwctl annotate` writes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use wasmparser::{Parser, Payload};
 use super::{Mode, wapc};
 use crate::{Capability, Description, Error, ResourceHint};
 
-/// The section that `kwctl annotate` writes.
+/// The name of the section.
 const SECTION: &str = "io.kubewarden.metadata";
 
 /// The largest section, in bytes.
@@ -18,7 +18,7 @@ const SECTION_MAX: usize = 1 << 20;
 /// The protocol of messages that this host speaks.
 pub(super) const PROTOCOL: &str = "v1";
 
-/// The type of policies that this host calls: their requests are those of Kubernetes.
+/// The type of policies that this host calls: they receive requests of Kubernetes.
 const POLICY_TYPE: &str = "kubernetes";
 
 /// Annotations that are part of the description.
@@ -28,12 +28,12 @@ const ANNOTATED: [&str; 3] = [
     "io.kubewarden.policy.description",
 ];
 
-/// The description of a policy, and how it is called.
+/// The description of a policy, and its calling convention.
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) mode: Mode,
     pub(super) description: Description,
-    /// Its author, its license and so on.
+    /// Further facts, such as its author and its license.
     pub(super) annotations: BTreeMap<String, String>,
 }
 
@@ -85,11 +85,11 @@ struct Resource {
 }
 
 impl Metadata {
-    /// The metadata of a core module.
+    /// Reads the metadata of a core module.
     ///
     /// # Errors
     ///
-    /// When it is not a policy, or one that this host cannot run.
+    /// When the module is not a policy that this host can run.
     pub(super) fn of(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
         let section = match section {
@@ -104,7 +104,7 @@ impl Metadata {
                     "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
                 ))
             })?,
-            // Not annotated yet.
+            // The policy is not annotated yet.
             None if imports_wapc => Section::default(),
             None => return Err(Error::CoreModule),
         };
@@ -121,12 +121,12 @@ impl Metadata {
     }
 }
 
-/// The section, and whether the module imports functions of waPC.
+/// Returns the section, and whether the module imports functions of waPC.
 fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
     let mut section = None;
     let mut imports_wapc = false;
     for payload in Parser::new(0).parse_all(module) {
-        // The module was parsed before, to measure it.
+        // Measuring the complexity has already parsed the module.
         let payload = payload.map_err(|error| Error::Compile(error.to_string()))?;
         match payload {
             Payload::CustomSection(custom) if custom.name() == SECTION => section = Some(custom.data()),
@@ -164,7 +164,7 @@ impl Section {
                  again with the mode that it is built for"
                     .to_owned(),
             )),
-            // Its SDK may import functions of `wapc` that it does not call.
+            // The SDK of WASI policies may import functions of `wapc` that it does not call.
             (ExecutionMode::Wasi, _) => Ok(Mode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \
@@ -208,7 +208,7 @@ impl Section {
     }
 }
 
-/// The error for a policy whose messages this host does not know.
+/// Returns the error for a policy whose messages this host does not know.
 pub(super) fn unknown_protocol(version: &str) -> Error {
     Error::Policy(format!(
         "it speaks version `{version}` of Kubewarden's protocol, and this host speaks `{PROTOCOL}`; use a policy of \

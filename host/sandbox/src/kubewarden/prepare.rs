@@ -1,4 +1,4 @@
-//! Checking, starting and compiling a policy.
+//! Checks, starts and compiles a policy.
 
 use bytes::Bytes;
 use wasmtime::{Instance, Module, Store};
@@ -38,7 +38,7 @@ impl Preparation {
         Ok(Prepared { header, artifact })
     }
 
-    /// A waPC policy: what its start-up code and `validate_settings` leave in memory is snapshotted.
+    /// Prepares a waPC policy. The memory after its start-up code and `validate_settings` is snapshotted.
     async fn wapc(&self, module: &Bytes, shared: &SharedModule) -> Result<(Configured, Bytes), Error> {
         let wizer = Wizer::new();
         let instrumented = match wizer.instrument(module) {
@@ -69,7 +69,7 @@ impl Preparation {
         }
     }
 
-    /// A WASI policy: nothing is left of a run, so there is nothing to snapshot.
+    /// Prepares a WASI policy. It is not snapshotted, because a run leaves nothing behind.
     async fn program(&self, module: Bytes) -> Result<(Configured, Bytes), Error> {
         let artifact = self.compile(module, Effort::Full).await?;
         let pre = link(&self.sandbox, &self.core_module(&artifact)?, Mode::Program)?;
@@ -83,7 +83,7 @@ impl Preparation {
         Ok((Configured::PerCall { reason }, artifact))
     }
 
-    /// An instance of a waPC policy that accepted the settings.
+    /// Starts an instance of a waPC policy, and lets it validate the settings.
     async fn validated(&self, artifact: &[u8]) -> Result<(Store<CallState>, Instance), Error> {
         let (mut store, instance) = self.start(&self.core_module(artifact)?, false).await?;
         let settings = self.settings.clone().into_bytes();
@@ -94,8 +94,8 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// A started instance of a waPC policy whose protocol is known. `is_started`: the memory of the module is already
-    /// that of one.
+    /// Starts an instance of a waPC policy and checks its protocol. `is_started` says that the module is a snapshot of
+    /// a started instance.
     pub(super) async fn start(
         &self,
         module: &Module,
@@ -111,7 +111,7 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// A policy that does not answer speaks the protocol that its metadata names.
+    /// Checks the version of the protocol. A policy that does not answer has the version in its metadata.
     async fn check_protocol(&self, store: &mut Store<CallState>, instance: Instance) -> Result<(), Error> {
         let answer = self.within(store, Step::Start, async |store| {
             wapc::call(store, instance, "protocol_version", Vec::new()).await
@@ -146,8 +146,8 @@ impl Preparation {
     }
 }
 
-/// Reads the answer to `validate_settings`: an error of the policy is a mistake in the settings too, usually a field
-/// that it does not know.
+/// Reads the answer to `validate_settings`. An error of the policy counts as a mistake in the settings too: usually it
+/// does not know a field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {
@@ -165,8 +165,8 @@ fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     })
 }
 
-/// The module with the memory and the globals of an instance. The inner error is the reason why that is impossible, the outer
-/// one that the memory is too large.
+/// Creates the module with the memory and the globals of an instance. The inner error is the reason for which that is
+/// impossible; the outer error means that the memory is too large.
 async fn snapshot(
     wizer: &Wizer,
     context: &ModuleContext<'_>,
@@ -187,7 +187,7 @@ async fn snapshot(
     })
 }
 
-/// Reads an instrumented instance. Unlike wizer's own reader, it keeps what is missing instead of panicking.
+/// Reads an instrumented instance. Unlike wizer's own reader, it records a missing value instead of panicking.
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,

@@ -1,7 +1,7 @@
 //! The part of WASI preview 1 that policies need: arguments, environment, clocks, randomness and standard streams.
 //!
-//! There are no files and no sockets. A function that would need them ends the call with `capability-denied`; only
-//! those that start-up code calls return the usual error.
+//! Policies have no files and no sockets. A function that would need them ends the call with `capability-denied`; only
+//! functions that start-up code calls return the usual error.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const MODULE: &str = "wasi_snapshot_preview1";
 
-/// A result of these functions.
+/// The result of a function.
 type Errno = u32;
 
 const SUCCESS: Errno = 0;
@@ -33,11 +33,11 @@ const ERROR: u32 = 2;
 /// The type of a terminal, which reads and writes a stream.
 const CHARACTER_DEVICE: u8 = 2;
 
-/// The most vectors of one read or write, and the most events that a program waits for at once.
+/// The maximum number of vectors of one read or write, and of events that a program waits for at once.
 const VECTORS_MAX: u32 = 1024;
 
-/// The most bytes of one write that goes to the log; a program writes the rest with the next one. Each of them may be a line,
-/// and vectors may name the same memory again and again.
+/// The maximum size of one write to the log, in bytes; a program writes the rest with the next write. Each byte may be
+/// a line, and vectors may name the same memory again and again.
 const LOGGED_MAX: usize = 16 << 10;
 
 /// The sizes of records in a program's memory.
@@ -49,7 +49,7 @@ const EVENT: u32 = 32;
 type At = u32;
 type Guest<'a> = Caller<'a, CallState>;
 
-/// Defines a function as one that ends the call.
+/// Defines a function that ends the call.
 pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncType) -> wasmtime::Result<()> {
     let message = format!(
         "the plugin called `{MODULE}.{name}`; policies have no files and no sockets, and no stage can grant them"
@@ -60,7 +60,7 @@ pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncTyp
     Ok(())
 }
 
-/// Defines what is provided.
+/// Defines the functions that every policy may call.
 pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker
         .func_wrap(
@@ -135,7 +135,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Standard streams, and the descriptors of anything else, which do not exist.
+/// Defines the functions of standard streams. Other descriptors do not exist.
 fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker
         .func_wrap(MODULE, "fd_read", read)?
@@ -158,7 +158,8 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: Guest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // Every right, for itself and for what is opened from it: nothing can be.
+                // The stream has every right, and so would everything that is opened from it, but nothing can be
+                // opened.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },
@@ -172,7 +173,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
                 stream_status(&mut guest, descriptor, at, &status)
             },
         )?
-        // Start-up code looks for opened folders until there are none.
+        // Start-up code looks for opened directories until it finds none.
         .func_wrap(MODULE, "fd_prestat_get", |_descriptor: u32, _at: At| {
             BAD_DESCRIPTOR
         })?
@@ -208,7 +209,7 @@ fn environment(state: &CallState) -> Vec<String> {
     values.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// How many texts there are, and the size of all of them with their ends.
+/// Writes the number of texts, and the size of all of them with their final zeros.
 fn put_sizes(
     guest: &mut Guest<'_>,
     texts: &[impl AsRef<str>],
@@ -222,7 +223,7 @@ fn put_sizes(
     Ok(SUCCESS)
 }
 
-/// The texts, each ended by a zero, and a pointer to each.
+/// Writes the texts with their final zeros, and a pointer to each.
 fn put_texts(
     guest: &mut Guest<'_>,
     texts: &[impl AsRef<str>],
@@ -241,11 +242,11 @@ fn put_texts(
     Ok(SUCCESS)
 }
 
-/// Nanoseconds of the clock with this number; `elapsed` since the start of the call.
+/// Returns the nanoseconds of the clock with this number. `elapsed` is the time since the start of the call.
 fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
     let since = match clock {
         0 => Moment::now().0.duration_since(UNIX_EPOCH).unwrap_or_default(),
-        // Those of processor time count the time of the call too.
+        // Clocks of processor time count the time of the call too.
         1..=3 => elapsed,
         _ => return Err(INVALID),
     };
@@ -259,7 +260,7 @@ fn answer(guest: &mut Guest<'_>, value: Result<u64, Errno>, at: At) -> wasmtime:
     }
 }
 
-/// The buffers of a read or write: where each is, and its length.
+/// Reads the addresses and lengths of the buffers of a read or write.
 fn vectors(memory: &[u8], at: At, count: u32) -> wasmtime::Result<Vec<(At, u32)>> {
     (0..count.min(VECTORS_MAX))
         .map(|index| {
@@ -354,7 +355,7 @@ async fn poll(
     }
     let first = occurs.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
     if !first.is_zero() {
-        // The call ends at its deadline all the same.
+        // The deadline of the call ends this wait too.
         tokio::time::sleep(first).await;
     }
     let (memory, _) = parts(guest)?;

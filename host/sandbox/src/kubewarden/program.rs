@@ -7,13 +7,13 @@ use wasmtime_wasi::I32Exit;
 use super::{exchange::Exchange, host_calls, wapc::START};
 use crate::store::{CallState, Violation};
 
-/// The name by which a program is called.
+/// The program's first argument: its own name.
 const NAME: &str = "policy.wasm";
 
-/// The function that calls the host, in the SDKs for Go and JavaScript.
+/// The module and name of the function that calls the host, in the SDKs for Go and JavaScript.
 const HOST_CALL: [(&str, &str); 2] = [("host", "call"), ("kubewarden:javy/host", "call")];
 
-/// Runs a program with this argument and standard input; its standard output.
+/// Runs a program with this argument and standard input, and returns its standard output.
 pub(super) async fn run(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,
@@ -37,8 +37,8 @@ pub(super) async fn run(
     Ok(exchange.output.unwrap_or_default())
 }
 
-/// Defines the function that calls the host, if it is this one. Its answer is appended to standard input: the result
-/// if it returns 0, the error if it returns 1.
+/// Defines this import if it is the function that calls the host. The function appends the answer to standard input,
+/// and returns 0 for a result and 1 for an error.
 pub(super) fn define_host_call(
     linker: &mut Linker<CallState>,
     module: &str,
@@ -50,7 +50,7 @@ pub(super) fn define_host_call(
     let returns_code =
         function.results().len() == 1 && function.results().all(|result| result.matches(&ValType::I32));
     if !HOST_CALL.contains(&(module, name)) || !takes_texts || !returns_code {
-        // Unknown, which linking reports.
+        // Linking reports the unknown import.
         return Ok(());
     }
     linker.func_wrap_async(module, name, |mut caller: Caller<'_, CallState>, arguments| {

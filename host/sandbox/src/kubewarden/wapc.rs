@@ -1,4 +1,4 @@
-//! waPC 2: the host calls one function of the guest, and both pick up their messages by calling the other.
+//! waPC 2: the host calls one function of the guest, and each side fetches its messages by calling the other.
 
 use tracing::Level;
 use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::store::CallState;
 
-/// The module of its imports.
+/// The module from which a waPC policy imports.
 pub(super) const MODULE: &str = "wapc";
 
-/// The export by which every operation is called.
+/// The export that the host calls for every operation.
 pub(super) const GUEST_CALL: &str = "__guest_call";
 
 /// The start-up code of a program.
@@ -84,7 +84,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// The last answer of the host: the text of an error, or a result. Empty if it was the other one.
+/// Returns the last answer of the host if it is of this kind, an error or a result; otherwise nothing.
 fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer
@@ -93,7 +93,7 @@ fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     }
 }
 
-/// A new instance. `is_started`: its memory is already that of a started one.
+/// Creates an instance, and starts it unless its module is a snapshot of a started instance.
 pub(super) async fn instance(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,
@@ -123,7 +123,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
     Ok(())
 }
 
-/// Calls an operation: the response, or the error that the policy returned.
+/// Calls an operation. Returns the response, or the error that the policy returned.
 pub(super) async fn call(
     store: &mut Store<CallState>,
     instance: Instance,

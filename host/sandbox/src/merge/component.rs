@@ -9,7 +9,7 @@ use wasm_encoder::{
 use super::{
     Item, Kind, PerKind,
     module::{IMPORTS, Merged},
-    parts::{Kept, Parts},
+    parts::{OtherPart, Parts},
 };
 
 impl Parts<'_> {
@@ -48,7 +48,7 @@ impl Parts<'_> {
         Some(component.finish())
     }
 
-    /// What is used outside of the module that defines it, once each.
+    /// Returns the items that are used outside of the module that defines them, each once.
     fn wanted(&self) -> Option<Vec<(Kind, Item)>> {
         let mut wanted = Vec::new();
         for member in &self.members {
@@ -59,7 +59,7 @@ impl Parts<'_> {
             wanted.extend(imports.map(|(kind, item, _)| (*kind, *item)));
         }
         let lifts = self.after.iter().filter_map(|kept| match kept {
-            Kept::Lifts(lifts) => Some(lifts),
+            OtherPart::Lifts(lifts) => Some(lifts),
             _ => None,
         });
         let canonicals = self.canonicals.iter().map(|canonical| &canonical.function);
@@ -72,7 +72,7 @@ impl Parts<'_> {
     }
 }
 
-impl Kept<'_> {
+impl OtherPart<'_> {
     fn encode(&self, component: &mut wasm_encoder::Component, placed: &mut Placed<'_>) -> Option<()> {
         match self {
             Self::Section(raw) => component.section(raw),
@@ -111,7 +111,7 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// The next index of its kind is this item's.
+    /// Gives the item the next index of its kind.
     fn place(&mut self, kind: Kind, item: Item) {
         let count = self.counts.of_mut(kind);
         self.new.insert((kind, item), *count);
@@ -127,7 +127,7 @@ impl<'a> Placed<'a> {
         self.new.get(&(kind, *item)).copied().ok_or(Error::UserError(()))
     }
 
-    /// Adds a module, its instance, and aliases of what others use of it.
+    /// Adds a module, its instance, and aliases of the exports that others use.
     fn instantiate(
         &mut self,
         component: &mut wasm_encoder::Component,

@@ -5,13 +5,13 @@ use wasmparser::{
 
 use super::{Item, Kind, PerKind};
 
-/// An instantiated module, with what it imports.
+/// An instantiated module with its imports.
 #[derive(Default)]
 pub(super) struct Member<'a> {
-    /// The greatest of its imports' levels.
+    /// The highest level of its imports.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
-    /// In the order of its imports, with the type that it expects.
+    /// The imports in order, with the types that the module expects.
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,
     imported: PerKind<Vec<Item>>,
     /// The types of its functions.
@@ -26,7 +26,7 @@ pub(super) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// `None` if it has something that cannot be merged.
+    /// Reads a module; `None` if it has something that cannot be merged.
     pub(super) fn of(module: &'a [u8], find: impl Fn(&str, &str) -> Option<(Kind, Item)>) -> Option<Self> {
         let mut member = Self::default();
         for payload in Parser::new(0).parse_all(module) {
@@ -56,7 +56,7 @@ impl<'a> Member<'a> {
         Some(member)
     }
 
-    /// What one of its indices stands for, if this is its number.
+    /// Returns the item to which an index of the module with this number refers.
     pub(super) fn item(&self, number: usize, kind: Kind, index: u32) -> Option<Item> {
         let imported = self.imported.of(kind);
         if let Some(item) = imported.get(index as usize) {
@@ -68,7 +68,7 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// The numbers of its definitions.
+    /// Returns the numbers of its definitions.
     pub(super) fn counts(&self) -> PerKind<usize> {
         PerKind {
             functions: self.functions.len(),
@@ -78,7 +78,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Where its segments begin: memory, offset, data.
+    /// Returns memory, offset and data of its active segments.
     pub(super) fn active_data(&self) -> impl Iterator<Item = (u32, &ConstExpr<'a>, &'a [u8])> {
         self.data.iter().filter_map(|segment| match &segment.kind {
             DataKind::Active {

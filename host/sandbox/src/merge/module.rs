@@ -13,7 +13,7 @@ use super::{Item, Kind, PerKind, member::Member, reachable::reachable};
 /// The name of the instance from which a merged module imports. Names of imports and exports are numbers.
 pub(super) const IMPORTS: &str = "";
 
-/// Several modules in one.
+/// A module that contains the definitions of several.
 pub(super) struct Merged {
     pub(super) bytes: Vec<u8>,
     pub(super) imports: Vec<(Kind, Item)>,
@@ -26,7 +26,7 @@ impl Merged {
             .iter()
             .map(|number| Some((*number, members.get(*number)?)))
             .collect::<Option<_>>()?;
-        // Several memories are not one snapshot (see `Blank`).
+        // A module with several memories cannot become a `Blank`.
         let memories = members.iter().map(|(_, member)| member.memories.len());
         if members.len() > 1 && memories.sum::<usize>() > 1 {
             return None;
@@ -55,7 +55,7 @@ impl Merged {
 
 /// The indices of a merged module.
 struct Indices {
-    /// For each of its modules, by number.
+    /// The first indices of each merged module, by its number.
     first: HashMap<usize, First>,
     imports: HashMap<(Kind, Item), u32>,
     /// The values of globals that never change.
@@ -68,12 +68,13 @@ struct First {
     definitions: PerKind<u32>,
     types: u32,
     elements: u32,
-    /// Of passive and active segments. Passive ones are before all others, as in a snapshot of a single module.
+    /// The first indices of passive and of active segments. Passive segments precede all others, as in a snapshot of a
+    /// single module.
     data: (u32, u32),
 }
 
 impl Indices {
-    /// Also returns what the merged module imports.
+    /// Assigns the indices. Also returns the imports of the merged module.
     fn of(members: &[(usize, &Member<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
         let mut indices = Self {
             first: members
@@ -133,7 +134,7 @@ impl Indices {
         Some(())
     }
 
-    /// The value of a constant expression, if it is one of integers of 32 bits.
+    /// Evaluates a constant expression of 32-bit integers; `None` for other expressions.
     fn value(
         &self,
         expression: &wasmparser::ConstExpr<'_>,
@@ -176,7 +177,7 @@ fn count(number: usize) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// Replaces the indices of a module by those of the merged module.
+/// Replaces the indices of a module by the indices of the merged module.
 struct Renumbered<'a> {
     indices: &'a Indices,
     number: usize,
@@ -243,7 +244,8 @@ impl Reencode for Renumbered<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // It must be exported or in a segment, and the exports are others.
+            // `ref.func` may only name functions that are exported or in a segment, and the merged module has other
+            // exports.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }
@@ -265,7 +267,7 @@ impl Reencode for Renumbered<'_> {
                 {
                     return Err(Error::UserError(()));
                 }
-                // `ConstExpr` adds it.
+                // `ConstExpr` adds the end.
                 Operator::End => continue,
                 operator => utils::instruction(self, operator)?,
             };
@@ -292,12 +294,12 @@ struct Sections<'a> {
     elements: ElementSection,
     code: CodeSection,
     passive_data: Vec<&'a [u8]>,
-    /// Memory, offset and data.
+    /// Memory, offset and data of each active segment.
     active_data: Vec<(u32, ConstExpr, &'a [u8])>,
 }
 
 impl<'a> Sections<'a> {
-    /// Adds a module, and those of the imports that no module before it has. Functions that cannot be called have no code.
+    /// Adds a module, with the imports that no earlier module has. Functions that cannot be called have no code.
     fn add(
         &mut self,
         renumbered: &mut Renumbered<'a>,

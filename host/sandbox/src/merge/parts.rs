@@ -19,9 +19,9 @@ pub(super) struct Parts<'a> {
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     /// The core index spaces.
     pub(super) items: PerKind<Vec<Item>>,
-    /// What is not core, before and after the first function that is lifted.
-    pub(super) before: Vec<Kept<'a>>,
-    pub(super) after: Vec<Kept<'a>>,
+    /// The parts that are not core, before and after the first function that is lifted.
+    pub(super) before: Vec<OtherPart<'a>>,
+    pub(super) after: Vec<OtherPart<'a>>,
 }
 
 /// A core function that the component model defines.
@@ -30,8 +30,8 @@ pub(super) struct Canonical {
     pub(super) level: usize,
 }
 
-/// What stays as it is.
-pub(super) enum Kept<'a> {
+/// A part that is not core, and stays unchanged.
+pub(super) enum OtherPart<'a> {
     Section(RawSection<'a>),
     Aliases(ComponentAliasSection),
     /// Lifted functions, which refer to core functions and memories.
@@ -76,13 +76,13 @@ impl<'a> Parts<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // It may refer to what only exists after lifted functions.
+                        // The function may refer to something that only exists after lifted functions.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }
                 }
                 if !lifts.is_empty() {
-                    self.after.push(Kept::Lifts(lifts));
+                    self.after.push(OtherPart::Lifts(lifts));
                 }
             }
             Payload::ComponentTypeSection(section) => {
@@ -92,7 +92,7 @@ impl<'a> Parts<'a> {
                         return None;
                     }
                 }
-                self.keep(Kept::Section(raw));
+                self.keep(OtherPart::Section(raw));
             }
             Payload::ComponentInstanceSection(section) => {
                 for instance in section {
@@ -102,16 +102,16 @@ impl<'a> Parts<'a> {
                         return None;
                     }
                 }
-                self.keep(Kept::Section(raw));
+                self.keep(OtherPart::Section(raw));
             }
-            // Names of what gets other indices.
+            // Custom sections have names of items that get other indices.
             Payload::CustomSection(_) => {}
-            _ => self.keep(Kept::Section(raw)),
+            _ => self.keep(OtherPart::Section(raw)),
         }
         Some(())
     }
 
-    fn keep(&mut self, kept: Kept<'a>) {
+    fn keep(&mut self, kept: OtherPart<'a>) {
         let place = if self.after.is_empty() {
             &mut self.before
         } else {
@@ -120,7 +120,7 @@ impl<'a> Parts<'a> {
         place.push(kept);
     }
 
-    /// The exports of a new core instance.
+    /// Returns the exports of a new core instance.
     fn instance(&mut self, instance: &Instance<'a>) -> Option<HashMap<&'a str, (Kind, Item)>> {
         match instance {
             Instance::FromExports(exports) => exports
@@ -182,7 +182,7 @@ impl<'a> Parts<'a> {
         };
         let mut aliases = ComponentAliasSection::new();
         aliases.alias(kept);
-        self.keep(Kept::Aliases(aliases));
+        self.keep(OtherPart::Aliases(aliases));
         Some(())
     }
 
@@ -196,7 +196,7 @@ impl<'a> Parts<'a> {
         Some(())
     }
 
-    /// What a function refers to among core functions and memories. `None` if it has options for anything else.
+    /// Returns the core functions and memories to which a function refers. `None` if it has options for anything else.
     pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
         let (lifted, options) = match function {
             CanonicalFunction::Lift {
@@ -238,7 +238,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The numbers of the modules of each level.
+    /// Returns the numbers of the modules of each level.
     pub(super) fn levels(&self) -> Vec<Vec<usize>> {
         let mut levels = Vec::new();
         let last = self.members.iter().map(|member| member.level).max();

@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_merged_component_does_the_same(functions in vec(vec(Op::any(), 0..4), 2..8)) {
+    fn a_merged_component_behaves_like_the_original(functions in vec(vec(Op::any(), 0..4), 2..8)) {
         let text = component(&functions[..functions.len() / 2 * 2]);
         let original = wat::parse_str(&text).unwrap();
         let merged = merge(&original).unwrap();
@@ -228,7 +228,7 @@ fn two(one: &str, other: &str, more: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_cannot_be_merged_stays_as_it_is() {
+fn a_component_that_cannot_be_merged_is_unchanged() {
     const NEEDS: &str = r#"(import "one" "f" (func))"#;
     const F: &str = r#"(func $f (export "f"))"#;
     assert!(two(F, NEEDS, "").is_some());

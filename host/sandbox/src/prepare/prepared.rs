@@ -6,9 +6,8 @@ use crate::{Configured, Description, Error, kubewarden::Mode};
 /// The magic bytes of prepared plugins.
 const MAGIC: &[u8; 8] = b"admtplug";
 
-/// A plugin that is checked, configured and compiled, as bytes. It does not depend on its process,
-/// so it can be kept on disk under the module's digest, the settings and the
-/// [fingerprint](crate::Sandbox::fingerprint).
+/// A plugin that is checked, configured and compiled. Its bytes can be kept on disk under the module's digest, the
+/// settings and the [fingerprint](crate::Sandbox::fingerprint).
 #[derive(Clone)]
 pub struct Prepared {
     pub(crate) header: Header,
@@ -20,24 +19,24 @@ pub(crate) struct Header {
     pub(crate) fingerprint: String,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
-    /// Kept if every call needs them.
+    /// The settings, if every call needs them.
     pub(crate) settings: Option<String>,
     /// The calling convention of a policy of Kubewarden; `None` for a component.
     pub(crate) policy: Option<Mode>,
 }
 
 impl Prepared {
-    /// The plugin's description of itself.
+    /// Returns the plugin's description of itself.
     pub fn description(&self) -> &Description {
         &self.header.description
     }
 
-    /// The way in which the plugin is configured.
+    /// Returns the way in which the plugin is configured.
     pub fn configured(&self) -> &Configured {
         &self.header.configured
     }
 
-    /// Serializes it: a header and native code.
+    /// Serializes the plugin as a header and native code.
     pub fn to_bytes(&self) -> Vec<u8> {
         // The header is plain data, so serialization cannot fail.
         let header = serde_json::to_vec(&self.header).unwrap_or_default();
@@ -52,7 +51,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// When they are malformed.
+    /// When the bytes are malformed.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, Error> {
         let bytes = bytes.into();
         let wrong = |why: &str| Error::Artifact(why.to_owned());

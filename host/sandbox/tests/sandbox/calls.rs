@@ -24,7 +24,7 @@ fn verdict(response: &Response) -> String {
 }
 
 #[tokio::test]
-async fn verdicts_come_through() {
+async fn a_plugins_verdict_becomes_the_response() {
     for (guest, expected) in [
         (Guest::default(), "allow []"),
         (Guest::answering(&Answer::Warn("careful")), r#"allow ["careful"]"#),
@@ -62,7 +62,7 @@ const DEEP: &str = "(func $deep (param i64) (result i64)
     (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
 
 #[tokio::test]
-async fn every_bad_end_has_its_name() {
+async fn every_failed_call_has_its_kind_of_failure() {
     // One slot: a call that did not give its slot back would be the last.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
@@ -164,7 +164,7 @@ async fn every_bad_end_has_its_name() {
 }
 
 #[tokio::test]
-async fn a_call_leaves_nothing_to_the_next() {
+async fn a_call_starts_with_fresh_memory() {
     // Counts its calls in memory and in a global, and traps on the second.
     let guest = Guest::running(&format!(
         "(if (i32.or (i32.load (i32.const {SCRATCH})) (global.get $calls)) (then unreachable))
@@ -239,7 +239,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_configured_in_each_call() {
+async fn a_plugin_that_cannot_be_snapshotted_is_configured_in_each_call() {
     let table = "(table 1 funcref) (func $unused (table.set (i32.const 0) (ref.null func)))";
     let guest = keeps_settings().with_items(table);
     let plugin = load_with(sandbox(), &guest, "9", &config()).await.unwrap();
@@ -278,7 +278,7 @@ fn sleeping() -> Guest {
 }
 
 #[tokio::test]
-async fn no_verdict_in_time() {
+async fn a_call_ends_at_its_deadline() {
     for (case, guest) in [("loop", looping()), ("sleep", sleeping())] {
         let plugin = load_with(sandbox(), &guest, "{}", &with_time(Duration::from_millis(50)))
             .await
@@ -297,9 +297,9 @@ async fn no_verdict_in_time() {
     }
 }
 
-/// On a runtime with one thread, other work continues during a looping plugin, and ends before it.
+/// The runtime has one thread. Other work continues during the looping plugin, and ends before it.
 #[tokio::test(flavor = "current_thread")]
-async fn a_loop_delays_nobody() {
+async fn a_looping_plugin_does_not_delay_other_work() {
     let good = load(&Guest::default()).await;
     let bad = load_with(sandbox(), &looping(), "{}", &with_time(Duration::from_secs(20)))
         .await
@@ -388,7 +388,7 @@ async fn audits_leave_slots_for_others() {
 }
 
 #[tokio::test]
-async fn many_calls_at_once() {
+async fn many_calls_run_concurrently() {
     let plugin = std::sync::Arc::new(load(&Guest::default()).await);
     let calls: Vec<_> = (0..200)
         .map(|_| {
@@ -416,7 +416,7 @@ fn mistaken() -> String {
 }
 
 #[tokio::test]
-async fn settings_that_are_refused() {
+async fn mistakes_in_settings_are_reported() {
     let guest = Guest {
         data: mistaken(),
         ..Guest::default()

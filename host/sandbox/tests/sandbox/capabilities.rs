@@ -286,7 +286,7 @@ async fn nothing_is_granted_to_configure() {
         http: vec![granted("https://a.example")],
         ..Grants::default()
     };
-    // `err(unavailable(...))`, or else a trap: the tag of the result, and that of the error.
+    // The guest traps unless the answer is `err(unavailable(...))`: it compares the tags of result and error.
     let unavailable = |call: String, error: u32| {
         format!(
             "{call} (if (i32.or (i32.ne (i32.load8_u (i32.const {SCRATCH})) (i32.const 1))
@@ -319,7 +319,7 @@ async fn nothing_is_granted_to_configure() {
 }
 
 #[tokio::test]
-async fn files_and_sockets_are_never_there() {
+async fn a_call_of_files_or_sockets_fails() {
     let network = Guest::running("(drop (call $network))")
         .with_world("import wasi:sockets/instance-network@0.2.3;")
         .with_items(
@@ -345,7 +345,7 @@ async fn files_and_sockets_are_never_there() {
 }
 
 #[tokio::test]
-async fn there_are_no_directories() {
+async fn a_plugin_finds_no_open_directories() {
     let guest = Guest::running(&format!(
         "(call $directories (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then unreachable))",
@@ -359,7 +359,7 @@ async fn there_are_no_directories() {
 }
 
 #[tokio::test]
-async fn environment_values_are_the_granted_ones() {
+async fn a_plugin_sees_only_granted_environment_variables() {
     // `list<tuple<string, string>>`: denies with the value of the first, or allows.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
@@ -466,7 +466,7 @@ async fn a_plugin_logs_under_its_name_and_the_request() {
 }
 
 #[tokio::test]
-async fn nothing_is_granted_to_configure_in_a_call_either() {
+async fn nothing_is_granted_to_configure_in_a_call() {
     // What `configure` sees of the environment is counted in memory, and `admit` counts again.
     let count = |at: u32| {
         format!(

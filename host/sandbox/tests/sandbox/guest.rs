@@ -1,10 +1,9 @@
 //! Small guests, written as core modules in text and wrapped as components of the contract's world.
 //!
-//! A guest has its pieces of code and data here; memory is laid out so:
-//! `DESCRIPTION` and `CONFIGURED` hold the answers of `describe` and `configure`, `ANSWER` that of
-//! `admit`, `SCRATCH` what the code needs, `TEXT` the texts that the answers point to, `HEAP` what
-//! the host hands over. Everything is zero at first, which means: a description without texts, no
-//! mistake in the settings, and the verdict allow.
+//! The memory of a guest has the answers of `describe`, `configure` and `admit` at `DESCRIPTION`, `CONFIGURED` and
+//! `ANSWER`, the data of its code at `SCRATCH`, the texts to which the answers point at `TEXT`, and values from the
+//! host at `HEAP`. Everything is zero at first, which means: a description without texts, settings without mistakes,
+//! and the verdict allow.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -73,7 +72,7 @@ package other:host@1.0.0 {
 /// A guest in pieces; `Default` is one that allows everything.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    /// `import` lines of the world, besides those of the contract.
+    /// Further `import` lines of the world, in addition to the contract.
     pub(crate) world: String,
     /// Imports, globals and functions of the module.
     pub(crate) items: String,
@@ -101,7 +100,7 @@ impl Default for Guest {
 }
 
 impl Guest {
-    /// One that runs this code in `admit` and then allows.
+    /// Creates a guest that runs this code in `admit` and then allows.
     pub(crate) fn running(code: &str) -> Self {
         Self {
             admit: format!("{code}\ni32.const {ANSWER}"),
@@ -109,7 +108,7 @@ impl Guest {
         }
     }
 
-    /// One that answers with this.
+    /// Creates a guest with this answer.
     pub(crate) fn answering(answer: &Answer) -> Self {
         Self::default()
             .with_data(ANSWER, &answer.encode(TEXT))
@@ -195,7 +194,7 @@ pub(crate) fn data(at: u32, bytes: &[u8]) -> String {
     format!("(data (i32.const {at}) \"{escaped}\")\n")
 }
 
-/// What `admit` may answer.
+/// The possible answers of `admit`.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Patch(&'static str),
@@ -222,7 +221,7 @@ impl Answer {
         }
     }
 
-    /// As the canonical ABI lays out `result<response, string>`, with its texts at `texts`.
+    /// Encodes `result<response, string>` by the canonical ABI, with its texts at `texts`.
     fn encode(&self, texts: u32) -> Vec<u8> {
         let length = |text: &str| u32::try_from(text.len()).unwrap();
         let mut words = [0_u32; 11];

@@ -32,8 +32,8 @@ pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     Sandbox::new(config).unwrap()
 }
 
-/// What plugins logged, in all tests. One subscriber for the process: tracing remembers what it once
-/// found that nobody listens to, so one for a test alone would miss lines now and then.
+/// The log of all tests. The process has one subscriber: tracing caches that an event has no listeners, so a subscriber
+/// of one test would sometimes miss lines.
 static LOG: LazyLock<Written> = LazyLock::new(|| {
     let written = Written::default();
     let writer = written.clone();

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use crate::harness::{config, sandbox_with};
 
-/// `contract-0.1.0.md` beside it says what it is.
+/// A plugin built for the contract 0.1.0; `contract-0.1.0.md` in its directory describes it.
 const KEPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/guests/contract-0.1.0.wasm"

@@ -1,4 +1,4 @@
-//! Which modules are loaded, and why others are refused.
+//! Modules are loaded, or refused with the reason.
 
 use std::{
     sync::{
@@ -41,7 +41,7 @@ fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_not_a_plugin() {
+async fn a_module_that_is_not_a_plugin_is_refused_with_the_reason() {
     let component = Guest::default().component();
     let text = |text: &str| wat::parse_str(text).unwrap();
     let cut_off = component[..component.len() - 10].to_vec();
@@ -152,7 +152,7 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 }
 
 #[tokio::test]
-async fn settings_of_one_module_share_what_does_not_depend_on_them() {
+async fn settings_of_one_module_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
     // Its answer is an error with the settings as its text.
     let keep = format!(
@@ -213,7 +213,7 @@ async fn calls_are_measured() {
 }
 
 #[tokio::test]
-async fn modules_have_a_largest_size() {
+async fn a_module_above_the_size_limit_is_refused() {
     let sandbox = sandbox_with(|config| config.module_size_max = 100);
     let error = sandbox.prepare(vec![0; 101], "{}", &config()).await.unwrap_err();
     assert!(
@@ -229,7 +229,7 @@ async fn modules_have_a_largest_size() {
 }
 
 #[tokio::test]
-async fn a_memory_limit_above_the_maximum() {
+async fn a_memory_limit_above_the_maximum_is_refused() {
     let limits = Limits {
         memory: 2 << 30,
         ..Limits::default()
@@ -272,7 +272,7 @@ fn preparing_can_be_given_up_at_any_time() {
 }
 
 #[tokio::test]
-async fn configure_has_limits_too() {
+async fn configure_is_limited_in_time_and_memory() {
     let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_millis(50));
     for (case, code, kind) in [
         ("loop", "(loop $again (br $again))", FailureKind::Timeout),
@@ -301,7 +301,7 @@ async fn configure_has_limits_too() {
 
 /// A snapshot is copied several times, and compiled.
 #[tokio::test]
-async fn what_configure_leaves_in_memory_is_bounded() {
+async fn a_configuration_that_fills_too_much_memory_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
@@ -363,7 +363,7 @@ async fn a_snapshot_is_tried_before_it_is_used() {
 }
 
 #[tokio::test]
-async fn prepared_bytes_come_back() {
+async fn a_prepared_plugin_round_trips_through_bytes() {
     let prepared = sandbox()
         .prepare(Guest::default().component(), "{}", &config())
         .await
@@ -417,7 +417,7 @@ async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
 }
 
 #[tokio::test]
-async fn what_explodes_is_refused_by_everything_that_loads() {
+async fn every_way_to_load_refuses_a_module_above_the_complexity_limits() {
     let mut text = "(component)".to_owned();
     for _ in 0..9 {
         text = format!("(component {text} {})", "(instance (instantiate 0))".repeat(10));

@@ -1,4 +1,4 @@
-//! What the contract 0.1.1 added to look-ups: pages of lists, and questions about users.
+//! The lookups that version 0.1.1 of the contract added: pages of lists, and checks of access.
 
 use std::sync::{Arc, Mutex};
 
@@ -127,7 +127,7 @@ fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
 
-/// The same in a namespace, or without one.
+/// A guest that lists objects of a namespace, or of all namespaces.
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
     // The list of fields, behind the texts: place and length of its only element.
     let list = TEXT + 64;
@@ -164,7 +164,7 @@ fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// Where the namespace is that a guest asks for.
+/// The address of the namespace that a guest reads.
 const NAMESPACE: u32 = TEXT + 192;
 
 /// The expressions of an `option<string>`: the namespace at its place, or none.
@@ -182,7 +182,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         option(namespace),
         TEXT + 6
     );
-    // The text of the object: that of `some` in `ok`.
+    // The text of the object is in `some` in `ok`.
     let deny = deny(&load(SCRATCH + 8), &load(SCRATCH + 12));
     Guest::running(&format!("{call} {deny}"))
         .with_items(
@@ -228,7 +228,7 @@ async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
 }
 
 #[tokio::test]
-async fn pages_contain_only_the_fields_that_are_wanted() {
+async fn pages_contain_only_the_requested_fields() {
     let reader = Arc::new(Reader::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
@@ -281,7 +281,7 @@ fn asks(other: bool) -> Guest {
 }
 
 #[tokio::test]
-async fn questions_about_users_need_a_grant() {
+async fn checks_of_access_need_a_grant() {
     let reader = Arc::new(Reader::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));

@@ -17,8 +17,8 @@ const METADATA: &str = r#"{
     "annotations": {"io.kubewarden.policy.title": "t", "io.kubewarden.policy.version": "1.0.0",
         "io.kubewarden.policy.description": "d", "io.kubewarden.policy.author": "me"}}"#;
 
-/// A waPC policy in pieces. Operations are told apart by the length of their names, the answers are at `ANSWER`,
-/// `SETTINGS` and `VERSION`, and `TEXT` is for what the code needs.
+/// The pieces of a waPC policy. It distinguishes operations by the length of their names. The answers are at `ANSWER`,
+/// `SETTINGS` and `VERSION`, and the data of its code at `TEXT`.
 #[derive(Clone)]
 pub(crate) struct Policy {
     metadata: String,
@@ -36,7 +36,7 @@ const ANSWER: usize = 4096;
 const SETTINGS: usize = 8192;
 const VERSION: usize = 12_288;
 const TEXT: usize = 16_384;
-/// Where the messages of the host are written.
+/// The address to which messages of the host are written.
 const MESSAGE: usize = 65_536;
 
 impl Default for Policy {

@@ -26,8 +26,8 @@ impl Defined {
     }
 }
 
-/// A component around another one, with its imports and exports. The inner one is instantiated so many times, and the
-/// exports are those of the last instance.
+/// Creates a component that contains another one, and has its imports and exports. The inner one is instantiated this
+/// many times, and its last instance is exported.
 pub(crate) fn in_a_shell(inner: &[u8], times: usize) -> Vec<u8> {
     let mut shell = Component::new();
     let mut defined = Defined::default();

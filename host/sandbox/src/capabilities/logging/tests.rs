@@ -48,7 +48,7 @@ fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog))
 const ALL: LevelFilter = LevelFilter::TRACE;
 
 #[test]
-fn lines_become_events() {
+fn each_line_becomes_an_event() {
     let lines = logged(LogLimits::default(), ALL, |log| {
         log.line(Level::DEBUG, "cache", "hit");
         log.write(Stream::Out, b"one\ntw");
@@ -67,7 +67,7 @@ fn lines_become_events() {
 }
 
 #[test]
-fn lines_over_the_limit_are_counted() {
+fn lines_beyond_the_limit_are_counted() {
     for (case, limits, kept, dropped) in [
         (
             "lines",
@@ -112,7 +112,7 @@ fn lines_over_the_limit_are_counted() {
 }
 
 #[test]
-fn a_call_that_is_given_up_logs_nothing_more() {
+fn an_abandoned_call_logs_nothing_more() {
     let limits = LogLimits {
         lines: 1,
         bytes: 1000,
@@ -134,7 +134,7 @@ fn a_call_that_is_given_up_logs_nothing_more() {
 }
 
 #[test]
-fn requests_have_a_limit_of_their_own() {
+fn the_number_of_logged_requests_is_limited() {
     let lines = logged(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
         log.sent(&"é".repeat(LINE), Err(&HttpError::Timeout));
         for _ in 0..REQUESTS + 1 {
@@ -149,7 +149,7 @@ fn requests_have_a_limit_of_their_own() {
 }
 
 #[test]
-fn disabled_levels_cost_nothing() {
+fn lines_of_disabled_levels_are_not_formatted() {
     let lines = logged(LogLimits { lines: 1, bytes: 100 }, LevelFilter::INFO, |log| {
         log.line(Level::DEBUG, "", "quiet");
         log.line(Level::INFO, "", "loud");
@@ -158,7 +158,7 @@ fn disabled_levels_cost_nothing() {
 }
 
 #[test]
-fn a_line_without_end_is_cut() {
+fn a_line_without_end_is_truncated() {
     let lines = logged(LogLimits::default(), ALL, |log| {
         for _ in 0..100 {
             log.write(Stream::Out, &[b'z'; 1000]);

@@ -46,8 +46,8 @@ fn trusted(question: &Value, now: SystemTime) -> Answer {
     is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
 }
 
-/// A certificate, and a chain of this many intermediates with one name. Each could have issued every other, so the paths
-/// are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
+/// A certificate, and a chain of this many intermediates with one name. Each could have issued every other, so the
+/// paths are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
 fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {
         let mut params = params(name, now);
@@ -73,7 +73,7 @@ fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
 
 /// The limits of webpki are 200,000 certificates and 100 signatures.
 #[test]
-fn a_verification_is_bounded_whatever_the_chain_is() {
+fn a_verification_of_any_chain_ends_after_a_limited_number_of_steps() {
     let now = SystemTime::now();
     for (case, question, expected) in [
         ("few with one name", tangle(now, 3, true), Ok(true)),
@@ -104,7 +104,7 @@ fn a_verification_is_bounded_whatever_the_chain_is() {
 
 /// Source: the tests of Kubewarden's policy-evaluator, src/callback_handler/crypto.rs.
 #[test]
-fn certificates() {
+fn a_certificate_is_trusted_as_by_kubewarden() {
     let now = SystemTime::now();
     let (ours, theirs) = (authority(now), authority(now));
     let leaf = |change: &dyn Fn(&mut CertificateParams)| {

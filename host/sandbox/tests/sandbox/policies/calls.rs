@@ -31,7 +31,7 @@ async fn a_policy_is_called_in_a_snapshot_of_its_start() {
 }
 
 #[tokio::test]
-async fn verdicts_and_failures() {
+async fn a_policys_answer_becomes_a_verdict_or_a_failure() {
     let object = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}"#;
     let changing = Policy::answering(&format!(r#"{{"accepted":true,"mutated_object":{object}}}"#));
     match changing.answer().await.unwrap().verdict {

@@ -1,4 +1,4 @@
-//! What waPC policies call of the host: the cluster, registries, the cache, the log.
+//! Calls of the host by waPC policies: the cluster, registries, the cache, the log.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::{Policy, SETTINGS, TEXT};
 use crate::harness::{call, config, log_lines, sandbox_with};
 
-/// A control plane with one object, whose answers are those of a policy.
+/// A control plane with one object.
 #[derive(Debug)]
 struct Objects;
 
@@ -380,19 +380,19 @@ fn keeping(verdict: &str) -> Policy {
 }
 
 #[tokio::test]
-async fn a_policy_keeps_what_no_other_plugin_reads() {
+async fn the_cache_of_a_policy_is_private() {
     let policy = keeping(r#"{"accepted":true,"message":"kept"}"#);
     let (first, second) = (policy.load().await.unwrap(), policy.load().await.unwrap());
     for plugin in [&first, &second] {
         assert!(matches!(call(plugin).await.unwrap().verdict, Verdict::Allow));
-        // Found now, so that it answers `{"`, which is no verdict.
+        // The value is found now, so the policy answers `{"`, which is not a verdict.
         let failure = call(plugin).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::InvalidResponse, "{failure}");
     }
 }
 
 #[tokio::test]
-async fn the_log_of_a_policy_is_that_of_the_plugin() {
+async fn a_policy_logs_like_a_plugin() {
     let event = r#"{"level":"warning","message":"policy-log-line","policy":"p","line":7}"#;
     let policy = Policy::asking(["kubewarden", "tracing", "log"], event);
     // Its answer is empty, and no verdict.

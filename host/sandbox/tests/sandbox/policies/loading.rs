@@ -1,4 +1,4 @@
-//! How waPC policies are loaded: modules that are refused, settings, limits, metadata.
+//! Loading of waPC policies: refused modules, settings, limits, metadata.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{MESSAGE, METADATA, Policy, escaped, load_module};
 use crate::harness::{call, config, sandbox, sandbox_with};
 
 #[tokio::test]
-async fn what_is_wrong_with_a_module() {
+async fn a_module_that_is_not_a_policy_is_refused_with_the_reason() {
     let with_metadata = |from: &str, to: &str| Policy {
         metadata: METADATA.replace(from, to),
         ..Policy::default()
@@ -116,7 +116,7 @@ async fn settings_are_validated_when_it_is_loaded() {
 }
 
 #[tokio::test]
-async fn settings_of_one_policy_share_what_does_not_depend_on_them() {
+async fn settings_of_one_policy_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
     let module = Policy::default().module();
     let _shared = sandbox.share(Digest::of(&module));
@@ -132,7 +132,7 @@ async fn settings_of_one_policy_share_what_does_not_depend_on_them() {
 }
 
 #[tokio::test]
-async fn start_up_code_has_limits() {
+async fn start_up_code_is_limited_in_time_and_memory() {
     let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_millis(50));
     let items = r#"(func (export "_initialize") (loop $again (br $again)))"#.to_owned();
     let error = Policy {
