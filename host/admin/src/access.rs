@@ -237,7 +237,7 @@ pub(crate) fn is_link_from_elsewhere(head: &Parts) -> bool {
         && is(&SEC_FETCH_MODE, &["navigate"])
 }
 
-/// Whether an origin is the one of this request's URL. The scheme is not compared: TLS may end before this program.
+/// Whether an origin is the origin of this request's URL. The scheme is not compared: TLS may end before this program.
 fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     let authority = match head.headers.get(HOST) {
         Some(host) => host.as_bytes(),

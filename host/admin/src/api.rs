@@ -1,5 +1,4 @@
-//! The types of requests and replies of the API below `/v1`, in addition to those of the crates below ([`Revision`] and
-//! so on).
+//! The types of requests and replies of the API below `/v1`, in addition to types of other crates such as [`Revision`].
 
 mod decisions;
 pub mod evaluation;

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// With two threads, a slow reply leaves one to the others.
+/// The number of threads. A slow reply on one leaves the other to the rest.
 const COUNT: usize = 2;
 
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("operators", COUNT));

@@ -1,4 +1,5 @@
-//! What the driver depends on: listeners, servers, stores, watches, certificates, and the space that it uses.
+//! The page of everything that the driver depends on: listeners, servers, stores, watches, certificates, and disk
+//! space.
 
 use admittance::{Moment, Status, StorageStatus, StoreStatus};
 use admittance_definitions::StoreKind;

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_diff_are_told_apart() {
+    fn added_and_removed_lines_of_a_diff_are_marked() {
         for (line, expected) in [
             ("--- a.yaml", "file"),
             ("+++ a.yaml", "file"),
