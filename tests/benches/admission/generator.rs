@@ -22,6 +22,8 @@ pub(crate) struct Load {
     request: Arc<[u8]>,
     /// A part of every correct answer.
     expected: &'static str,
+    /// The beginning of every correct answer.
+    status: &'static str,
 }
 
 impl Load {
@@ -30,6 +32,15 @@ impl Load {
             address,
             request: request.into(),
             expected,
+            status: "HTTP/1.1 200",
+        }
+    }
+
+    /// Requests to a path that the server does not have.
+    pub(crate) fn not_found(address: SocketAddr, request: Vec<u8>) -> Self {
+        Self {
+            status: "HTTP/1.1 404",
+            ..Self::new(address, request, "")
         }
     }
 
@@ -89,7 +100,8 @@ impl Load {
             let length = read_message(&mut stream, &mut buffer).await.unwrap();
             times.push(started.elapsed());
             let answer = &buffer[..length];
-            let is_right = answer.starts_with(b"HTTP/1.1 200") && contains(answer, self.expected.as_bytes());
+            let is_right =
+                answer.starts_with(self.status.as_bytes()) && contains(answer, self.expected.as_bytes());
             assert!(is_right, "{}", String::from_utf8_lossy(answer));
             buffer.drain(..length);
         }
@@ -135,12 +147,13 @@ fn message_length(buffer: &[u8]) -> Option<usize> {
 /// The results of a load.
 #[derive(Clone, Copy)]
 pub(crate) struct Figures {
-    rate: f64,
+    /// Requests per second.
+    pub(crate) rate: f64,
     p50: Duration,
     p99: Duration,
     p999: Duration,
     /// CPU time of the measured processes for a request; `None` if it is not measured.
-    cpu: Option<Duration>,
+    pub(crate) cpu: Option<Duration>,
 }
 
 impl Figures {
@@ -157,25 +170,6 @@ impl Figures {
             p99: middle(rounds.iter().map(|round| round.p99)),
             p999: middle(rounds.iter().map(|round| round.p999)),
             cpu: middle(rounds.iter().map(|round| round.cpu)),
-        }
-    }
-
-    /// Whether requests per second differ by more than the rounds of each do.
-    pub(crate) fn verdict(before: &[Self], after: &[Self]) -> String {
-        let range = |rounds: &[Self]| {
-            let rates = rounds.iter().map(|round| round.rate);
-            rates.fold((f64::MAX, 0.0_f64), |(least, most), rate| {
-                (least.min(rate), most.max(rate))
-            })
-        };
-        let change = 100.0 * (Self::median(after).rate / Self::median(before).rate - 1.0);
-        let (before, after) = (range(before), range(after));
-        if after.0 > before.1 {
-            format!("faster, {change:+.1} % requests per second")
-        } else if after.1 < before.0 {
-            format!("SLOWER, {change:+.1} % requests per second")
-        } else {
-            format!("no difference beyond the noise ({change:+.1} % requests per second)")
         }
     }
 }

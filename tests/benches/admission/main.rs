@@ -30,7 +30,7 @@ mod setting;
 mod throughput;
 mod webhook;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use admittance::{
     Host, ModuleReference,
@@ -49,7 +49,7 @@ const SETTINGS: &str = r#"{
 }"#;
 
 #[tokio::main]
-async fn main() {
+async fn main() -> ExitCode {
     // `cargo bench` passes --bench. Without it, only check that it runs.
     let quick = std::env::args().all(|argument| argument != "--bench");
     let calls = if quick { 20 } else { 20_000 };
@@ -83,12 +83,16 @@ async fn main() {
     }
     if is_wanted("throughput") {
         let time = Duration::from_millis(if quick { 100 } else { 3_000 });
-        throughput::measure(directory.path(), time).await;
+        let other = std::env::args().find_map(|argument| Some(argument.strip_prefix("--compare=")?.into()));
+        if !throughput::measure(directory.path(), time, other).await {
+            return ExitCode::FAILURE;
+        }
     }
     let (rounds, plugins) = if quick { (2, 3) } else { (20, 100) };
     if is_wanted("loading") {
         loading::measure(rounds, plugins).await;
     }
+    ExitCode::SUCCESS
 }
 
 /// The program to measure.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_tests::{Admittance, Artifacts, Serve};
+use admittance_tests::{Admittance, Artifacts, Comparison, Serve, Verdict};
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 /// Each target is measured this often, in turns, so that noise of the machine affects all of them.
 const ROUNDS: usize = 5;
 
+/// Two builds are compared in more and shorter rounds.
+const ROUNDS_OF_TWO: usize = 12;
+
 /// The number of chains of a large configuration that do not match a request.
 const CHAINS: usize = 10_000;
 
@@ -27,41 +30,45 @@ const CHAINS: usize = 10_000;
 struct Build {
     program: PathBuf,
     /// The end of the names of its rows.
-    suffix: String,
-}
-
-impl Build {
-    /// This build, and the one to compare it with, if `cargo task bench --compare` has made one.
-    fn all() -> Vec<Self> {
-        let here = Self {
-            program: crate::program(),
-            suffix: String::new(),
-        };
-        let other = std::env::var_os("ADMITTANCE_BENCH_COMPARE").map(|program| Self {
-            program: program.into(),
-            suffix: ", before".to_owned(),
-        });
-        [here].into_iter().chain(other).collect()
-    }
+    suffix: &'static str,
 }
 
 /// One server to measure.
 struct Target {
     name: String,
+    /// The end of the name, if there are two builds.
+    suffix: &'static str,
     load: Load,
     /// Its processes, whose CPU time is counted.
     processes: Vec<u32>,
     connections: &'static [usize],
+    /// Whether the rows of its build, or all rows if it is another server, are given as ratios to this one.
+    is_base: bool,
 }
 
-pub(crate) async fn measure(directory: &Path, time: Duration) {
-    let builds = Build::all();
-    reviews(directory, time, &builds).await;
-    proxies(directory, time, &builds).await;
+/// Measures this build, and compares it with another if there is one. Returns whether no row lost.
+pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<PathBuf>) -> bool {
+    let here = Build {
+        program: crate::program(),
+        suffix: "",
+    };
+    let other = other.map(|program| Build {
+        program,
+        suffix: OTHER,
+    });
+    let time = if other.is_some() { time / 3 } else { time };
+    let builds: Vec<Build> = [here].into_iter().chain(other).collect();
+    let reviews = reviews(directory, time, &builds).await;
+    let proxies = proxies(directory, time, &builds).await;
+    reviews && proxies
 }
+
+const OTHER: &str = ", other build";
+
+const NGINX: &str = "nginx";
 
 /// AdmissionReviews over plain HTTP.
-async fn reviews(directory: &Path, time: Duration, builds: &[Build]) {
+async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     const CONFIG: &str = "dialect: { kubernetes: {} }";
     const NO_DECISIONS: &str = "dialect: { kubernetes: {} }\ndecisions: { memory: { count: 0 } }";
     let review = |object: &str| post("/admit", &crate::reviews::review(object));
@@ -71,13 +78,24 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) {
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
         // An older build may not know this key.
-        let silent = match build.suffix.as_str() {
+        let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,
         };
         let bare = build.serve(directory, CONFIG, "").await;
         let many = image_policy() + &(1..=CHAINS).map(unmatched_chain).collect::<String>();
         let many = build.serve(directory, CONFIG, &many).await;
+        targets.push(Target {
+            name: "a path that is not found (404)".to_owned(),
+            suffix: build.suffix,
+            load: Load::not_found(
+                address(&bare),
+                b"GET /nothing HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".to_vec(),
+            ),
+            processes: vec![bare.id().unwrap()],
+            connections: &[8, 1],
+            is_base: true,
+        });
         for (name, program, object, connections) in [
             (
                 "1 kB Pod, one plugin that allows",
@@ -112,23 +130,27 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) {
             ),
         ] {
             targets.push(Target {
-                name: format!("{name}{}", build.suffix),
+                name: name.to_owned(),
+                suffix: build.suffix,
                 load: Load::new(address(program), review(&object), r#""allowed":true"#),
                 processes: vec![program.id().unwrap()],
                 connections,
+                is_base: false,
             });
         }
         if let Some(silent) = &silent {
             targets.push(Target {
                 name: "1 kB Pod, one plugin that allows, without decisions".to_owned(),
+                suffix: build.suffix,
                 load: Load::new(address(silent), review(&objects::pod(2)), r#""allowed":true"#),
                 processes: vec![silent.id().unwrap()],
                 connections: &[8, 1],
+                is_base: false,
             });
         }
         programs.push((build, inspects, (silent, bare, many)));
     }
-    compare("reviews over plain HTTP", time, &targets);
+    let has_kept_all = compare("reviews over plain HTTP", time, &targets);
     for (build, program, _) in &programs {
         let resident = program.resident_memory().unwrap() / 1_000_000;
         println!(
@@ -136,10 +158,11 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) {
             build.suffix
         );
     }
+    has_kept_all
 }
 
 /// A POST of a 1 kB Pod through proxies to a server that always answers the same.
-async fn proxies(directory: &Path, time: Duration, builds: &[Build]) {
+async fn proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let upstream = start_server();
     let config = format!(
         "dialect:
@@ -150,13 +173,15 @@ upstream: {{ servers: ['http://{upstream}'] }}
 "
     );
     let request = post("/api/v1/pods", &objects::pod(2));
-    let target = |name: String, address, processes| Target {
-        name,
+    let target = |name: &str, suffix, address, processes| Target {
+        name: name.to_owned(),
+        suffix,
         load: Load::new(address, request.clone(), ""),
         processes,
         connections: &[8, 1],
+        is_base: name == NGINX,
     };
-    let mut targets = vec![target("the upstream itself".to_owned(), upstream, Vec::new())];
+    let mut targets = vec![target("the upstream itself", "", upstream, Vec::new())];
     let peers: Vec<Peer> = [
         Peer::nginx(directory, upstream),
         Peer::haproxy(directory, upstream),
@@ -167,7 +192,7 @@ upstream: {{ servers: ['http://{upstream}'] }}
     targets.extend(
         peers
             .iter()
-            .map(|peer| target(peer.name.to_owned(), peer.address, peer.processes())),
+            .map(|peer| target(peer.name, "", peer.address, peer.processes())),
     );
     let mut programs = Vec::new();
     for build in builds {
@@ -176,57 +201,111 @@ upstream: {{ servers: ['http://{upstream}'] }}
             ("one plugin that allows", image_policy()),
         ] {
             let program = build.serve(directory, &config, &chain).await;
-            let name = format!("{name}{}", build.suffix);
-            targets.push(target(name, address(&program), vec![program.id().unwrap()]));
+            let processes = vec![program.id().unwrap()];
+            targets.push(target(name, build.suffix, address(&program), processes));
             programs.push(program);
         }
     }
-    compare("the proxy: POST of a 1 kB Pod", time, &targets);
+    compare("the proxy: POST of a 1 kB Pod", time, &targets)
 }
 
-/// Measures all targets in turns, and prints a row for each and each number of connections.
-fn compare(title: &str, time: Duration, targets: &[Target]) {
-    println!("\n{title}: {ROUNDS} rounds of {time:?}, with the load generator on the same machine");
-    let width = targets
+/// Measures all targets in turns, and prints a row for each and each number of connections, then how this build compares
+/// with the other. Returns whether no row lost more than the noise.
+fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
+    let is_compared = targets.iter().any(|target| target.suffix == OTHER);
+    let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };
+    println!("\n{title}: {count} rounds of {time:?}, with the load generator on the same machine");
+    let base = targets.iter().find(|target| target.is_base);
+    if let Some(base) = base {
+        println!("ratio: requests per second compared with {}", base.name);
+    }
+    let names = targets
         .iter()
-        .map(|target| target.name.len())
-        .max()
-        .unwrap_or_default();
+        .map(|target| target.name.len() + target.suffix.len());
+    let width = names.max().unwrap_or_default();
     println!(
-        "{:width$}  {:>5}  {:>9}  {:>9}  {:>9}  {:>9}  {:>11}",
-        "", "conns", "req/s", "p50", "p99", "p99.9", "CPU/request"
+        "{:width$}  {:>5}  {:>9}  {:>9}  {:>9}  {:>9}  {:>11}  {:>5}",
+        "", "conns", "req/s", "p50", "p99", "p99.9", "CPU/request", "ratio"
     );
+    let mut verdicts = Vec::new();
     for connections in [8, 1] {
-        let has = |target: &&Target| target.connections.contains(&connections);
-        let measured: Vec<&Target> = targets.iter().filter(has).collect();
-        let mut rounds: Vec<Vec<Figures>> = measured.iter().map(|_| Vec::new()).collect();
-        for _ in 0..ROUNDS {
-            for (target, figures) in measured.iter().zip(&mut rounds) {
-                figures.push(target.load.run(connections, time, &target.processes));
-            }
-        }
-        for (target, figures) in measured.iter().zip(&rounds) {
-            println!(
-                "{:width$}  {connections:>5}  {}",
-                target.name,
-                Figures::median(figures)
-            );
-        }
-        for (target, figures) in measured.iter().zip(&rounds) {
-            let before = format!("{}, before", target.name);
-            let before = measured
+        let rows = measure_in_turns(targets, connections, count, time);
+        for (target, rounds) in &rows {
+            let figures = Figures::median(rounds);
+            // Another server has one row for both builds.
+            let mut bases = rows
                 .iter()
-                .zip(&rounds)
-                .find(|(target, _)| target.name == before);
-            if let Some((_, before)) = before {
-                println!(
-                    "{}, {connections} connections: {}",
-                    target.name,
-                    Figures::verdict(before, figures)
-                );
+                .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));
+            let ratio = bases.next().map_or_else(
+                || "-".to_owned(),
+                |(_, base)| format!("{:.2}", figures.rate / Figures::median(base).rate),
+            );
+            let name = format!("{}{}", target.name, target.suffix);
+            println!("{name:width$}  {connections:>5}  {figures}  {ratio:>5}");
+        }
+        for (target, this) in rows.iter().filter(|(target, _)| target.suffix.is_empty()) {
+            let mut others = rows.iter();
+            if let Some((_, other)) =
+                others.find(|(other, _)| other.suffix == OTHER && other.name == target.name)
+            {
+                verdicts.extend(judge(
+                    &format!("{}, {connections} connections", target.name),
+                    this,
+                    other,
+                ));
             }
         }
     }
+    verdicts.iter().all(|verdict| *verdict != Verdict::Lost)
+}
+
+/// Measures the targets with this number of connections. Every second round is in the opposite order, so that none always
+/// follows the same one.
+fn measure_in_turns(
+    targets: &[Target],
+    connections: usize,
+    count: usize,
+    time: Duration,
+) -> Vec<(&Target, Vec<Figures>)> {
+    let has = |target: &&Target| target.connections.contains(&connections);
+    let mut rows: Vec<_> = targets
+        .iter()
+        .filter(has)
+        .map(|target| (target, Vec::new()))
+        .collect();
+    for _ in 0..count {
+        for (target, rounds) in &mut rows {
+            rounds.push(target.load.run(connections, time, &target.processes));
+        }
+        rows.reverse();
+    }
+    if count % 2 == 1 {
+        rows.reverse();
+    }
+    rows
+}
+
+/// Prints how this build compares with the other: requests per second, and requests per second of CPU time.
+fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
+    let rates = |rounds: &[Figures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
+    let per_cpu = |rounds: &[Figures]| {
+        let times = rounds.iter().filter_map(|round| round.cpu);
+        times.map(|time| 1.0 / time.as_secs_f64()).collect::<Vec<_>>()
+    };
+    let mut verdicts = Vec::new();
+    for (unit, this, other) in [
+        ("requests per second", rates(this), rates(other)),
+        ("requests per CPU time", per_cpu(this), per_cpu(other)),
+    ] {
+        let Some(comparison) = Comparison::from_rounds(&this, &other) else {
+            continue;
+        };
+        let verdict = comparison.verdict();
+        let (ratio, (least, most)) = (comparison.ratio, comparison.range);
+        println!("{verdict:?}: {row}: {ratio:.3} of the other build's {unit} ({least:.3} to {most:.3})");
+        verdicts.push(verdict);
+    }
+    verdicts
 }
 
 impl Build {
@@ -235,7 +314,10 @@ impl Build {
         let directory = tempfile::tempdir_in(directory).unwrap().keep();
         let definitions = directory.join("definitions");
         fs::create_dir(&definitions).unwrap();
-        fs::write(definitions.join("chain.yaml"), chain).unwrap();
+        // A file without definitions is a mistake.
+        if !chain.is_empty() {
+            fs::write(definitions.join("chain.yaml"), chain).unwrap();
+        }
         let path = directory.join("admittance.yaml");
         fs::write(&path, format!("definitions: [definitions]\n{config}")).unwrap();
         let serve = Serve::of(&self.program, &path).store(directory.join("store"));
@@ -322,7 +404,7 @@ http {{
         );
         fs::write(&path, config).unwrap();
         Self::start(
-            "nginx",
+            NGINX,
             address,
             Command::new("/usr/sbin/nginx").arg("-c").arg(path),
         )
@@ -362,7 +444,7 @@ backend servers
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let Ok(child) = command.spawn() else {
-            println!("{name} is not installed: not measured");
+            println!("\n{name} is left out: it is not installed");
             return None;
         };
         while std::net::TcpStream::connect(address).is_err() {

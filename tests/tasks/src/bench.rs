@@ -1,6 +1,11 @@
 //! Benchmarks, and the comparison with another revision.
 
-use std::{ffi::OsString, path::PathBuf, process::Command};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    path::PathBuf,
+    process::Command,
+};
 
 use clap::Args;
 
@@ -11,31 +16,48 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Also compile the program of this revision, measure both under load in alternating rounds, and say
-    /// whether they differ by more than the noise.
+    /// Also compile the program of this revision, measure both under load in alternating rounds, and fail if a row lost
+    /// more than the noise.
     #[arg(long, value_name = "REVISION", conflicts_with = "rest")]
     compare: Option<String>,
+    /// The profile of Cargo, to try the benchmarks with a development build.
+    #[arg(long, default_value = "release", hide = true)]
+    profile: String,
     /// The blocks to measure, and options of `cargo bench`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }
 
-/// Runs the benchmarks. The plugins and the release build of the program have been compiled.
+/// Compiles the program and runs the benchmarks. The plugins have been compiled.
 pub(crate) fn measure(arguments: &Bench) -> Result<(), Error> {
+    let profile = &arguments.profile;
+    say("Compiling the driver and the benchmarks (some minutes the first time)");
+    run(cargo_command()
+        .args(["build", "--workspace", "--profile", profile])
+        .args(["--bin", "admittance", "--bench", "admission"]))?;
     let mut command = cargo_command();
-    command.args(["bench", "--workspace", "--bench", "admission"]);
+    command.args([
+        "bench",
+        "--workspace",
+        "--profile",
+        profile,
+        "--bench",
+        "admission",
+    ]);
     match &arguments.compare {
         None => command.args(&arguments.rest),
-        Some(revision) => command
-            .args(["--", "throughput"])
-            .env("ADMITTANCE_BENCH_COMPARE", build(revision)?),
+        Some(revision) => {
+            let mut compare = OsString::from("--compare=");
+            compare.push(other_build(revision, profile)?);
+            command.args([OsStr::new("--"), OsStr::new("throughput"), &compare])
+        }
     };
-    say("Compiling and running the benchmarks");
+    say("Running the benchmarks");
     run(&mut command)
 }
 
-/// Compiles the program of another revision, in directories of its own.
-fn build(revision: &str) -> Result<PathBuf, Error> {
+/// Returns the program of another revision, which is compiled the first time, in directories of its own.
+fn other_build(revision: &str, profile: &str) -> Result<PathBuf, Error> {
     let directory = target_directory().join("compare");
     let (tree, target) = (directory.join("tree"), directory.join("target"));
     let git = || {
@@ -43,19 +65,54 @@ fn build(revision: &str) -> Result<PathBuf, Error> {
         git.current_dir(root());
         git
     };
+    let commit = commit(git(), revision)?;
+    let kept = directory.join(format!("admittance-{profile}-{commit}"));
+    if kept.exists() {
+        return Ok(kept);
+    }
     remove_directory(&tree)?;
     run(git().args(["worktree", "prune"]))?;
     run(git()
         .args(["worktree", "add", "--force", "--detach"])
         .arg(&tree)
-        .arg(revision))?;
+        .arg(&commit))?;
     say(&format!(
-        "Compiling a release build of {revision} (some minutes the first time)"
+        "Compiling the driver of {revision} (some minutes the first time)"
     ));
     run(cargo_command()
-        .args(["build", "--locked", "--release", "--package", "admittance-cli"])
+        .args([
+            "build",
+            "--locked",
+            "--package",
+            "admittance-cli",
+            "--profile",
+            profile,
+        ])
         .current_dir(&tree)
         .env("CARGO_TARGET_DIR", &target))?;
     run(git().args(["worktree", "remove", "--force"]).arg(&tree))?;
-    Ok(target.join("release/admittance"))
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let copied = fs::copy(target.join(folder).join("admittance"), &kept);
+    copied.map_err(|source| Error::File {
+        path: kept.clone(),
+        source,
+    })?;
+    Ok(kept)
+}
+
+fn commit(mut git: Command, revision: &str) -> Result<String, Error> {
+    let output = git
+        .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
+        .arg(format!("{revision}^{{commit}}"))
+        .output()
+        .map_err(|source| Error::Start {
+            program: "git".into(),
+            source,
+        })?;
+    if !output.status.success() {
+        return Err(Error::Missing(format!(
+            "{revision} is not a revision of this repository; `git log --oneline` lists some"
+        )));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -200,7 +200,6 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Book => book::write(),
         Task::Bench(arguments) => {
             plugins::build(Selection::All)?;
-            build_optimised()?;
             bench::measure(&arguments)
         }
         Task::Kinds(arguments) => arguments.run(),

@@ -1,0 +1,112 @@
+/// Two builds of the program, measured in alternating rounds.
+///
+/// Each round of one build is compared with the neighbouring round of the other, so that a machine that becomes slower
+/// during the run affects both in the same way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// The median of the ratios, above 1 if this build is better.
+    pub ratio: f64,
+    /// The noise: the true median is in this range in 99 of 100 runs of twelve rounds.
+    pub range: (f64, f64),
+}
+
+/// What a [`Comparison`] means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Better beyond the noise.
+    Gained,
+    /// No difference beyond the noise, or a difference of at most one percent.
+    Equal,
+    /// Worse beyond the noise.
+    Lost,
+}
+
+impl Comparison {
+    /// The least difference that is called one: the order of code in a program changes its speed by as much.
+    const LEAST: f64 = 0.01;
+
+    /// Compares the rounds of this build with those of another, of which more is better. `None` without rounds.
+    pub fn from_rounds(this: &[f64], other: &[f64]) -> Option<Self> {
+        let mut ratios: Vec<f64> = this
+            .iter()
+            .zip(other)
+            .map(|(this, other)| this / other)
+            .filter(|ratio| ratio.is_finite())
+            .collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        // One outlier on each side is ignored where there are enough rounds.
+        let outliers = usize::from(ratios.len() >= 8);
+        let last = ratios.len().checked_sub(1 + outliers)?;
+        let (lower, upper) = (ratios.get((ratios.len() - 1) / 2)?, ratios.get(ratios.len() / 2)?);
+        Some(Self {
+            ratio: f64::midpoint(*lower, *upper),
+            range: (*ratios.get(outliers)?, *ratios.get(last)?),
+        })
+    }
+
+    /// Whether this build is better or worse than the other.
+    pub fn verdict(&self) -> Verdict {
+        if self.range.1 < 1.0 && self.ratio < 1.0 - Self::LEAST {
+            Verdict::Lost
+        } else if self.range.0 > 1.0 && self.ratio > 1.0 + Self::LEAST {
+            Verdict::Gained
+        } else {
+            Verdict::Equal
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Comparison, Verdict};
+
+    /// Twelve rounds of the other build, on a machine that becomes slower.
+    fn other() -> Vec<f64> {
+        (0..12).map(|round| 1000.0 - 50.0 * f64::from(round)).collect()
+    }
+
+    fn verdict(ratios: [f64; 12]) -> Verdict {
+        let this: Vec<f64> = other()
+            .iter()
+            .zip(ratios)
+            .map(|(rate, ratio)| rate * ratio)
+            .collect();
+        Comparison::from_rounds(&this, &other()).unwrap().verdict()
+    }
+
+    #[test]
+    fn a_loss_in_every_round_is_a_loss_although_the_machine_varies_more() {
+        assert_eq!(verdict([0.95; 12]), Verdict::Lost);
+        assert_eq!(verdict([1.05; 12]), Verdict::Gained);
+    }
+
+    #[test]
+    fn one_outlier_does_not_hide_a_loss() {
+        let mut ratios = [0.95; 12];
+        ratios[4] = 2.0;
+        assert_eq!(verdict(ratios), Verdict::Lost);
+    }
+
+    #[test]
+    fn a_loss_in_some_rounds_is_noise() {
+        let mut ratios = [0.95; 12];
+        ratios[4] = 1.01;
+        ratios[9] = 1.02;
+        assert_eq!(verdict(ratios), Verdict::Equal);
+    }
+
+    #[test]
+    fn a_difference_of_less_than_a_percent_is_none() {
+        assert_eq!(verdict([0.995; 12]), Verdict::Equal);
+        assert_eq!(verdict([1.005; 12]), Verdict::Equal);
+    }
+
+    #[test]
+    fn the_median_of_the_ratios_is_reported_with_its_range() {
+        let comparison = Comparison::from_rounds(&[1.0, 3.0, 2.0], &[1.0, 1.0, 1.0]).unwrap();
+        assert_eq!((comparison.ratio, comparison.range), (2.0, (1.0, 3.0)));
+        let comparison = Comparison::from_rounds(&[1.0, 2.0], &[1.0, 1.0]).unwrap();
+        assert_eq!((comparison.ratio, comparison.range), (1.5, (1.0, 2.0)));
+        assert_eq!(Comparison::from_rounds(&[], &[]), None);
+    }
+}
