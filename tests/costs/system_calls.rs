@@ -1,0 +1,94 @@
+//! Counts the system calls of the program for a request, with `strace`, which needs no privileges for a program that it
+//! starts.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::Serve;
+
+use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, creation, exchange, review};
+
+fn find_strace() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("strace"))
+        .find(|program| program.is_file())
+}
+
+/// Serves with this configuration, and prints and returns the system calls that each request needs. `None` if `strace` is
+/// not installed.
+fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
+    let Some(strace) = find_strace() else {
+        println!("skipped: the system calls of a {what} are counted with strace, which is not installed");
+        return None;
+    };
+    // The program watches the directory of its definitions, and must not notice that the trace grows.
+    let traces = tempfile::tempdir().unwrap();
+    let trace = traces.path().join("trace");
+    // As a grandchild (-D), so that the process that is started is the program.
+    let mut around = vec![strace.into_os_string()];
+    around.extend(["-D", "-f", "-qq", "-e", "signal=none", "-o"].map(Into::into));
+    around.push(trace.clone().into_os_string());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let serve = Serve::new(config).unwrap().store(directory.join("store"));
+    // Without the access log, as in the benchmarks.
+    let serve = serve.arguments(["--log", "error,admittance=info,admittance::access=off"]);
+    let program = runtime.block_on(serve.around(around).start()).unwrap();
+    let address = program.url("").trim_start_matches("http://").parse().unwrap();
+    let mut connection = exchange::Connection::open(address);
+    connection.send(request, WARM_UP);
+    let before = count_by_name(&trace);
+    connection.send(request, COUNTED);
+    let after = count_by_name(&trace);
+    drop(program);
+    let mut all = 0;
+    let mut text = String::new();
+    for (name, count) in &after {
+        let count = count - before.get(name).unwrap_or(&0);
+        all += count;
+        if count > 0 {
+            text += &format!(", {name} {:.2}", count as f64 / COUNTED as f64);
+        }
+    }
+    let calls = (all + COUNTED as u64 / 2) / COUNTED as u64;
+    println!("{what}: {calls} system calls for each request{text}");
+    Some(calls)
+}
+
+/// The number of calls of each name in a trace, in which every line begins with the thread.
+fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    // The clock of the sandbox ticks without requests too, so `clock_nanosleep` depends on the speed of the machine.
+    // The second half of a call that another thread has interrupted has no parenthesis after its name.
+    for line in fs::read_to_string(trace).unwrap().lines() {
+        let call = line
+            .split_whitespace()
+            .nth(1)
+            .and_then(|call| call.split_once('('));
+        if let Some((name, _)) = call
+            && name != "clock_nanosleep"
+        {
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_review_with_one_plugin_needs_no_more_system_calls_than_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = configure_webhook(directory.path());
+    let calls = calls_per_request("review with one plugin", directory.path(), &config, &review());
+    assert!(calls.is_none_or(|calls| calls <= 7), "{calls:?} system calls");
+}
+
+#[test]
+fn a_proxied_request_needs_no_more_system_calls_than_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = configure_proxy(directory.path(), exchange::start_upstream());
+    let calls = calls_per_request("proxied request", directory.path(), &config, &creation());
+    assert!(calls.is_none_or(|calls| calls <= 8), "{calls:?} system calls");
+}
