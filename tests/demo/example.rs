@@ -1,94 +1,176 @@
 //! The demo's example requests, and the expected results.
 
-use std::fs;
+use std::{collections::HashMap, fs};
 
-use admittance_tests::{Admittance, Error, Received, Reply, repository};
+use admittance_tests::{Error, Received, Reply, repository};
+use http::{Method, Request};
 use serde_json::Value;
+
+/// An API in front of which the driver is put.
+pub(crate) struct Api {
+    /// A directory of the repository with the configuration.
+    pub(crate) directory: &'static str,
+    pub(crate) examples: [Example; 3],
+    /// The chain that handles the examples, in the directory.
+    pub(crate) chain: &'static str,
+    /// A change of the chain to try.
+    pub(crate) change: &'static str,
+}
 
 /// One request to try.
 pub(crate) struct Example {
     pub(crate) title: &'static str,
-    /// The body, in `docs/examples/demo`.
-    file: &'static str,
-    pub(crate) path: &'static str,
-    promise: Promise,
+    method: Method,
+    path: &'static str,
+    body: Body,
+    expected: Expected,
 }
 
-enum Promise {
-    /// The upstream gets the object with these images, one per container.
-    Images(&'static [&'static str]),
+/// Where the body of an example is.
+enum Body {
+    /// In a file of the repository. The request has the header that the driver for BCS requires.
+    File(&'static str),
+    Text(&'static str),
+}
+
+enum Expected {
+    /// The upstream gets the object with these strings at these JSON Pointers.
+    Changed(&'static [(&'static str, &'static str)]),
     /// The upstream gets nothing, and the client gets this status and a message with these words.
     Refused(u16, &'static [&'static str]),
     /// The upstream gets the body unchanged.
-    Untouched,
+    Unchanged,
 }
 
-pub(crate) const EXAMPLES: [Example; 3] = [
-    Example {
-        title: "An application gets a sidecar, and its images are rewritten to the mirror",
-        file: "web.json",
-        path: "/mesosdriver/v4/namespaces/shop/applications",
-        promise: Promise::Images(&[
-            "mirror.example.com/library/nginx:1.29",
-            "mirror.example.com/ops/log-agent:2.4",
-        ]),
-    },
-    Example {
-        title: "An image tagged `latest` is denied",
-        file: "latest.json",
-        path: "/mesosdriver/v4/namespaces/shop/applications",
-        promise: Promise::Refused(400, &["stage images of chain applications", "latest"]),
-    },
-    Example {
-        title: "The same application in an excluded namespace passes unchanged",
-        file: "system.json",
-        path: "/mesosdriver/v4/namespaces/bcs-system/applications",
-        promise: Promise::Untouched,
-    },
-];
+/// A small JSON API of services.
+pub(crate) const SERVICES: Api = Api {
+    directory: "docs/examples/services",
+    examples: [
+        Example {
+            title: "A change: a service without a team gets one",
+            method: Method::PUT,
+            path: "/v1/services/web",
+            body: Body::Text(r#"{"image": "nginx:1.29", "replicas": 2}"#),
+            expected: Expected::Changed(&[("/team", "everyone"), ("/image", "nginx:1.29")]),
+        },
+        Example {
+            title: "A refusal: a service with too many replicas",
+            method: Method::PUT,
+            path: "/v1/services/web",
+            body: Body::Text(r#"{"image": "nginx:1.29", "replicas": 8}"#),
+            expected: Expected::Refused(422, &["a service has at most 5 replicas"]),
+        },
+        Example {
+            title: "A service that needs no change",
+            method: Method::PUT,
+            path: "/v1/services/web",
+            body: Body::Text(r#"{"image": "nginx:1.29", "replicas": 2, "team": "shop"}"#),
+            expected: Expected::Unchanged,
+        },
+    ],
+    chain: "chains/services.yaml",
+    change: "allow 10 replicas instead of 5",
+};
+
+/// The API of BCS, with two plugins.
+pub(crate) const BCS: Api = Api {
+    directory: "docs/examples/demo",
+    examples: [
+        Example {
+            title: "A change: an application gets a sidecar, and its images are rewritten to the mirror",
+            method: Method::POST,
+            path: "/mesosdriver/v4/namespaces/shop/applications",
+            body: Body::File("docs/examples/demo/web.json"),
+            expected: Expected::Changed(&[
+                (
+                    "/spec/template/spec/containers/0/image",
+                    "mirror.example.com/library/nginx:1.29",
+                ),
+                (
+                    "/spec/template/spec/containers/1/image",
+                    "mirror.example.com/ops/log-agent:2.4",
+                ),
+            ]),
+        },
+        Example {
+            title: "A refusal: an image tagged `latest`",
+            method: Method::POST,
+            path: "/mesosdriver/v4/namespaces/shop/applications",
+            body: Body::File("docs/examples/demo/latest.json"),
+            expected: Expected::Refused(400, &["stage images of chain applications", "latest"]),
+        },
+        Example {
+            title: "The same application in an excluded namespace passes unchanged",
+            method: Method::POST,
+            path: "/mesosdriver/v4/namespaces/bcs-system/applications",
+            body: Body::File("docs/examples/demo/system.json"),
+            expected: Expected::Unchanged,
+        },
+    ],
+    chain: "chains/applications.yaml",
+    change: "set `refuseLatest: false`",
+};
+
+const CLUSTER: (&str, &str) = ("BCS-ClusterID", "BCS-MESOS-10001");
 
 impl Example {
-    /// A command for a shell at the top of the repository.
-    pub(crate) fn curl(&self, driver: &Admittance) -> String {
-        format!(
-            "curl -s {} -H 'BCS-ClusterID: BCS-MESOS-10001' -d @docs/examples/demo/{}",
-            driver.url(self.path),
-            self.file
-        )
+    /// A command for a shell at the top of the repository, which calls the driver at this URL.
+    pub(crate) fn curl(&self, driver: &str) -> String {
+        let url = format!("{driver}{}", self.path);
+        match self.body {
+            Body::File(path) => format!("curl -s {url} -H '{}: {}' -d @{path}", CLUSTER.0, CLUSTER.1),
+            Body::Text(body) => format!("curl -s -X {} {url} -d '{body}'", self.method),
+        }
     }
 
-    pub(crate) fn body(&self) -> Result<Vec<u8>, Error> {
-        let path = repository().join("docs/examples/demo").join(self.file);
-        fs::read(&path).map_err(|source| Error::Io {
-            what: path.display().to_string(),
-            source,
-        })
+    pub(crate) fn request(&self, driver: &str) -> Result<Request<Vec<u8>>, Error> {
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(format!("{driver}{}", self.path))
+            .header("content-type", "application/json");
+        if let Body::File(_) = self.body {
+            request = request.header(CLUSTER.0, CLUSTER.1);
+        }
+        let invalid = |error: http::Error| Error::Invalid(format!("{}: {error}", self.path));
+        request.body(self.body()?).map_err(invalid)
+    }
+
+    fn body(&self) -> Result<Vec<u8>, Error> {
+        match self.body {
+            Body::Text(body) => Ok(body.into()),
+            Body::File(path) => fs::read(repository().join(path)).map_err(|source| Error::Io {
+                what: path.to_owned(),
+                source,
+            }),
+        }
     }
 
     /// Compares the result with the expected one.
     pub(crate) fn check(&self, reply: &Reply, received: &[Received]) -> Result<(), String> {
         let status = reply.status.as_u16();
-        match (&self.promise, received) {
-            (Promise::Refused(expected, words), []) => {
-                let body = reply.json().map_err(|error| error.to_string())?;
-                let message = body
-                    .pointer("/message")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                match words.iter().find(|words| !message.contains(**words)) {
+        match (&self.expected, received) {
+            (Expected::Refused(expected, words), []) => {
+                let body = reply.text();
+                match words.iter().find(|words| !body.contains(**words)) {
                     None if status == *expected => Ok(()),
                     None => Err(format!("the status is {status}")),
-                    Some(words) => Err(format!("`{words}` is not in `{message}`")),
+                    Some(words) => Err(format!("`{words}` is not in `{body}`")),
                 }
             }
-            (Promise::Images(expected), [received]) => {
+            (Expected::Changed(expected), [received]) => {
                 let object = received.json().map_err(|error| error.to_string())?;
-                match images(&object) {
-                    found if found == *expected && status == 200 => Ok(()),
-                    found => Err(format!("the images are {found:?}, the status {status}")),
+                let at = |pointer| object.pointer(pointer).and_then(Value::as_str);
+                let found: HashMap<_, _> = expected
+                    .iter()
+                    .map(|(pointer, _)| (*pointer, at(pointer)))
+                    .collect();
+                let is_expected = expected.iter().all(|(pointer, text)| at(pointer) == Some(*text));
+                match is_expected && status == 200 {
+                    true => Ok(()),
+                    false => Err(format!("the upstream got {found:?}, the status is {status}")),
                 }
             }
-            (Promise::Untouched, [received]) => {
+            (Expected::Unchanged, [received]) => {
                 let sent = self.body().map_err(|error| error.to_string())?;
                 if received.body == sent && status == 200 {
                     Ok(())
@@ -99,16 +181,4 @@ impl Example {
             (_, received) => Err(format!("the upstream got {} requests", received.len())),
         }
     }
-}
-
-/// The images of an object's containers, in their order.
-pub(crate) fn images(object: &Value) -> Vec<&str> {
-    let containers = object
-        .pointer("/spec/template/spec/containers")
-        .and_then(Value::as_array);
-    containers
-        .into_iter()
-        .flatten()
-        .filter_map(|container| container.get("image")?.as_str())
-        .collect()
 }

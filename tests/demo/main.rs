@@ -1,28 +1,40 @@
-//! The demo: the driver with two plugins in front of a small example upstream, and `curl` commands to try.
+//! The demo: the driver in front of a small example API, and what to try.
 //! `cargo task demo` compiles what it needs and starts it.
 
 mod example;
+mod traffic;
 
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use admittance_tests::{Admittance, Client, Error, Received, Serve, Upstream, repository};
-use clap::Parser;
-use example::{EXAMPLES, images};
+use clap::{Parser, ValueEnum};
+use example::{Api, BCS, SERVICES};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::timeout,
 };
 
-/// The driver with two plugins in front of a small example upstream.
+/// The driver in front of a small example API.
 #[derive(Debug, Parser)]
 #[command(name = "cargo task demo", bin_name = "cargo task demo")]
 struct Arguments {
+    /// What the demo shows.
+    #[arg(value_enum)]
+    parts: Vec<Part>,
     /// The address of the driver; port 0 lets the system choose [default: 127.0.0.1:8080, with --once port 0].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Send the examples, check the answers, and stop.
     #[arg(long)]
     once: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The API of BCS with two plugins, instead of a small JSON API of services.
+    Bcs,
+    /// Requests as several teams would send them, until the demo ends.
+    Traffic,
 }
 
 #[tokio::main]
@@ -52,27 +64,33 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None => SocketAddr::from(([127, 0, 0, 1], 8080)),
     };
     let upstream = Upstream::watched(any_port, |received| println!("{}", arrival(received))).await?;
-    let mut driver = Serve::new(repository().join("docs/examples/demo/admittance.yaml"))?
+    let api = match arguments.parts.contains(&Part::Bcs) {
+        true => &BCS,
+        false => &SERVICES,
+    };
+    let has_traffic = arguments.parts.contains(&Part::Traffic);
+    let mut driver = Serve::new(repository().join(api.directory).join("admittance.yaml"))?
         .listen(listen)
         .upstream(&upstream.url())
         .store(repository().join("target/demo-store"))
         .start()
         .await?;
+    let url = driver.url("");
     println!(
-        "\nThe driver listens on {}, in front of an example upstream.",
-        driver.url("")
+        "\nThe driver listens on {url}, in front of an example API. Its console:\n  {}",
+        driver.admin_url("/")
     );
     if arguments.once {
-        return send_all(&driver, &upstream).await;
+        let code = send_all(api, &driver, &upstream).await?;
+        if has_traffic {
+            traffic::send_few(api, &url).await?;
+        }
+        return Ok(code);
     }
-    for example in &EXAMPLES {
-        println!("\n{}:\n  {}", example.title, example.curl(&driver));
+    for example in &api.examples {
+        println!("\n{}:\n  {}", example.title, example.curl(&url));
     }
-    println!(
-        "\nThe chain is docs/examples/demo/chains/applications.yaml. Edit it, and send a request again: it is live within a \
-         second. To see what is live, and why a change is not:\n  target/debug/admittance status --server {}\n\nCtrl-C stops both.\n",
-        driver.admin_url("")
-    );
+    print_changes(api, &driver);
     let io = |source| Error::Io {
         what: "a signal".into(),
         source,
@@ -92,21 +110,20 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             eprintln!("error: the driver ended with {}", exited?);
             return Ok(ExitCode::FAILURE);
         }
+        sent = traffic::send(api, &url), if has_traffic => sent?,
     }
     driver.ended().await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Sends every example as `curl` would, and prints the result.
-async fn send_all(driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, Error> {
+async fn send_all(api: &Api, driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, Error> {
     let client = Client::new()?;
     let mut as_promised = true;
-    for example in &EXAMPLES {
-        println!("\n{}:\n  {}", example.title, example.curl(driver));
+    for example in &api.examples {
+        println!("\n{}:\n  {}", example.title, example.curl(&driver.url("")));
         let before = upstream.received().len();
-        let reply = client
-            .bcs(http::Method::POST, &driver.url(example.path), example.body()?)
-            .await?;
+        let reply = client.send(example.request(&driver.url(""))?).await?;
         println!("{}\n{}", reply.status, reply.text().trim_end());
         let received = upstream.received().split_off(before);
         if let Err(difference) = example.check(&reply, &received) {
@@ -121,13 +138,28 @@ async fn send_all(driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, 
     })
 }
 
+/// Prints how to try a hot reload and a rollback.
+fn print_changes(api: &Api, driver: &Admittance) {
+    let (
+        Api {
+            directory,
+            chain,
+            change,
+            ..
+        },
+        server,
+    ) = (api, driver.admin_url(""));
+    println!(
+        "\nA hot reload: edit {directory}/{chain} (for example, {change}), and send the refused request again. The change is \
+         live within a second; why it is not:\n  target/debug/admittance status --server {server}\n\nA rollback to the \
+         chain before that change:\n  target/debug/admittance rollback 1 --server {server}\n\nCtrl-C stops both.\n"
+    );
+}
+
 /// A line for a request that reached the upstream.
 fn arrival(received: &Received) -> String {
-    let body = received.json().unwrap_or_default();
-    let images = images(&body).join(", ");
-    format!(
-        "upstream: {} {}  images: {images}",
-        received.method,
-        received.uri.path()
-    )
+    let body = String::from_utf8_lossy(&received.body);
+    let first_words: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();
+    let shown: String = first_words.chars().take(100).collect();
+    format!("upstream: {} {}  {shown}", received.method, received.uri.path())
 }

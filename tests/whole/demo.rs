@@ -5,9 +5,32 @@ use tokio::process::Command;
 
 #[tokio::test]
 async fn the_demo_keeps_its_promises() {
+    for arguments in [&["--once"][..], &["bcs", "--once"]] {
+        let stdout = demo(arguments).await;
+        assert_eq!(stdout.matches("curl -s ").count(), 3, "{stdout}");
+        assert!(stdout.contains("Its console:\n  http://127.0.0.1:"), "{stdout}");
+    }
+}
+
+#[tokio::test]
+async fn the_traffic_of_the_demo_has_refused_requests() {
+    let stdout = demo(&["traffic", "--once"]).await;
+    let (_, counts) = stdout.split_once("traffic: ").unwrap();
+    let counts: Vec<u32> = counts
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert!(
+        matches!(counts[..], [allowed, refused] if allowed > 40 && refused > 0),
+        "{stdout}"
+    );
+}
+
+/// Runs the demo, which has to succeed, and returns what it prints.
+async fn demo(arguments: &[&str]) -> String {
     let demo = Artifacts::find().unwrap().program("admittance-demo").unwrap();
     let output = Command::new(demo)
-        .arg("--once")
+        .args(arguments)
         .kill_on_drop(true)
         .output()
         .await
@@ -17,7 +40,7 @@ async fn the_demo_keeps_its_promises() {
         String::from_utf8_lossy(&output.stderr),
     );
     assert!(output.status.success(), "{stdout}\n{stderr}");
-    assert_eq!(stdout.matches("curl -s http://127.0.0.1:").count(), 3, "{stdout}");
+    stdout.into_owned()
 }
 
 #[tokio::test]

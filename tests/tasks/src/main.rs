@@ -50,7 +50,7 @@ enum Task {
         #[arg(long)]
         guests: bool,
     },
-    /// Start the driver with two plugins in front of a small example upstream.
+    /// Start the driver in front of a small example API.
     Demo {
         /// Passed on to the demo; see `cargo task demo -- --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -138,8 +138,10 @@ fn run(task: Task) -> Result<(), Error> {
             Selection::Plugins
         }),
         Task::Demo { rest } => {
-            plugins::build(Selection::Demo)?;
-            build_programs()?;
+            if rest.iter().any(|argument| argument == "bcs") {
+                plugins::build(Selection::Demo)?;
+            }
+            build_demo()?;
             command::become_built("debug", "admittance-demo", &rest)
         }
         Task::Test { rest } => {
@@ -260,7 +262,18 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compiles the driver for measurements, and the programs that change its modules, kill it, attack it and put it in
+/// Compiles the driver and the demo, and nothing that only tests need.
+///
+/// With a test that needs nothing, for the same reason as above.
+fn build_demo() -> Result<(), Error> {
+    say("Compiling the driver (some minutes the first time)");
+    cargo(with(
+        "build --workspace --bin admittance --bin admittance-demo --test help",
+        [],
+    ))
+}
+
+/// Compiles a release build of the driver, and the programs that change its modules, kill it, attack it and put it in
 /// front of an API server.
 ///
 /// The benchmarks are selected too, for the same reason as above.

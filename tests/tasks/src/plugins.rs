@@ -16,7 +16,7 @@ use crate::{
 /// The plugins that are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// The plugins of the demo.
+    /// The plugins of the demo with BCS's API.
     Demo,
     /// All stock plugins.
     Plugins,

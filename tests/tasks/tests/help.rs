@@ -1,0 +1,17 @@
+//! The list of tasks.
+//!
+//! `cargo task demo` compiles this test, which needs nothing, for the features of dependencies: see `build_demo`.
+
+use std::process::Command;
+
+#[test]
+fn the_help_lists_the_tasks_of_the_readme() {
+    let output = Command::new(env!("CARGO_BIN_EXE_admittance-tasks"))
+        .arg("--help")
+        .output()
+        .expect("the program of the tasks starts");
+    let help = String::from_utf8_lossy(&output.stdout);
+    for task in ["demo", "test"] {
+        assert!(help.contains(&format!("\n  {task} ")), "{help}");
+    }
+}
