@@ -13,7 +13,7 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// List previous tables, the newest first, with the modules that changed.
+/// List previous tables, the newest first, with the plugins that each added, changed and removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance history --output json")]
@@ -72,22 +72,34 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// Lists the modules that changed.
+/// Lists the plugins that a revision added, changed and removed.
 fn changed(older: &Revision, revision: &Revision) -> String {
-    let is_same = |a: &RevisionModule, b: &RevisionModule| {
-        (&a.stage, a.candidate, &a.digest) == (&b.stage, b.candidate, &b.digest)
+    let find = |modules: &[RevisionModule], wanted: &RevisionModule| {
+        let same_stage =
+            |module: &&RevisionModule| (&module.stage, module.candidate) == (&wanted.stage, wanted.candidate);
+        modules
+            .iter()
+            .find(same_stage)
+            .map(|module| module.digest.clone())
     };
-    let modules = revision.modules.iter();
-    let changed = modules.filter(|module| !older.modules.iter().any(|older| is_same(older, module)));
-    let changed = changed.map(|module| {
+    let mut changes = Vec::new();
+    for module in &revision.modules {
+        let added = match find(&older.modules, module) {
+            Some(digest) if digest == module.digest => continue,
+            Some(_) => "",
+            None => "added ",
+        };
         let RevisionModule { plugin, version, .. } = module;
         let digest = human::short_digest(&module.digest);
-        format!(
-            "{}: {plugin} {version} ({digest})",
-            name(&module.stage, module.candidate)
-        )
-    });
-    changed.collect::<Vec<_>>().join(", ")
+        let stage = name(&module.stage, module.candidate);
+        changes.push(format!("{added}{stage}: {plugin} {version} ({digest})"));
+    }
+    let removed = older
+        .modules
+        .iter()
+        .filter(|module| find(&revision.modules, module).is_none());
+    changes.extend(removed.map(|module| format!("removed {}", name(&module.stage, module.candidate))));
+    changes.join(", ")
 }
 
 fn name(stage: &str, is_candidate: bool) -> String {
@@ -172,22 +184,24 @@ mod tests {
     }
 
     #[test]
-    fn changed_modules_are_listed() {
+    fn added_changed_and_removed_plugins_are_listed() {
         let list = RevisionList {
             revisions: vec![
+                revision(4, vec![module("sha256:bb", false)]),
                 revision(3, vec![module("sha256:bb", false), module("sha256:cc", true)]),
                 revision(2, vec![module("sha256:aa", false)]),
                 revision(1, vec![module("sha256:aa", false)]),
             ],
         };
-        let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(200));
+        let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(260));
         assert_eq!(
             plain(&revisions(&list, now)),
             "\
 REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGED
-       3  1970-01-01T00:03:00Z    20s  apply (loopback)       1        2  Mutating:pods/images: images 1.0.0 (bb), Mutating:pods/images (candidate): images 1.0.0 (cc)
-       2  1970-01-01T00:02:00Z  1m20s  apply (loopback)       1        1  -
-       1  1970-01-01T00:01:00Z  2m20s  apply (loopback)       1        1  -
+       4  1970-01-01T00:04:00Z    20s  apply (loopback)       1        1  removed Mutating:pods/images (candidate)
+       3  1970-01-01T00:03:00Z  1m20s  apply (loopback)       1        2  Mutating:pods/images: images 1.0.0 (bb), added Mutating:pods/images (candidate): images 1.0.0 (cc)
+       2  1970-01-01T00:02:00Z  2m20s  apply (loopback)       1        1  -
+       1  1970-01-01T00:01:00Z  3m20s  apply (loopback)       1        1  -
 "
         );
     }
