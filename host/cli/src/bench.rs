@@ -82,7 +82,7 @@ struct BenchedVersion {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
-    let config = arguments.hooks.config()?;
+    let config = arguments.hooks.config(&arguments.requests)?;
     let requests = arguments.requests.read(config.as_ref())?;
     let first = &arguments.hooks.hooks;
     if let Some(other) = arguments

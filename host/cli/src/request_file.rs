@@ -23,9 +23,15 @@ use serde_json::value::RawValue;
 
 use crate::files;
 
-/// The properties of a request that a bare object does not contain.
+/// The properties of a request that a bare object, or the body of an HTTP request, does not contain.
 #[derive(Debug, Args)]
 pub(crate) struct ObjectArguments {
+    /// Read the files as bodies of this HTTP request, as in 'PUT /v1/services/web'; without a file, it has none.
+    #[arg(long, value_name = "METHOD PATH", value_parser = request_line)]
+    pub(crate) request: Option<String>,
+    /// A header of the request of --request, as in 'BCS-ClusterID: BCS-MESOS-10001'. May be given more than once.
+    #[arg(long, value_name = "NAME: VALUE", requires = "request")]
+    header: Vec<String>,
     /// The operation on a bare object [default: CREATE].
     #[arg(long)]
     pub(crate) operation: Option<Operation>,
@@ -35,6 +41,24 @@ pub(crate) struct ObjectArguments {
     /// The namespace of a bare object that does not name one.
     #[arg(long)]
     pub(crate) namespace: Option<String>,
+}
+
+impl ObjectArguments {
+    /// Returns the head of the request that --request describes.
+    fn http_head(&self) -> Option<String> {
+        let line = self.request.as_ref()?;
+        let headers: String = self.header.iter().map(|header| format!("{header}\r\n")).collect();
+        Some(format!("{line} HTTP/1.1\r\n{headers}\r\n"))
+    }
+}
+
+fn request_line(text: &str) -> Result<String, String> {
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        [method, path] if path.starts_with('/') && method.parse::<http::Method>().is_ok() => {
+            Ok(format!("{method} {path}"))
+        }
+        _ => Err("write a method and a path, as in 'PUT /v1/services/web'".into()),
+    }
 }
 
 /// A document of a file.
@@ -52,15 +76,24 @@ pub(crate) struct LocatedRequest {
     pub(crate) request: Request,
 }
 
-/// Reads the requests in files and directories, at least one; `-` is standard input.
+/// Reads the requests in files and directories, at least one; `-` is standard input. With `--request`, they are bodies.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
     dialect: Option<&dyn Dialect>,
 ) -> Result<Vec<LocatedRequest>, String> {
+    let head = arguments.http_head();
     let mut requests = Vec::new();
+    if let (Some(head), []) = (&head, paths) {
+        let place = arguments.request.clone().unwrap_or_default();
+        let request = from_http(head.as_bytes(), dialect)?;
+        requests.push(LocatedRequest { place, request });
+    }
     for path in files_of(paths)? {
-        let bytes = bytes_of(&path)?;
+        let mut bytes = bytes_of(&path)?;
+        if let Some(head) = &head {
+            bytes.splice(0..0, head.bytes());
+        }
         if is_http(&bytes) {
             let place = path.display().to_string();
             let request = from_http(&bytes, dialect).map_err(files::at(&path))?;
@@ -200,13 +233,8 @@ impl RequestDocument {
             },
             "" => Err(format!("{place}: {NO_KIND}")),
             _ => {
-                let ObjectArguments {
-                    operation,
-                    resource,
-                    namespace,
-                } = arguments;
-                let (resource, namespace) = (resource.as_deref(), namespace.as_deref());
-                Request::described(Some(object), None, *operation, resource, namespace)
+                let (resource, namespace) = (arguments.resource.as_deref(), arguments.namespace.as_deref());
+                Request::described(Some(object), None, arguments.operation, resource, namespace)
                     .ok_or_else(|| format!("{place}: {FORMS}"))
             }
         }

@@ -25,6 +25,7 @@ use crate::{
     output::{BAD, DIM, Output},
     report::{MismatchedChain, RunReport, RunReports},
     request_file::{self, LocatedRequest, ObjectArguments},
+    serve::DEFAULT_CONFIG,
     surroundings::http_files,
 };
 
@@ -37,6 +38,7 @@ use crate::{
   admittance run chains/pods.yaml pod.yaml
   admittance run sidecar_injector.wasm pod.json --settings '{\"containers\": [{\"name\": \"log\", \"image\": \"log:1\"}]}'
   admittance run chains/ request.http --output json
+  admittance run chains/ --request 'PUT /v1/services/web' body.json
   admittance run edge_health.wasm endpoints.yaml --allow cluster=v1/Node --cluster nodes.yaml
   admittance run scanned.wasm pod.yaml --allow http=https://scanner.example.com --http answers.yaml
   admittance run chain.yaml pod.yaml --watch
@@ -79,8 +81,8 @@ pub(crate) struct HookArguments {
     /// May be given more than once.
     #[arg(long, value_name = "FILE")]
     http: Vec<PathBuf>,
-    /// The configuration whose dialect reads an HTTP request [default: the BCS driver's]. Its settings of
-    /// modules and signatures are used too.
+    /// The configuration whose dialect reads an HTTP request [default: admittance.yaml here with --request, otherwise the
+    /// BCS driver's]. Its settings of modules and signatures are used too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
@@ -93,7 +95,7 @@ pub(crate) struct HookArguments {
 pub(crate) struct RequestArguments {
     /// Files with AdmissionReviews or bare objects (JSON or YAML, any number of documents), or with an HTTP
     /// request and its head; directories of them; - for standard input.
-    #[arg(value_name = "REQUEST", required = true)]
+    #[arg(value_name = "REQUEST", required_unless_present = "request")]
     requests: Vec<PathBuf>,
     #[command(flatten)]
     object: ObjectArguments,
@@ -135,7 +137,7 @@ async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
-    let config = arguments.hooks.config()?;
+    let config = arguments.hooks.config(&arguments.requests)?;
     let requests = arguments.requests.read(config.as_ref())?;
     let builder = arguments
         .hooks
@@ -204,8 +206,11 @@ async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest
 }
 
 impl HookArguments {
-    pub(crate) fn config(&self) -> crate::Result<Option<Config>> {
-        Ok(self.config.as_deref().map(Config::read).transpose()?)
+    /// Reads the configuration: the one that was named, or for `--request` the one in this directory.
+    pub(crate) fn config(&self, requests: &RequestArguments) -> crate::Result<Option<Config>> {
+        let default = Path::new(DEFAULT_CONFIG);
+        let default = (requests.object.request.is_some() && default.exists()).then_some(default);
+        Ok(self.config.as_deref().or(default).map(Config::read).transpose()?)
     }
 
     /// Returns a builder with these hooks: a chain file, a directory of them, or a plugin.

@@ -24,7 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{arguments::word, directories, exporter::Metrics, host, logging, process_metrics};
 
-const DEFAULT_CONFIG: &str = "admittance.yaml";
+pub(crate) const DEFAULT_CONFIG: &str = "admittance.yaml";
 
 /// Run the driver: an intercepting proxy in front of a control plane, or kube-apiserver's webhook.
 ///
