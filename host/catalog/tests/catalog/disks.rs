@@ -58,7 +58,7 @@ async fn a_full_disk_is_reported_and_retried() {
     let directory = TempDir::new().unwrap();
     let mount = "mount -t tmpfs -o size=500k,mode=700 none \"$at\"";
     let Some(at) = mounted(
-        "disks::a_full_disk_is_told_and_tried_again",
+        "disks::a_full_disk_is_reported_and_retried",
         directory.path(),
         mount,
     ) else {
@@ -110,7 +110,7 @@ async fn a_read_only_store_serves_its_entries() {
         fs::remove_dir(directory.path().join("partial")).unwrap();
     }
     let mount = "mount --bind \"$at\" \"$at\"; mount -o remount,bind,ro \"$at\"";
-    let test = "disks::a_store_that_can_only_be_read_serves_what_it_holds";
+    let test = "disks::a_read_only_store_serves_its_entries";
     let Some(at) = mounted(test, directory.path(), mount) else {
         return;
     };

@@ -309,7 +309,7 @@ async fn credential_helpers_are_used() {
             .chain(env::split_paths(&rest)),
     );
     let output = tokio::process::Command::new(env::current_exe().unwrap())
-        .args(["--exact", "oci::credentials_come_from_helpers_too"])
+        .args(["--exact", "oci::credential_helpers_are_used"])
         .env("PATH", path.unwrap())
         .env(HELPED, "1")
         .output()
