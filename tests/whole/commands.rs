@@ -492,6 +492,83 @@ async fn run_takes_every_form_of_request() {
 }
 
 #[tokio::test]
+async fn init_writes_what_check_accepts_and_run_refuses() {
+    let repository = admittance_tests::repository();
+    for (api, request, line) in [
+        ("rest", "body.json", Some("PUT /v1/services/web")),
+        ("kubernetes", "pod.yaml", None),
+        ("bcs", "application.json", None),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("first");
+        let init = ["init", api, "--directory", place.to_str().unwrap()];
+        let written = admittance(init).await;
+        assert_eq!(written.code, Some(0), "{api}: {}", written.stderr);
+        let config = place.join("admittance.yaml");
+        let checked = admittance(["check", "--config", config.to_str().unwrap()]).await;
+        assert_eq!(
+            checked.code,
+            Some(0),
+            "{api}: {}{}",
+            checked.stdout,
+            checked.stderr
+        );
+
+        let mut more = vec!["--output", "json", "--config", config.to_str().unwrap()];
+        if let Some(line) = line {
+            more.extend(["--request", line]);
+        }
+        let refused = run(&place.join("chains"), &place.join(request), &more).await;
+        assert_eq!(
+            refused.code,
+            Some(1),
+            "{api}: {}{}",
+            refused.stdout,
+            refused.stderr
+        );
+        let report: Value = serde_json::from_str(&refused.stdout).unwrap();
+        assert_eq!(report["refusal"]["chain"], "first", "{api}: {report}");
+
+        let again = admittance(init).await;
+        assert_eq!(again.code, Some(2), "{api}");
+        assert!(
+            again.stderr.contains("admittance.yaml exists"),
+            "{}",
+            again.stderr
+        );
+        let kept = fs::read_to_string(config).unwrap();
+        let template = repository
+            .join("sdk/templates/init")
+            .join(api)
+            .join("admittance.yaml");
+        assert_eq!(kept, fs::read_to_string(template).unwrap(), "{api}");
+    }
+}
+
+#[tokio::test]
+async fn run_takes_the_line_of_a_request_and_files_with_bodies() {
+    let directory = tempfile::tempdir().unwrap();
+    let chains = admittance_tests::repository().join("docs/examples/demo/chains");
+    let object = application("shop", "web", "docker.io/library/nginx:latest");
+    let body = write(&directory, "body.json", object.to_string());
+    let line = "POST /mesosdriver/v4/namespaces/shop/applications";
+    let header = "BCS-ClusterID: BCS-MESOS-10001";
+    let refused = run(&chains, &body, &["--request", line, "--header", header]).await;
+    assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stdout.contains("latest"), "{}", refused.stdout);
+
+    for (more, expected) in [
+        (["--request", "/v1/services/web"], "write a method and a path"),
+        (["--request", "PUT /v1/services/web"], "admittance init rest"),
+        (["--header", header], "--request"),
+    ] {
+        let wrong = run(&chains, &body, &more).await;
+        assert_eq!(wrong.code, Some(2), "{more:?}: {}", wrong.stdout);
+        assert!(wrong.stderr.contains(expected), "{more:?}: {}", wrong.stderr);
+    }
+}
+
+#[tokio::test]
 async fn run_shows_people_a_row_for_each_stage_and_what_changed() {
     let directory = tempfile::tempdir().unwrap();
     let object = application("shop", "web", "docker.io/library/nginx:1.29");

@@ -47,7 +47,12 @@ use crate::{
 
 /// Install Admittance in a Kubernetes cluster, as a webhook of its API server.
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:
+  admittance kubernetes manifests --definitions chains/ | kubectl apply --server-side -f -
+  admittance kubernetes chart --definitions chains/ --output-directory chart"
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

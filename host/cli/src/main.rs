@@ -12,9 +12,11 @@ mod dev;
 mod directories;
 mod exporter;
 mod files;
+mod help;
 mod host;
 mod human;
 mod import;
+mod init;
 mod kubeconfig;
 mod kubernetes;
 mod logging;
@@ -38,7 +40,7 @@ mod test;
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use crate::output::BAD;
 
@@ -47,7 +49,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs admission hooks as WebAssembly components, in front of any control plane.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, max_term_width = 100)]
+#[command(name = "admittance", version, propagate_version = true, max_term_width = HELP_WIDTH)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -55,6 +57,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Arguments),
     New(new::Arguments),
     Test(test::Arguments),
     Dev(dev::Arguments),
@@ -104,6 +107,9 @@ enum Command {
     Man(shell::ManArguments),
 }
 
+/// The width up to which help is wrapped, in columns.
+const HELP_WIDTH: usize = 100;
+
 /// The exit code for wrong usage or invalid input; 1 is a refusal.
 const INVALID: u8 = 2;
 
@@ -111,7 +117,9 @@ const INVALID: u8 = 2;
 const TRANSIENT: u8 = 75;
 
 fn main() -> ExitCode {
-    Arguments::parse().command.run().unwrap_or_else(|error| {
+    let arguments = Arguments::from_arg_matches(&help::program().get_matches());
+    let arguments = arguments.unwrap_or_else(|error| error.exit());
+    arguments.command.run().unwrap_or_else(|error| {
         anstream::eprintln!("{BAD}error:{BAD:#} {}", admittance_net::causes::chain(&*error));
         let is_transient = error
             .downcast_ref::<admittance::Error>()
@@ -159,6 +167,7 @@ impl Command {
             Self::Kubernetes(arguments) => kubernetes::run(&arguments)?,
             Self::Agent(arguments) => agent::run(&arguments)?,
             Self::Kubeconfig(arguments) => kubeconfig::run(&arguments)?,
+            Self::Init(arguments) => init::run(&arguments)?,
             Self::New(arguments) => new::run(&arguments)?,
             Self::Dev(arguments) => dev::run(&arguments)?,
             Self::Schema(arguments) => schema::run(&arguments)?,

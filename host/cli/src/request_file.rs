@@ -263,7 +263,7 @@ pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<R
         None => {
             return Err(format!(
                 "{target} is not a path of the BCS driver (/mesosdriver/v4/...): give a configuration whose dialect \
-                 reads it with --config"
+                 reads it with `--config FILE`; `admittance init rest` writes one with routes"
             ));
         }
     };

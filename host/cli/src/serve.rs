@@ -133,8 +133,9 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
 fn read(path: &Path) -> crate::Result<Config> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
-            "there is no {DEFAULT_CONFIG} here; name the configuration with `--config FILE` (or \
-             ADMITTANCE_CONFIG). It must name at least the control plane: `dialect: {{ kubernetes: {{}} }}`"
+            "there is no {DEFAULT_CONFIG} here; name the configuration with `--config FILE` (or ADMITTANCE_CONFIG), \
+             or write one, with a chain and a request to try: `admittance init rest` in front of any JSON API, \
+             `admittance init kubernetes` for a webhook of kube-apiserver, `admittance init bcs`"
         )
         .into());
     }

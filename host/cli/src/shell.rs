@@ -40,7 +40,7 @@ impl CompletionsArguments {
 
 impl ManArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let mut program = crate::Arguments::command().name(PROGRAM);
+        let mut program = crate::Arguments::command();
         program.build();
         fs::create_dir_all(&self.directory).map_err(files::at(&self.directory))?;
         self.write(&program, PROGRAM.to_owned())
@@ -51,8 +51,10 @@ impl ManArguments {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
         man.render(&mut page)?;
+        // Whatever follows a help text is called EXTRA by the library.
+        let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
         let path = self.directory.join(format!("{name}.1"));
-        files::replace(&path, &page, files::PUBLIC)?;
+        files::replace(&path, page.as_bytes(), files::PUBLIC)?;
         let commands = command.get_subcommands();
         for command in commands.filter(|command| !command.is_hide_set() && command.get_name() != "help") {
             self.write(command, format!("{name}-{}", command.get_name()))?;
@@ -73,9 +75,7 @@ mod tests {
         own.flat_map(|command| {
             let name = format!("{name} {}", command.get_name());
             let mut all = commands(command, &name);
-            if all.is_empty() {
-                all.push((name, command.clone()));
-            }
+            all.push((name, command.clone()));
             all
         })
         .collect()
@@ -103,7 +103,7 @@ mod tests {
             let page = pages.join(format!("{}.1", name.replace(' ', "-")));
             let text = files::read(&page).unwrap();
             assert!(
-                text.contains(".SH NAME") && text.contains("Examples"),
+                text.contains(".SH NAME") && text.contains(".SH EXAMPLES"),
                 "{}",
                 page.display()
             );

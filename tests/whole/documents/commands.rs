@@ -29,12 +29,14 @@ fn flags(help: &str) -> BTreeSet<String> {
 async fn helps() -> BTreeMap<String, String> {
     let mut helps = BTreeMap::new();
     let all = Admittance::run(["--help"]).await.unwrap().stdout;
-    let (_, commands) = all.split_once("Commands:\n").unwrap();
-    let (commands, _) = commands.split_once("\n\n").unwrap();
-    // A continuation line is indented further.
-    let names = commands.lines().filter(|line| !line.starts_with("    "));
-    let names = names.map(|line| line.split_whitespace().next().unwrap().to_owned());
-    let mut names: Vec<String> = names.filter(|name| name != "help").collect();
+    // Commands are in groups, whose headings are not indented. A continuation line is indented further.
+    let (commands, _) = all.split_once("\nOptions:\n").unwrap();
+    let names = commands
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let mut names: Vec<String> = names
+        .map(|line| line.split_whitespace().next().unwrap().to_owned())
+        .collect();
     assert!(names.len() > 15, "{names:?}");
     while let Some(subcommand) = names.pop() {
         let arguments = subcommand.split(' ').chain(["--help"]);

@@ -17,6 +17,10 @@ use crate::{human, output::harmless};
 
 /// Manage the users of a gateway.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance users list --output json
+  admittance users create alice --group developers
+  admittance users delete alice")]
 pub(crate) struct UsersArguments {
     #[command(subcommand)]
     command: UsersCommand,
@@ -70,6 +74,10 @@ enum UsersCommand {
 
 /// Manage the tokens of users.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance tokens list alice
+  admittance tokens create alice --expires-in 90d
+  admittance tokens revoke alice 3")]
 pub(crate) struct TokensArguments {
     #[command(subcommand)]
     command: TokensCommand,
@@ -110,6 +118,10 @@ enum TokensCommand {
 
 /// Manage the clusters that users reach through a gateway.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance clusters list
+  admittance clusters create dev --creator alice
+  admittance clusters delete plain-dev")]
 pub(crate) struct ClustersArguments {
     #[command(subcommand)]
     command: ClustersCommand,
@@ -156,6 +168,10 @@ enum ClustersCommand {
 
 /// Manage the tokens that agents of clusters register with.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance register-tokens list
+  admittance register-tokens create plain-dev
+  admittance register-tokens revoke plain-dev")]
 pub(crate) struct RegisterTokensArguments {
     #[command(subcommand)]
     command: RegisterTokensCommand,
@@ -187,6 +203,10 @@ enum RegisterTokensCommand {
 
 /// Manage the permissions of users for clusters.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance permissions list
+  admittance permissions grant alice plain-dev Write
+  admittance permissions revoke alice plain-dev")]
 pub(crate) struct PermissionsArguments {
     #[command(subcommand)]
     command: PermissionsCommand,

@@ -1,0 +1,102 @@
+//! `admittance init`: writes a first configuration.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::{
+    files::{self, FileDraft},
+    output::{BOLD, write},
+    serve::DEFAULT_CONFIG,
+};
+
+/// Write a first configuration, a chain, and a request to try, all with comments.
+///
+/// Nothing that exists is replaced.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance init
+  admittance init kubernetes
+  admittance init bcs --directory driver")]
+pub(crate) struct Arguments {
+    /// The API that Admittance is for: any JSON API, the webhooks of kube-apiserver, or BCS on Mesos.
+    #[arg(value_enum, default_value_t)]
+    api: Api,
+    /// The directory to write to; created if it does not exist.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Api {
+    #[default]
+    Rest,
+    Kubernetes,
+    Bcs,
+}
+
+/// The files of a first configuration.
+struct InitTemplate {
+    config: &'static str,
+    chain: &'static str,
+    /// The file with the request to try, and its content.
+    request: (&'static str, &'static str),
+    /// The arguments of `run` that the request needs.
+    run_arguments: &'static str,
+}
+
+macro_rules! init_template {
+    ($folder:literal, $request:literal, $run_arguments:literal) => {
+        InitTemplate {
+            config: include_str!(concat!(
+                "../../../sdk/templates/init/",
+                $folder,
+                "/admittance.yaml"
+            )),
+            chain: include_str!(concat!("../../../sdk/templates/init/", $folder, "/chain.yaml")),
+            request: (
+                $request,
+                include_str!(concat!("../../../sdk/templates/init/", $folder, "/", $request)),
+            ),
+            run_arguments: $run_arguments,
+        }
+    };
+}
+
+const CHAIN: &str = "chains/first.yaml";
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
+    let InitTemplate {
+        config,
+        chain,
+        request: (request, content),
+        run_arguments,
+    } = match arguments.api {
+        Api::Rest => init_template!("rest", "body.json", "--request 'PUT /v1/services/web' "),
+        Api::Kubernetes => init_template!("kubernetes", "pod.yaml", ""),
+        Api::Bcs => init_template!("bcs", "application.json", ""),
+    };
+    let written = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)];
+    let written = written.map(|(path, content)| (arguments.directory.join(path), content));
+    if let Some((path, _)) = written.iter().find(|(path, _)| path.exists()) {
+        let error = format!(
+            "{} exists; name another directory with --directory",
+            path.display()
+        );
+        return Err(error.into());
+    }
+    for (path, content) in &written {
+        std::fs::create_dir_all(files::directory(path)).map_err(files::at(path))?;
+        FileDraft::new(path, content.as_bytes(), files::PUBLIC)?.publish(false)?;
+    }
+    let enter = match arguments.directory == Path::new(".") {
+        true => String::new(),
+        false => format!("\n  {BOLD}cd {}{BOLD:#}", arguments.directory.display()),
+    };
+    Ok(write(&format!(
+        "wrote {DEFAULT_CONFIG}, {CHAIN} and {request}\n{enter}\n  \
+         {BOLD}admittance run chains/ {run_arguments}{request}{BOLD:#}\n      tries the chain, which refuses this \
+         request\n  {BOLD}admittance check --config {DEFAULT_CONFIG}{BOLD:#}\n      checks everything\n  \
+         {BOLD}admittance serve{BOLD:#}\n      starts the program\n",
+    ))?)
+}
