@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use admittance::{Digest, ModuleReference};
 use admittance_catalog::signature::{
-    Blob, FoundSignature, Keyless, Material, PublicKey, PublicKeys, Requirement, Subject, TrustRoot,
+    Blob, FoundSignature, Keyless, Material, PublicKey, PublicKeys, Requirement, SignedModule, TrustRoot,
     describe, verify,
 };
 
@@ -72,7 +72,7 @@ fn check(material: &Material) {
     for requirement in REQUIREMENTS.iter() {
         for reference in [&*FILE, &*ARTIFACT] {
             let of = |module| {
-                let subject = Subject {
+                let subject = SignedModule {
                     reference,
                     module,
                     digest: Digest::of(module),
