@@ -5,7 +5,7 @@
 //! kind `authorization.k8s.io/v1/SelfSubjectAccessReview` for the user of the request, and
 //! `authorization.k8s.io/v1/SubjectAccessReview` for any other.
 //!
-//! In native builds there is no control plane: every function returns [`Error::Unavailable`], unless a test provides
+//! There is no control plane in native builds: every function returns [`Error::Unavailable`], unless a test provides
 //! objects with [`testing::with_cluster`](crate::testing::with_cluster) and permissions with
 //! [`testing::with_access`](crate::testing::with_access).
 
@@ -24,7 +24,7 @@ use crate::testing::cluster as source;
 
 pub use crate::bindings::admittance::plugin::cluster::Access;
 
-/// Why a call failed.
+/// The reasons why a call fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -60,7 +60,7 @@ pub fn get<T: DeserializeOwned>(
 }
 
 /// Returns the objects of a kind whose labels match the selector (`app=web,tier!=cache`; empty for all); without a
-/// namespace, those of all namespaces.
+/// namespace, the objects of all namespaces.
 ///
 /// # Errors
 /// The call failed, or an object cannot be parsed as the type.
@@ -118,7 +118,7 @@ impl List {
         })
     }
 
-    /// Only those of a namespace.
+    /// Lists only the objects of a namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.0.namespace = Some(namespace.into());
         self
@@ -238,7 +238,7 @@ impl CanI {
         }
     }
 
-    /// In this namespace. A path has none.
+    /// Asks about this namespace. A question about a path has none.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         if let Action::Resource(action) = &mut self.action {
             action.namespace = Some(namespace.into());
@@ -246,7 +246,7 @@ impl CanI {
         self
     }
 
-    /// With the object of this name. A path has none.
+    /// Asks about the object of this name. A question about a path has none.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         if let Action::Resource(action) = &mut self.action {
             action.name = Some(name.into());

@@ -1,4 +1,4 @@
-//! Why a call of `admit` fails.
+//! The errors with which `admit` fails.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl fmt::Display for Document {
     }
 }
 
-/// Why `admit` returns no verdict.
+/// The reasons why `admit` returns no verdict.
 ///
 /// The host counts it as a failure of the plugin and applies the stage's failure policy. To deny a
 /// request, return [`Response::deny`](crate::Response::deny) instead.
@@ -38,11 +38,11 @@ pub enum Error {
     /// A document of the request cannot be parsed as the plugin's type.
     #[error("{document} cannot be parsed as the plugin's type: at \"{pointer}\": {message}")]
     Read {
-        /// The document.
+        /// The document that cannot be parsed.
         document: Document,
         /// The place in the document.
         pointer: PointerBuf,
-        /// What is wrong.
+        /// The problem at that place.
         message: String,
     },
     /// A value of the plugin cannot be serialized as JSON.
@@ -50,7 +50,7 @@ pub enum Error {
     Write {
         /// The intended place in the object.
         pointer: PointerBuf,
-        /// Why it cannot be serialized.
+        /// The error of the serializer.
         source: serde_json::Error,
     },
     /// A typed change cannot be converted to a patch, because the type drops or adds elements of a list when it is
@@ -60,7 +60,7 @@ pub enum Error {
          parse all of them, or build the patch with `Patch`"
     )]
     ListNotKept {
-        /// Where the list is.
+        /// The place of the list in the object.
         pointer: PointerBuf,
         /// Its length in the request.
         original: usize,

@@ -11,7 +11,7 @@ use crate::bindings::admittance::plugin::http as contract;
 
 pub use crate::bindings::admittance::plugin::http::Response;
 
-/// Why there is no response.
+/// The reasons why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -64,12 +64,12 @@ impl Request {
         })
     }
 
-    /// A GET.
+    /// Builds a GET request for an absolute URL.
     pub fn get(url: impl Into<String>) -> Self {
         Self::new("GET", url)
     }
 
-    /// A POST.
+    /// Builds a POST request for an absolute URL.
     pub fn post(url: impl Into<String>) -> Self {
         Self::new("POST", url)
     }
@@ -90,7 +90,7 @@ impl Request {
     /// Sends it and waits for the complete response. Redirects are not followed.
     ///
     /// # Errors
-    /// There is no response. A response with a status such as 500 is not an error.
+    /// Fails if there is no response. A response with a status such as 500 is not an error.
     pub fn send(self) -> Result<Response, Error> {
         let Self(request) = self;
         if cfg!(target_family = "wasm") {

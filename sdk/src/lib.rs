@@ -108,7 +108,7 @@ pub use settings::{NoSettings, Settings, SettingsError, SettingsErrors};
 pub use text::Text;
 pub use {schemars, serde, serde_json};
 
-/// What nearly every plugin uses: `use admittance_sdk::prelude::*;`.
+/// The items that nearly every plugin uses: `use admittance_sdk::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         Denial, Error, NoSettings, Operation, Patch, Plugin, Request, Response, SettingsErrors, log, plugin,

@@ -1,7 +1,7 @@
 //! Lines for the operator's log.
 //!
-//! In the sandbox they go to the host, which adds the plugin's name and the request's uid, and drops
-//! lines above the limit of a call. In native builds they go to standard error.
+//! Within the sandbox, lines go to the host, which adds the plugin's name and the request's uid, and drops lines above
+//! the limit of a call. In native builds they go to standard error.
 //!
 //! ```
 //! use admittance_sdk::log;

@@ -97,7 +97,7 @@ fn array(
     Ok(merged)
 }
 
-/// For each element of `after`, the element of `before` that it comes from.
+/// Returns, for each element of `after`, the element of `before` that it comes from.
 fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     if let (Some(before), Some(after)) = (names(before), names(after)) {
         return after

@@ -29,7 +29,8 @@ use crate::Error;
 pub struct Patch {
     /// The list without its closing bracket; empty for no operations.
     text: String,
-    /// Where [`Patch::ensure_object`] and [`Patch::ensure_array`] created something, so that they do it only once.
+    /// The places where [`Patch::ensure_object`] and [`Patch::ensure_array`] created something, so that they do it only
+    /// once.
     made: Vec<PointerBuf>,
 }
 

@@ -55,7 +55,7 @@ impl Request {
         &self.0.uid
     }
 
-    /// The operation.
+    /// Returns the operation: create, update, delete or connect.
     pub fn operation(&self) -> Operation {
         self.0.operation
     }

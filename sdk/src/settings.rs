@@ -54,7 +54,7 @@ impl SettingsError {
         &self.pointer
     }
 
-    /// What is wrong and how to fix it.
+    /// The problem, and how to fix it.
     pub fn message(&self) -> &str {
         &self.message
     }

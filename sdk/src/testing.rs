@@ -245,7 +245,7 @@ impl Outcome {
         self.patch.as_ref()
     }
 
-    /// Why the request was denied, if it was.
+    /// Returns the denial, if the request was denied.
     pub fn denial(&self) -> Option<&Denial> {
         self.denial.as_ref()
     }

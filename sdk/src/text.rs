@@ -30,7 +30,7 @@ use serde::ser::{Serialize, Serializer};
 pub struct Text<'a>(Cow<'a, str>);
 
 impl<'a> Text<'a> {
-    /// The string.
+    /// Returns the content as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }

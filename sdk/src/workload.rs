@@ -104,7 +104,7 @@ impl<'a> Workload<'a> {
     /// The workload in the old object of a request, if the control plane sent it.
     ///
     /// # Errors
-    /// As for [`Workload::read`].
+    /// Fails as [`Workload::read`] does.
     pub fn read_old(request: &'a Request) -> Result<Option<Self>, Error> {
         Self::read_document(request, Document::OldObject)
     }
@@ -288,7 +288,7 @@ impl<'a> PodTemplate<'a> {
     }
 }
 
-/// Which system's rules apply to the object.
+/// The system whose rules apply to the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ControlPlane {
     /// `apiVersion: v4`, the only one of BCS.

@@ -118,7 +118,7 @@ fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
     Punctuated::parse_terminated(&content)
 }
 
-/// `v1/pods`, `apps/v1/deployments`; those of one group and version become one rule.
+/// Reads `v1/pods`, `apps/v1/deployments`; resources of one group and version become one rule.
 fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
     let mut rules: Vec<ResourceRule> = Vec::new();
     for literal in list {

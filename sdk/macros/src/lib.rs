@@ -8,7 +8,7 @@ use proc_macro::TokenStream;
 
 /// Makes an implementation of `Plugin` the plugin of its crate.
 ///
-/// On WebAssembly it exports the contract's functions; on all targets it implements `Describe`. Name,
+/// On WebAssembly the crate exports the contract's functions; on all targets the type implements `Describe`. Name,
 /// version and summary default to those in the crate's `Cargo.toml`. A crate contains one plugin.
 ///
 /// | argument | meaning | default |

@@ -1,4 +1,4 @@
-//! The parts of a container that most plugins do not look at. Each is parsed when it is asked for.
+//! The parts of a container that most plugins do not need. Each is parsed when its method is called.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -21,31 +21,31 @@ impl<'a> Container<'a> {
     /// The resources that it requests, and their limits.
     ///
     /// # Errors
-    /// It cannot be parsed; the message names the container and the field.
+    /// Fails if it cannot be parsed; the message names the container and the field.
     pub fn resources(&self) -> Result<Resources<'a>, Error> {
         self.part("resources", self.resources.as_ref())
     }
 
-    /// Its ports.
+    /// Returns the ports of the container.
     ///
     /// # Errors
-    /// As for [`Container::resources`].
+    /// Fails as [`Container::resources`] does.
     pub fn ports(&self) -> Result<Vec<Port<'a>>, Error> {
         self.part("ports", self.ports.as_ref())
     }
 
-    /// Its environment variables, without those of `envFrom`.
+    /// Returns its environment variables, without the variables of `envFrom`.
     ///
     /// # Errors
-    /// As for [`Container::resources`].
+    /// Fails as [`Container::resources`] does.
     pub fn env(&self) -> Result<Vec<EnvVar<'a>>, Error> {
         self.part("env", self.env.as_ref())
     }
 
-    /// Its security context; that of the Pod is not included.
+    /// Returns its security context, which does not include the Pod's.
     ///
     /// # Errors
-    /// As for [`Container::resources`].
+    /// Fails as [`Container::resources`] does.
     pub fn security_context(&self) -> Result<SecurityContext<'a>, Error> {
         self.part("securityContext", self.security_context.as_ref())
     }
@@ -53,7 +53,7 @@ impl<'a> Container<'a> {
     /// The probe for whether it still works; `None` if it has none.
     ///
     /// # Errors
-    /// As for [`Container::resources`].
+    /// Fails as [`Container::resources`] does.
     pub fn liveness_probe(&self) -> Result<Option<Probe<'a>>, Error> {
         self.part("livenessProbe", self.liveness_probe.as_ref())
     }
@@ -61,7 +61,7 @@ impl<'a> Container<'a> {
     /// The probe for whether it gets traffic; `None` if it has none.
     ///
     /// # Errors
-    /// As for [`Container::resources`].
+    /// Fails as [`Container::resources`] does.
     pub fn readiness_probe(&self) -> Result<Option<Probe<'a>>, Error> {
         self.part("readinessProbe", self.readiness_probe.as_ref())
     }
@@ -69,7 +69,7 @@ impl<'a> Container<'a> {
     /// The probe for whether it has started; `None` if it has none.
     ///
     /// # Errors
-    /// As for [`Container::resources`].
+    /// Fails as [`Container::resources`] does.
     pub fn startup_probe(&self) -> Result<Option<Probe<'a>>, Error> {
         self.part("startupProbe", self.startup_probe.as_ref())
     }
@@ -94,7 +94,7 @@ pub struct Resources<'a> {
     /// The limits, by resource: `memory`.
     #[serde(borrow)]
     pub limits: Option<Quantities<'a>>,
-    /// What is reserved for it, by resource.
+    /// The amounts that are reserved for the container, by resource.
     #[serde(borrow)]
     pub requests: Option<Quantities<'a>>,
 }
@@ -105,7 +105,7 @@ impl Resources<'_> {
         self.limits.as_ref()?.0.get(resource)
     }
 
-    /// What is reserved of a resource as it is written: `250m`.
+    /// The amount that is reserved of a resource, as it is written: `250m`.
     pub fn request(&self, resource: &str) -> Option<&str> {
         self.requests.as_ref()?.0.get(resource)
     }
@@ -133,7 +133,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
 pub struct Scalar<'a>(Text<'a>);
 
 impl Scalar<'_> {
-    /// The text.
+    /// Returns the string, or the number as it is written.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -158,7 +158,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Port<'a> {
-    /// Its name.
+    /// The name of the port.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
     /// The port in the container.
@@ -177,18 +177,18 @@ pub struct Port<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvVar<'a> {
-    /// Its name.
+    /// The name of the variable.
     #[serde(borrow)]
     pub name: Text<'a>,
     /// Its value, if it is written there.
     #[serde(borrow)]
     pub value: Option<Text<'a>>,
-    /// Where its value comes from.
+    /// The source of its value.
     #[serde(borrow)]
     pub value_from: Option<EnvSource<'a>>,
 }
 
-/// Where the value of an environment variable comes from.
+/// The source of the value of an environment variable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvSource<'a> {
@@ -207,12 +207,12 @@ pub struct KeyRef<'a> {
     /// The name of the Secret or ConfigMap.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// Its key.
+    /// The key in the Secret or ConfigMap.
     #[serde(borrow)]
     pub key: Option<Text<'a>>,
 }
 
-/// The security context of a container. Absent fields are those of the Pod, or the container runtime's.
+/// The security context of a container. For an absent field, the Pod's applies, or the container runtime's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SecurityContext<'a> {
@@ -231,7 +231,7 @@ pub struct SecurityContext<'a> {
     /// Changes of its Linux capabilities.
     #[serde(borrow)]
     pub capabilities: Option<Capabilities<'a>>,
-    /// How `/proc` is mounted.
+    /// The mount of `/proc`: `Default` or `Unmasked`.
     #[serde(borrow)]
     pub proc_mount: Option<Text<'a>>,
     /// Its seccomp profile.
@@ -282,7 +282,7 @@ pub struct Probe<'a> {
     pub period_seconds: Option<i64>,
     /// The timeout in seconds.
     pub timeout_seconds: Option<i64>,
-    /// After how many consecutive failures the probe counts as failed.
+    /// The number of consecutive failures after which the probe counts as failed.
     pub failure_threshold: Option<i64>,
 }
 
@@ -290,7 +290,7 @@ pub struct Probe<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HttpProbe<'a> {
-    /// The path.
+    /// The path of the URL.
     #[serde(borrow)]
     pub path: Option<Text<'a>>,
     /// The number or the name of the port.

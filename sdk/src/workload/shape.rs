@@ -70,7 +70,7 @@ macro_rules! shape {
 }
 
 shape! {
-    /// A Pod.
+    /// A Pod, which is its own pod template.
     pub(super) struct Pod {
         "metadata" => pub(super) metadata: Metadata<'a>,
         "spec" => pub(super) spec: PodSpec<'a>,
@@ -147,9 +147,9 @@ shape! {
 }
 
 shape! {
-    /// A volume.
+    /// A volume of a Pod.
     pub struct Volume {
-        /// Its name.
+        /// The name of the volume.
         "name" => pub name: Text<'a>,
         /// The image of an image volume.
         "image" => image: ImageSource<'a>,
@@ -159,7 +159,7 @@ shape! {
 shape! {
     /// An image pull secret.
     pub struct ImagePullSecret {
-        /// Its name.
+        /// The name of the Secret.
         "name" => pub name: Text<'a>,
     }
 }
