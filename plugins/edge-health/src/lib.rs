@@ -8,10 +8,10 @@
 //! When the control plane loses contact with a node, the node's condition `Ready` becomes `Unknown`. The node
 //! may still be healthy: at the edge, connections fail more often than machines. A component that can still
 //! reach the nodes, such as the edge-health daemon of [SuperEdge], marks unhealthy Nodes with the annotation
-//! `nodeunhealth`, with any value; nodes without it are healthy. The rules are those of SuperEdge's
+//! `nodeunhealth`, with any value; nodes without it are healthy. The plugin follows the rules of SuperEdge's
 //! edge-health-admission.
 //!
-//! For a node that is `Unknown` without the annotation:
+//! The effect on a node that is `Unknown` without the annotation:
 //!
 //! | request | effect |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The settings.
+//! The settings that a chain gives the plugin.
 
 use admittance_sdk::prelude::*;
 

@@ -1,4 +1,4 @@
-//! How the plugin changes Nodes, Endpoints and EndpointSlices. The rules are those of
+//! Tests how the plugin changes Nodes, Endpoints and EndpointSlices. The expected results follow the rules of
 //! `pkg/edge-health-admission` in `superedge/superedge`, without its bugs with several addresses.
 
 mod endpoints;

@@ -20,7 +20,7 @@ pub(crate) struct Reference<'a> {
     digest: Option<&'a str>,
 }
 
-/// Why a string is not a valid reference.
+/// The reasons why a string is not a valid reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Empty,
@@ -185,7 +185,7 @@ impl Prefix {
     /// Parses a prefix; a trailing slash is ignored. The registry is required.
     ///
     /// # Errors
-    /// What is wrong, as the rest of a sentence that starts with the string.
+    /// The reason, as the rest of a sentence that starts with the string.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.contains("://") {

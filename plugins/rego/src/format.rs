@@ -162,7 +162,7 @@ struct Spec {
 }
 
 impl Spec {
-    /// What is between `%` and the verb, the verb, and what follows it.
+    /// Splits the text after a `%` into flags, width and precision, the verb, and the text after the verb.
     fn read(text: &str) -> (Self, Option<char>, &str) {
         let mut spec = Self::default();
         let mut rest = text;

@@ -11,7 +11,7 @@ use regorus::{Engine, Value};
 
 use crate::{cidr, format, globs};
 
-/// Names and numbers of arguments. A policy may call these, its own functions, and those of regorus.
+/// Names and numbers of arguments. A policy may call these functions, its own, and the functions of regorus.
 const ADDED: [(&str, u8); 17] = [
     ("all", 1),
     ("any", 1),
@@ -90,7 +90,7 @@ pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// As in OPA, a call with arguments of a wrong type is undefined.
+/// Calls a function. `None`, which leaves the call undefined as in OPA, if an argument has a wrong type.
 fn call(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
     match (name, arguments) {
         ("all", [values]) => items(values).map(|mut items| items.all(is_true).into()),

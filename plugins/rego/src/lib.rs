@@ -52,7 +52,7 @@ pub struct Rego {
     /// The rule that decides.
     rule: String,
     parameters: Value,
-    /// Those of a template; none with an entry point.
+    /// The constraints of a template; none with an entry point.
     constraints: BTreeMap<String, Constrained>,
     inventory: Vec<(String, String)>,
     /// Whether the policy reads the object of the request's namespace.
@@ -136,7 +136,7 @@ impl Plugin for Rego {
     }
 }
 
-/// What a policy reads of the cluster.
+/// The objects of the cluster that a policy reads.
 #[derive(Default)]
 struct Objects {
     /// The Namespace of the request.
@@ -182,7 +182,7 @@ impl Rego {
         policy.evaluate(input).map_err(Error::other)
     }
 
-    /// What the policy reads of the cluster.
+    /// Reads the objects of the cluster that the policy uses.
     fn objects(&self, request: &Request) -> Result<Objects, Error> {
         let namespace = match request.namespace().filter(|_| self.reads_namespace) {
             Some(namespace) => {

@@ -116,7 +116,7 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
     Ok((compiled, rule))
 }
 
-/// What the names in a module mean.
+/// The meaning of the names in a module.
 pub(crate) struct Scope {
     /// The path of its package.
     pub(crate) package: String,

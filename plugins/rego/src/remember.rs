@@ -34,11 +34,11 @@ pub(crate) struct Remembered {
 
 #[derive(Debug)]
 struct State {
-    /// With the modules as they are, and a rule for each function.
+    /// The second engine: the modules without replaced calls, and a rule for each function.
     engine: Engine,
     functions: Vec<Function>,
     arguments: Arc<Mutex<Vec<Value>>>,
-    /// By the index of the function, and its arguments.
+    /// The results, by the index of the function and its arguments.
     results: BTreeMap<(usize, Vec<Value>), Value>,
 }
 
@@ -102,8 +102,8 @@ fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }
 
-/// An engine with these modules in which calls are remembered; `None` if there is no function for which this is
-/// worthwhile. `texts` are those of the modules, and `new` makes an engine without modules.
+/// Returns an engine with these modules in which calls are remembered; `None` if there is no function for which this is
+/// worthwhile. `texts` are the texts of the modules, and `new` makes an engine without modules.
 pub(crate) fn remembering(
     modules: &[Ref<Module>],
     texts: &[Text],
@@ -168,7 +168,7 @@ fn with_modules(texts: Vec<Text>, new: impl Fn() -> Result<Engine, String>) -> O
     Some(engine)
 }
 
-/// The texts with calls of extensions in place of those of these functions.
+/// Returns the texts in which calls of extensions replace the calls of these functions.
 fn replaced(
     modules: &[Ref<Module>],
     texts: &[Text],

@@ -66,7 +66,7 @@ fn operation(operation: Operation) -> &'static str {
     }
 }
 
-/// Without empty fields, as in an AdmissionReview.
+/// Returns the user of the request without empty fields, as an AdmissionReview has it.
 fn user(request: &Request) -> Json {
     let user = request.user();
     let mut fields = Map::new();

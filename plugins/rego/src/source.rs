@@ -345,7 +345,7 @@ mod tests {
                 "package a\nimport data.inventory\nv { inventory.cluster }\n",
                 "package a\nimport input.__inventory as inventory\nv { inventory.cluster }\n",
             ),
-            // In brackets, and after an operator, it is no statement.
+            // In brackets, and after an operator, a parenthesis on a new line does not begin a statement.
             (
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",

@@ -1,4 +1,4 @@
-//! What a policy found, and the response that comes of it.
+//! Turns the results of a policy into a response.
 
 use admittance_sdk::prelude::*;
 use regorus::Value;
@@ -8,7 +8,7 @@ use crate::{format, settings::Action};
 /// A constraint, ready for evaluation.
 #[derive(Debug)]
 pub(crate) struct Constrained {
-    /// What its messages begin with.
+    /// The beginning of its messages.
     pub(crate) prefix: String,
     pub(crate) parameters: Value,
     pub(crate) actions: Vec<Action>,

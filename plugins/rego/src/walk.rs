@@ -2,7 +2,7 @@
 
 use regorus::unstable::{Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead};
 
-/// Calls `visit` for every query of the module: the bodies of its rules, and those of comprehensions.
+/// Calls `visit` for every query of the module: the bodies of its rules and of its comprehensions.
 pub(crate) fn queries(module: &Module, visit: &mut dyn FnMut(&Query)) {
     each(module, &mut |part| {
         if let Part::Query(query) = part {

@@ -1,4 +1,4 @@
-//! How workloads opt in or out of the injection, and how it is recorded on them.
+//! The annotations with which workloads opt in or out of the injection, and which record that they are injected.
 
 use admittance_sdk::workload::{PodTemplate, Workload};
 
@@ -51,7 +51,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) marks: &'a Marks,
 }
 
-/// All annotations in use: those of the convention, and others that are also supported.
+/// All annotations in use: the pair of the convention, and another pair that is also supported.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: Marks,
@@ -150,7 +150,7 @@ impl Conventions {
         })
     }
 
-    /// The pairs, that of the convention first.
+    /// Returns the pairs of annotations, the pair of the convention first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Marks> {
         std::iter::once(&self.main).chain(&self.understood)
     }

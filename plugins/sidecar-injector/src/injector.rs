@@ -9,7 +9,7 @@ use admittance_sdk::workload::{Container, PodTemplate, TextMap, Workload};
 use crate::convention::{Answer, Conventions, Wish};
 use crate::settings::{Element, Mode, Naming, Settings, elements};
 
-/// What is added, and to which workloads.
+/// The parts that are added, and the workloads to which they are added.
 #[derive(Debug)]
 pub struct Injector {
     containers: Vec<Element>,

@@ -12,8 +12,8 @@
 //! mode: optOut          # or optIn, always
 //! ```
 //!
-//! It adds, and never changes: an existing container, volume, annotation or label with the same name stays as it
-//! is. So it is idempotent, and adds again what an update removed. A workload opts in or out with the annotation
+//! The plugin adds, and never changes: an existing container, volume, annotation or label with the same name stays as
+//! it is. So it is idempotent, and adds again what an update removed. A workload opts in or out with the annotation
 //! `sidecar-injector.admittance.dev/inject` on its pod template or on itself.
 //!
 //! The file `sidecarconfig.yaml` of [kube-sidecar-injector] and of tutorials based on it can be used as
@@ -24,7 +24,7 @@
 //! Kubernetes does not allow adding containers to an existing Pod, so a Pod is injected only when it is
 //! created. Requests for subresources are ignored.
 //!
-//! With `sidecarSet`, the plugin injects as OpenKruise injects a SidecarSet: see [`SidecarSet`].
+//! If `sidecarSet` is set, the plugin injects as OpenKruise injects a SidecarSet: see [`SidecarSet`].
 //!
 //! [kube-sidecar-injector]: https://github.com/morvencao/kube-sidecar-injector
 
@@ -42,9 +42,9 @@ pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 /// The configured plugin.
 #[derive(Debug)]
 pub enum SidecarInjector {
-    /// It adds what its own settings list.
+    /// The plugin adds what its own settings list.
     Own(Injector),
-    /// It injects as OpenKruise does.
+    /// The plugin injects as OpenKruise does.
     SidecarSet(Injection),
 }
 

@@ -107,7 +107,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// How the status identifies it.
+    /// Returns the text that identifies the element in the status.
     pub(crate) fn identity(&self) -> &str {
         if self.name.is_empty() {
             &self.image

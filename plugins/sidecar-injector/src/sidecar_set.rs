@@ -1,6 +1,6 @@
 //! The injection of a SidecarSet of OpenKruise into Pods that are created.
 //!
-//! As in OpenKruise, a container of the Pod with the same name is replaced; injected containers have the variable
+//! A container of the Pod with the same name is replaced, as in OpenKruise; injected containers have the variable
 //! `IS_INJECTED`; of the volumes, only those are added that an injected container uses. Containers and volumes have the
 //! defaults that OpenKruise gives them.
 
@@ -25,7 +25,7 @@ const LIST: &str = "kruise.io/sidecarset-injected-list";
 pub struct Injection {
     name: String,
     containers: Vec<Sidecar>,
-    /// In the order of their names.
+    /// The init containers, sorted by name.
     init_containers: Vec<Sidecar>,
     /// The volumes that containers use, with their names, in the order in which they are added.
     volumes: Vec<(String, Value)>,
@@ -229,8 +229,9 @@ fn merge_patch(value: &mut Value, change: Value) {
     }
 }
 
-/// Puts containers into a list of the Pod: in place of those with the same names, before the others, or after them.
-/// With `by_name`, those after the others are in the order of their names, with those of other SidecarSets.
+/// Puts containers into a list of the Pod: in place of containers with the same names, before the others, or after
+/// them. With `by_name`, containers after the others are sorted by name, among the containers that other
+/// SidecarSets appended.
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),

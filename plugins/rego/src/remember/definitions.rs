@@ -28,7 +28,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Both definitions of a function.
+    /// Combines two definitions of a function; `None` if they differ in module or number of arguments.
     fn and(mut self, other: Self) -> Option<Self> {
         let is_same = self.module == other.module && self.arity == other.arity;
         self.bodies += other.bodies;
@@ -44,7 +44,7 @@ impl Definition {
 
 /// The functions that depend on nothing but their arguments and the input, and call only such functions.
 pub(super) struct Definitions {
-    /// By their paths.
+    /// The functions by their paths.
     functions: BTreeMap<String, Definition>,
 }
 
@@ -172,7 +172,7 @@ impl Definitions {
 /// The paths of what modules define.
 struct Rules {
     all: BTreeSet<String>,
-    /// Those that are evaluated when they are read: neither functions nor constants.
+    /// The rules that are evaluated when they are read: neither functions nor constants.
     evaluated: BTreeSet<String>,
 }
 

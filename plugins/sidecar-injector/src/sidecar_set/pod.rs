@@ -1,4 +1,4 @@
-//! What matters of a Pod into which a SidecarSet is injected.
+//! The parts of a Pod that the injection of a SidecarSet reads.
 
 use std::collections::BTreeMap;
 

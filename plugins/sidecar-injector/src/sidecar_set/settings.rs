@@ -70,11 +70,11 @@ pub(super) struct Sidecar {
     /// Whether it gets their raw block devices.
     pub(super) shares_devices: bool,
     pub(super) transfers: Vec<Transfer>,
-    /// As it is injected into a Pod from which it takes nothing.
+    /// The container that is injected into a Pod from which it takes nothing.
     pub(super) container: Map<String, Value>,
 }
 
-/// Where a container is injected: before or after those of the Pod.
+/// The place of an injected container: before or after the containers of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "admittance_sdk::serde")]
 pub(super) enum Place {
@@ -88,7 +88,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) source: ContainerName,
-    /// In the order in which they are copied.
+    /// The names of the variables, in the order in which they are copied.
     pub(super) names: BTreeSet<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Opting in and recording with the annotations of kube-sidecar-injector. The rules are those of
-//! `mutationRequired` and `updateAnnotation` in its `webhook.go`, without its bug that loses annotations.
+//! Tests opting in and recording with the annotations of kube-sidecar-injector. The expected results follow the rules
+//! of `mutationRequired` and `updateAnnotation` in its `webhook.go`, without its bug that loses annotations.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
     pod
 }
 
-/// What the file and tutorials based on it add to a Pod.
+/// The file of the project, and settings from tutorials based on it, can be used unchanged.
 #[test]
 fn a_sidecarconfig_is_settings_as_it_stands() {
     let table = [
