@@ -213,7 +213,7 @@ impl Dialect for Bcs {
             }
         })?;
         let text = canonical.as_deref().unwrap_or(text);
-        // Hooks do not support lists, such as the one of /agentsettings.
+        // Hooks do not support lists, such as the list of /agentsettings.
         if text.trim_start().starts_with('[') {
             return self.without_kind(head);
         }

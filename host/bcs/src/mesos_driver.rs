@@ -43,8 +43,8 @@ pub struct BcsConfig {
 /// The servers behind a driver of a BCS cluster.
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// At least one server. Schedulers are tried in this order, since only their master serves requests; drivers take
-    /// turns.
+    /// A list of at least one server. Schedulers are tried in this order, since only their master serves requests;
+    /// drivers take turns.
     Listed(Vec<Server>),
     /// The schedulers registered below this node of the cluster's ensemble; all requests go to their master.
     Discovered(NodePath),

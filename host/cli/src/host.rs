@@ -14,8 +14,8 @@ pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     sandbox
 }
 
-/// Returns a builder with the configuration of modules and plugins. The store is the given one, else the one of the
-/// configuration, else the user's default.
+/// Returns a builder with the configuration of modules and plugins. Modules are kept in `store`, else in the store of
+/// the configuration, else in the user's default store.
 pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let mut builder = Host::builder()
         .on_progress(progress::show())

@@ -218,7 +218,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Without a cluster, conditions that use the authorizer get an error, which most of them treat as a denial.
+/// Warns about stages whose conditions use the authorizer, because there is no cluster. Such a condition gets an error,
+/// which most conditions treat as a denial.
 fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {

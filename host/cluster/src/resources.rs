@@ -200,7 +200,7 @@ impl Resource {
 }
 
 impl Resources {
-    /// Watches all resources, or, with `only`, the one of this namespace and name.
+    /// Watches all resources, or, with `only`, the resource of this namespace and name.
     pub(crate) fn new(
         connection: Connection,
         kind: &ServedKind,

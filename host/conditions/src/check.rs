@@ -41,7 +41,7 @@ pub(crate) struct Checked {
     pub(crate) set_values: Vec<SetValue>,
 }
 
-/// The variables and functions that an expression may use in addition to those of every expression.
+/// The variables and functions that an expression may use in addition to what every expression may use.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     /// The variables that a policy defined so far, `variables.x`; none for a match condition of a stage.

@@ -69,7 +69,7 @@ impl PlainGroups {
     }
 }
 
-/// Returns the permission that a request to a driver needs: the one of its route, if it has one.
+/// Returns the permission that a request to a driver needs: the permission of its route, if it has a route.
 ///
 /// Only requests known to be harmless need less than [`Permission::Hooks`]: those for a route of the driver, with an
 /// unambiguous path. A console is a shell in a container, so opening one is not a read, although it is a GET;

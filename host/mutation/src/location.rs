@@ -66,7 +66,7 @@ impl Location {
     }
 
     /// Returns whether an object that has both locations is contradictory: one has a list where the other has an
-    /// object, or a list whose items are told apart by another field. `one_shape` and `other_shape` are the shapes at
+    /// object, or a list whose items are identified by another field. `one_shape` and `other_shape` are the shapes at
     /// the end of each.
     pub fn contradicts(&self, one_shape: Shape, other: &Self, other_shape: Shape) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {

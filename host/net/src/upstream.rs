@@ -151,7 +151,7 @@ pub struct Upstream {
     keeps_host: bool,
 }
 
-/// Connections and tunnels, including the ones of [other servers](Upstream::beside).
+/// Connections and tunnels, which [`Upstream::beside`] shares with other servers.
 struct Shared {
     pool: Pool,
     config: UpstreamConfig,

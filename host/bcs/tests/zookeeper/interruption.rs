@@ -71,7 +71,7 @@ impl Drop for Interruption {
     }
 }
 
-/// Both connections end when this returns.
+/// Relays frames until a connection ends or the moment to interrupt has come. Then both connections end.
 async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();

@@ -1,9 +1,9 @@
 //! Signatures of modules. A [policy](SignaturePolicy) says which signatures the modules of a source must have, and
 //! [`verify`] checks whether the signatures of a module ([`Material`]) satisfy it.
 //!
-//! For a module in a registry the manifest is signed, as `cosign sign` does; for any other module its bytes,
-//! as `cosign sign-blob` does. Verification needs no network: the signatures are plain data, which is kept
-//! with the module and verified again whenever the module is loaded.
+//! The signature of a module in a registry is for its manifest, as `cosign sign` makes it; the signature of any other
+//! module is for its bytes, as `cosign sign-blob` makes it. Verification needs no network: the signatures are plain
+//! data, which is kept with the module and verified again whenever the module is loaded.
 //!
 //! Certificates, logs and bundles are verified by `sigstore-verify`; cosign's older formats are converted to
 //! bundles first. A program without the feature `signatures` can create neither keys nor trust roots, so that no policy

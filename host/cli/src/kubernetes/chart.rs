@@ -24,7 +24,7 @@ use super::{
 };
 use crate::files::{self, PUBLIC};
 
-/// What the release is called, and where it is.
+/// The expressions of Helm for the name and the namespace of the release.
 const RELEASE: &str = "{{ .Release.Name }}";
 const NAMESPACE: &str = "{{ .Release.Namespace }}";
 
@@ -187,7 +187,7 @@ fn chart(installation: &Installation) -> String {
 const NOTES: &str = include_str!("chart/NOTES.txt");
 const SECRET_NOTES: &str = include_str!("chart/NOTES.secret.txt");
 
-/// Writes the files, and removes what an earlier chart in the directory had beside them.
+/// Writes the files, and removes other files that an earlier chart left in the directory.
 pub(super) fn write(directory: &Path, chart: &Files) -> crate::Result<()> {
     let is_chart = directory.join("Chart.yaml").is_file();
     let is_empty = match fs::read_dir(directory) {

@@ -123,7 +123,7 @@ impl Lang {
 }
 
 impl ProjectTemplate {
-    /// The files beside the SDK, in which `{{name}}`, `{{crate}}`, `{{module}}` and `{{setup}}` are replaced.
+    /// The files besides the SDK, in which `{{name}}`, `{{crate}}`, `{{module}}` and `{{setup}}` are replaced.
     pub(super) fn files(&self) -> impl Iterator<Item = File> {
         [self.own, &COMMON].into_iter().flatten().copied()
     }

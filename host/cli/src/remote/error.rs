@@ -20,7 +20,7 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "write http:// in place of https://",
 };
 
-/// Why a request to the admin API failed.
+/// The errors of requests to the admin API.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
     #[error(

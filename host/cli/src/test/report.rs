@@ -116,7 +116,7 @@ fn text(tested: &[TestedCase]) -> String {
     text + &format!("\n{passed} passed, {failed} failed\n")
 }
 
-/// Groups cases by file: those of a file follow one another.
+/// Groups cases by file; the cases of one file are adjacent.
 fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))

@@ -43,7 +43,7 @@ pub struct PluginPart<'a> {
     pub name: Arc<str>,
     /// The path of its field below the stage: `.plugin`, or `.group.plugins.signed`.
     pub path: String,
-    /// Where the stage or the member begins in its document.
+    /// The beginning of the stage or the member in its document.
     pub location: &'a Location,
     /// The limit of a call.
     pub timeout: Duration,

@@ -28,7 +28,7 @@ pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> 
     status_with_reason(status, reason, message)
 }
 
-/// Writes a reply as [`status_reply`] does, with another reason than that of the HTTP status.
+/// Writes a reply as [`status_reply`] does, with this reason instead of the reason of the HTTP status.
 pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> http::Response<Bytes> {
     reply(RefusalStatus::new(status.as_u16(), reason, message.to_owned()))
 }

@@ -11,5 +11,5 @@ pub(crate) const ID: &str = "bcs-api-tunnel-id";
 /// A random text of the gateway that accepts a tunnel. The other gateway proves with it that it knows the secret now.
 pub(crate) const CHALLENGE: &str = "bcs-api-tunnel-challenge";
 pub(crate) const PARAMS: &str = "bcs-api-tunnel-params";
-/// The names that agents use for themselves. The second is the one of the last agent of bcs-api.
+/// The names that agents use for themselves. The last agent of bcs-api uses the second.
 pub(crate) const MODULES: [&str; 2] = ["kube-agent", "kubeagent"];

@@ -41,8 +41,8 @@ pub(super) enum ConnectVia {
     Direct(Accounts),
     /// The tunnel of the cluster's agent.
     Tunnel(Session),
-    /// A tunnel to another gateway, which has the tunnel of the cluster's agent. The budget is the one of the cluster's
-    /// owner.
+    /// A tunnel to another gateway, which has the tunnel of the cluster's agent. The budget belongs to the owner of the
+    /// cluster.
     Gateway(Session, Arc<Budget>),
 }
 

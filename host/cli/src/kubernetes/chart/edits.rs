@@ -1,4 +1,4 @@
-//! What in the objects is a value of the chart.
+//! Replaces what an operator may choose in the objects by values of the chart.
 
 #![expect(
     clippy::indexing_slicing,

@@ -5,7 +5,7 @@
 use admittance_definitions::document::to_yaml;
 use serde_json::Value as Json;
 
-/// What a template has at one place of an object.
+/// A change of one place of an object that makes it a template.
 #[derive(Debug)]
 pub(super) enum Edit {
     /// This expression in place of the value.
@@ -42,7 +42,7 @@ impl Template {
         self.edits.push((pointer.into(), edit));
     }
 
-    /// The document.
+    /// Returns the object as one document of a template, with all edits.
     pub(super) fn text(&self) -> String {
         let mut text = "---\n".to_owned();
         self.children(&self.object, "", 0, &mut text);

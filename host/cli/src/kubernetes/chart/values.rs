@@ -126,7 +126,7 @@ impl Values {
             }
             return schema.to_value();
         }
-        // Every value has a default; helm reads those of the chart first.
+        // Every value has a default; helm reads the defaults of the chart first.
         let cert_manager = |of_it: Json| json!({"properties": {"tls": {"properties": {"certManager": {"properties": of_it}}}}});
         let disabled = cert_manager(json!({"enabled": {"const": false}}));
         let from_issuer = cert_manager(json!({"issuerRef": {"required": ["name"]}}));

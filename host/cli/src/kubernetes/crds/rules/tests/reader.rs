@@ -118,7 +118,7 @@ enum Kind {
     Removal,
 }
 
-/// Whether the schema of files, that of resources, and the reader refuse it.
+/// Whether the schema of files, the schema of resources, and the reader refuse a change.
 type Refused = [bool; 3];
 
 const BY_READER: Refused = [false, false, true];
@@ -238,7 +238,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     }
 }
 
-/// Without a field, the schema would refuse an example.
+/// For each field, a schema without it refuses at least one example.
 #[test]
 fn the_examples_have_every_field() {
     let examples = examples();
