@@ -26,9 +26,9 @@ pub(crate) struct Example {
     expected: Expected,
 }
 
-/// Where the body of an example is.
+/// The source of the body of an example.
 enum Body {
-    /// In a file of the repository. The request has the header that the driver for BCS requires.
+    /// A file of the repository. The request has the header that the driver for BCS requires.
     File(&'static str),
     Text(&'static str),
 }

@@ -34,8 +34,8 @@ pub(crate) async fn send_few(api: &Api, driver: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// For the API of services, a read or a write of a random service, of which some have no team or too many replicas. For
-/// other APIs, one of the examples.
+/// Returns a random request: for the API of services, a read or a write of a random service, of which some have no team
+/// or too many replicas; for other APIs, one of the examples.
 fn request(api: &Api, driver: &str, random: &mut fastrand::Rng) -> Result<Request<Vec<u8>>, Error> {
     const SERVICES: [(&str, &str, &str); 6] = [
         ("web", "nginx", "shop"),

@@ -10,7 +10,7 @@ pub struct Comparison {
     pub range: (f64, f64),
 }
 
-/// What a [`Comparison`] means.
+/// The result of a [`Comparison`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Better beyond the noise.
@@ -25,7 +25,7 @@ impl Comparison {
     /// The least difference that is called one: the order of code in a program changes its speed by as much.
     const LEAST: f64 = 0.01;
 
-    /// Compares the rounds of this build with those of another, of which more is better. `None` without rounds.
+    /// Compares the rounds of this build with the rounds of another; more is better. Returns `None` without rounds.
     pub fn from_rounds(this: &[f64], other: &[f64]) -> Option<Self> {
         let mut ratios: Vec<f64> = this
             .iter()

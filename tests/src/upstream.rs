@@ -30,9 +30,9 @@ pub struct Upstream {
 /// The use of the bodies of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodies {
-    /// They are returned in `data`, and recorded.
+    /// The reply has the body in `data`, and the upstream records it.
     Recorded,
-    /// They are returned in `data`.
+    /// The reply has the body in `data`.
     Returned,
     Discarded,
 }

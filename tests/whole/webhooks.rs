@@ -36,7 +36,7 @@ pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
 
 /// Listens with the certificate of a service or host; `answer` gets the number of connections accepted before the
 /// connection of the request. The client selects one of the protocols by ALPN; without any, the server uses HTTP/1.1.
-/// It ends with the test.
+/// The server stops when the test ends.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,

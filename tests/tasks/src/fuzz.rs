@@ -1,8 +1,8 @@
 //! Fuzzing: compiles the targets of `tests/fuzz` for libFuzzer, and runs them.
 //!
 //! Only the crates of this workspace are instrumented, by the compiler wrapper `tests/fuzz/rustc`: dependencies
-//! are those of the tests. There is no sanitizer, since the stable compiler has none; no target reaches the few lines
-//! of unsafe code in the workspace. Findings are in `target/fuzz`.
+//! are compiled as for the tests. There is no sanitizer, since the stable compiler has none; no target reaches the few
+//! lines of unsafe code in the workspace. Findings are in `target/fuzz`.
 
 use std::{
     collections::BTreeSet,

@@ -264,7 +264,7 @@ fn build_programs() -> Result<(), Error> {
 
 /// Compiles the driver and the demo, and nothing that only tests need.
 ///
-/// With a test that needs nothing, for the same reason as above.
+/// A test that needs nothing is selected too, so that dependencies get the same features as in `build_programs`.
 fn build_demo() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(

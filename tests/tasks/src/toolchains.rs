@@ -1,8 +1,8 @@
 //! Packages of npm and PyPI, fetched once into `target/toolchains`: what builds plugins in JavaScript and Python, what
 //! checks the types in the scripts of the console, and Helm.
 //!
-//! Tests install the former from there into each new project, so that they need no network. Their versions are those of
-//! the templates.
+//! Tests install the toolchains from there into each new project, so that they need no network. The versions of the
+//! toolchains are those that the templates name.
 
 use std::{
     env, fs,

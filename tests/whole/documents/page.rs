@@ -174,7 +174,8 @@ impl Page {
         self.rows_until(heading, |_, _| true)
     }
 
-    /// Returns the rows under a heading, up to the first one whose level, after that of the heading, `ends` the section.
+    /// Returns the rows under a heading, up to the next heading that ends its section: `ends` gets the level of the
+    /// heading and the level of the next.
     fn rows_until(&self, heading: &str, ends: impl Fn(usize, usize) -> bool) -> Vec<Vec<&str>> {
         let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
         let prose = self.prose();

@@ -35,7 +35,7 @@ fn renewed(lease: &Value) -> Timestamp {
 }
 
 /// Checks every version of every Lease in the order in which they were written: a table became the target only when all
-/// replicas that served the one before had prepared it, and no replica served it before it was the target, or much
+/// replicas that served the previous target had prepared it, and no replica served it before it was the target, or much
 /// later. A replica that was killed has a Lease that expires. Returns how many targets there were.
 fn check_order(setting: &Setting) -> usize {
     let mut target: Option<String> = None;

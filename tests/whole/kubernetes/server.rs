@@ -51,7 +51,7 @@ impl Server {
         }
     }
 
-    /// Another client, with its own connection, that offers HTTP/2.
+    /// Returns another client, with its own connection, that offers HTTP/2.
     pub(crate) fn http2_client(&self) -> Client {
         let authorities = fs::read_to_string(self.directory.path().join("ca.pem")).unwrap();
         Client::over_http2(trust(&authorities)).unwrap()

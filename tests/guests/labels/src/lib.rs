@@ -15,7 +15,7 @@ pub struct Settings {
     pub add: BTreeMap<String, String>,
 }
 
-/// The plugin.
+/// The configured plugin.
 #[derive(Debug)]
 pub struct Labels(Settings);
 

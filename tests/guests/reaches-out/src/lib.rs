@@ -37,7 +37,7 @@ pub enum Target {
     Access,
 }
 
-/// The plugin.
+/// The configured plugin.
 #[derive(Debug)]
 pub struct ReachesOut(Settings);
 
