@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// Paths of the gateway begin with one of these. The first is bcs-api's; the second is the other one that
-/// bcs-gateway-discovery leads to drivers, for consoles among others. The longer one comes first.
+/// The prefixes of the gateway's paths, longest first: that of bcs-api, and another that bcs-gateway-discovery routes
+/// to drivers, for example for consoles.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
 /// The path of the driver for a path of the gateway. The query and percent-encoding stay the same.

@@ -134,7 +134,7 @@ impl Peers {
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
         let mut found = self.discovery.servers();
-        // One for each server, also while its tunnel outlives its registration: it may register again.
+        // A server stays here while its tunnel outlives its registration, so that it gets no second one.
         let mut held: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {
@@ -207,7 +207,7 @@ impl Peers {
         drop(links);
         match problem {
             None => tracing::info!(%server, "the tunnel to another gateway is open"),
-            // Each reason once.
+            // Logged only when the reason changes.
             Some(why) if before != Some(Some(why.clone())) => {
                 tracing::warn!(%server, why, "there is no tunnel to another gateway; trying again");
             }
@@ -271,7 +271,7 @@ fn is_local(uri: &Uri) -> bool {
     bare.parse().is_ok_and(|ip: IpAddr| is_loopback((ip, 0).into()))
 }
 
-/// Tells another gateway of the tunnels to this one, and of every change. Never returns.
+/// Announces the tunnels to this gateway, and every change of them, to another. Never returns.
 async fn announce(session: &Session, kubernetes: &Kubernetes) {
     let routes = &kubernetes.0.routes;
     let mut changes = routes.changes();
@@ -279,7 +279,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
     loop {
         changes.mark_unchanged();
         let is_stopping = kubernetes.0.stop.is_cancelled();
-        // None while the gateway stops, so that others no longer use them.
+        // A gateway that stops announces no tunnels, so that others no longer use them.
         let mut current = match is_stopping {
             true => HashMap::new(),
             false => routes.of_agents(),
@@ -300,7 +300,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
             if !is_known {
                 let text = format!("{cluster}\n{}", params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));
-                // Before the wait, because a tunnel is in use while its route is held.
+                // Dropped before the wait, because a tunnel counts as used while its route is held.
                 drop(route);
                 session.announce(Announcement::Added(Bytes::from(text))).await;
             }

@@ -26,8 +26,8 @@ use crate::{
 
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";
-/// The most tunnels that the agents of a cluster may have open to this gateway. Of those to other gateways, each
-/// announces one, and the number of gateways is limited.
+/// The most tunnels that the agents of a cluster may have open to this gateway. Other gateways, whose number is
+/// limited, announce one tunnel each.
 const MOST_TUNNELS: usize = 8;
 
 /// The time for a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may connect
@@ -55,7 +55,7 @@ pub(super) struct Route {
     /// The cluster's own token.
     pub(super) authorization: HeaderValue,
     way: ConnectVia,
-    /// Whether its servers are checked.
+    /// Whether requests use this route. Only then are its servers checked.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
 }
@@ -196,7 +196,7 @@ impl Tunnels {
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
     }
 
-    /// Has only the servers of the route that requests use checked.
+    /// Starts the checks of servers of the route that requests use, and stops those of the cluster's other routes.
     fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
         let newest = self.newest(cluster).or_else(|| direct.get(cluster));
         let of_agents = self.of_agents.get(cluster).into_iter().flatten();
@@ -241,7 +241,7 @@ impl Routes {
             credentials.clone(),
             ConnectVia::Direct(accounts.clone()),
         )?);
-        // A watch may hold the previous one for long.
+        // A watch may use the previous route for a long time.
         if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
             previous.is_newest.send_replace(false);
         }
@@ -300,8 +300,8 @@ impl Routes {
         self.changed.subscribe()
     }
 
-    /// The tunnel of the cluster's agent, and what counts a connection in it as its use. Never one to another gateway, so
-    /// that no connection passes more than two.
+    /// The tunnel of the cluster's agent, and a guard that marks it as used. Never a tunnel to another gateway, so that
+    /// a connection passes at most two.
     pub(super) fn tunnel(&self, cluster: &str) -> Option<(Session, Guard)> {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;
@@ -338,7 +338,7 @@ impl Routes {
     }
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
-        // In this order everywhere.
+        // Always locked in this order.
         let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
         let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
         direct
@@ -383,7 +383,7 @@ impl Drop for OpenTunnel {
         let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
         let table = tunnels.of(&self.route.way);
-        // Others stay, newer ones too.
+        // Other tunnels of the cluster stay, including newer ones.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
             of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
             let count = of_cluster.len();

@@ -41,7 +41,7 @@ struct Answer {
     data: Option<Verdict>,
 }
 
-/// Its message is not read: it may hold the token.
+/// The server's `message` is not parsed, because it may contain the token.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     allowed: bool,

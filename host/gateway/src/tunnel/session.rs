@@ -34,7 +34,7 @@ const DATA_QUEUE: usize = 4;
 const CONTROL_QUEUE: usize = 1024;
 /// The buffer of a connection in each direction.
 const BUFFER: usize = 16 << 10;
-/// The time that a connection gets whose reader is slow, and whose other side does not pause.
+/// A connection ends if its reader is behind for this long, and the other side does not pause.
 const SLOW_READER: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -49,7 +49,7 @@ struct Shared {
     control: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
-    /// Whether the log has a line about a connection that the other side may not have: it could ask for any number.
+    /// Whether a refused connection was logged: the other side could request any number of them.
     has_warned: AtomicBool,
     ended: CancellationToken,
 }
@@ -86,21 +86,21 @@ impl Session {
         &self.0.budget
     }
 
-    /// A connection, as the other side sees its destination, whose memory is charged to this budget. If the other side
-    /// cannot connect, it ends at once.
+    /// Opens a connection to a destination as the other side sees it, and charges its memory to this budget. If the
+    /// other side cannot connect, the connection ends at once.
     pub async fn open(&self, to: Destination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
         let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
         if !to.fits() {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // Before the connection is added: nothing is left to remove if this future is dropped while it waits.
+        // Waits before the connection is added: if this future is dropped meanwhile, nothing has to be removed.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
         };
         let connection = self.0.add(number, budget).map_err(io::Error::other)?;
-        // Before its data, so in the same queue.
+        // In the queue of data, so that it is sent before the data of the connection.
         permit.send(Frame::new(number, Content::Connect(to)));
         let (own, stream) = tokio::io::duplex(BUFFER);
         tokio::spawn(self.0.clone().carry(number, connection, own));
@@ -229,13 +229,13 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.arrived(number, &connection, bytes).await?,
-            // It has ended here, and the other side may not know yet. If it does not read that, it gets it for its next data.
+            // The connection has ended here. If the queue is full, the other side is informed at its next data.
             (Content::Data(_), None) => drop(self.tell(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // It stays in the table, and counts, until its reader has taken what has arrived.
+                // The connection stays in the table, and counts, until its reader has read what has arrived.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),
@@ -252,7 +252,7 @@ impl Shared {
         let slow = tokio::time::sleep(SLOW_READER);
         tokio::pin!(slow);
         loop {
-            // Before it is tried, so that no release is missed.
+            // Created before the attempt, so that a release in between is not missed.
             let released = inbox.budget.released();
             match inbox.push(&bytes) {
                 Ok(()) => break,
@@ -393,7 +393,7 @@ impl Shared {
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
-            // After its data, so in the same queue.
+            // In the queue of data, so that it is sent after the data of the connection.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
                 _ = self.data.send(end) => {}

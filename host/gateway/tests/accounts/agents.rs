@@ -197,7 +197,7 @@ async fn a_token_that_cannot_be_decrypted_holds_up_no_other() {
         for part in ["plain-lost", "add that key", "report again"] {
             assert!(skipped.contains(part), "{skipped}");
         }
-        // The others no longer need the key before.
+        // The other clusters no longer need the previous key.
         fs::write(scene.key_file(), newest).unwrap();
         let another = scene.another().await;
         let directory = another.accounts.now().unwrap();
@@ -211,7 +211,7 @@ async fn a_token_that_cannot_be_decrypted_holds_up_no_other() {
 #[tokio::test]
 async fn a_missing_key_is_not_replaced_while_it_is_needed() {
     let scene = Scene::sqlite().await;
-    // Nothing was encrypted with it.
+    // Nothing is encrypted with the key yet, so a new one is created.
     fs::remove_file(scene.key_file()).unwrap();
     Accounts::new(scene.config(DAY)).await.unwrap();
     let key = fs::read_to_string(scene.key_file()).unwrap();

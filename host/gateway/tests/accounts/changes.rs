@@ -38,7 +38,7 @@ async fn a_token_is_its_users_until_it_is_revoked() {
         accounts.delete_user("test", "plain:alice").await.unwrap();
         let directory = accounts.now().unwrap();
         assert_eq!(directory.authenticate(&second).unwrap_err(), Denied::Unknown);
-        // A user of the same name is another one.
+        // A new user with the name of a deleted one is another user.
         assert_ne!(scene.user("alice").await.id, alice.id);
     }
 }
@@ -48,7 +48,7 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let (alice, bob) = (scene.user("alice").await, scene.user("bob").await);
-        // Other tokens are shown once.
+        // An ordinary token, which is shown only once, is never returned.
         scene.token(&alice).await;
         let plain = async |user| {
             let token = accounts.get_or_create_token("test", user, DAY).await.unwrap();

@@ -39,7 +39,7 @@ pub(super) struct Occasion {
     pub(super) id: String,
     /// The random key of its WebSocket.
     pub(super) key: String,
-    /// The registered URL of the gateway that accepts the tunnel, which therefore cannot use the proof at another one.
+    /// The registered URL of the gateway that accepts the tunnel, so that it cannot use the proof at another gateway.
     pub(super) server: String,
     /// The random challenge of the gateway that accepts the tunnel; empty in the request, before it is known.
     pub(super) challenge: String,
