@@ -32,7 +32,7 @@ use crate::{
     zookeeper::{At, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };
 
-/// The nodes of clusters are below this one, of which BCS knows nothing.
+/// The parent of the clusters' nodes. BCS itself does not use it.
 const CLUSTERS: &str = "/admittance/drivers";
 /// Characters that stay unescaped in the names of nodes. A dot is escaped, because a node cannot be named `.`.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
@@ -46,7 +46,7 @@ pub struct Drivers {
     /// The parent of the drivers' nodes.
     path: String,
     name: String,
-    /// The node of this driver, once there is something to tell.
+    /// The node of this driver, once it has something to report.
     own: OnceLock<Registered>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
@@ -57,7 +57,7 @@ pub struct Drivers {
 /// The last state that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
-    /// The version and the content of the node above; `None` if there is none.
+    /// The version and the content of the parent node; `None` if there is none.
     above: Option<(i32, Option<Digest>)>,
     /// The drivers by the names of their nodes. `None`: the node cannot be read.
     drivers: BTreeMap<String, Option<Entry>>,
@@ -74,7 +74,7 @@ struct Entry {
     report: Report,
 }
 
-/// The data of the node above.
+/// The data of the parent node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Published {
     target: Digest,
@@ -128,7 +128,7 @@ impl Drivers {
         self.see(&seen);
     }
 
-    /// Reads the nodes again and again. Never returns.
+    /// Reads the nodes whenever they change, in every session. Never returns.
     async fn follow(&self) {
         let follow =
             |client| async move { follow::session(&client, &self.path, |seen| self.see(seen)).await };
@@ -137,7 +137,7 @@ impl Drivers {
             .await;
     }
 
-    /// Notes changes of the own registration. Never returns.
+    /// Notifies of changes of this driver's own registration. Never returns.
     async fn follow_own(&self) {
         if let Some(own) = self.own.get() {
             let mut states = own.states();
@@ -263,7 +263,7 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
     }
 }
 
-/// The name of a driver: where it runs, and what is unique.
+/// The name of a driver: its host and port, and a unique id.
 fn name(host: &str, port: u16, id: &str) -> String {
     let allowed = |letter: char| match letter {
         letter if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') => letter,

@@ -48,8 +48,8 @@ struct Prepared {
     target: Option<Target>,
 }
 
-/// One matcher for each method: a literal path of one method (`/applications/rollback`) is a
-/// name for the other methods.
+/// One matcher for each method: `/applications/rollback` is a literal path for PUT, but for GET the path of an
+/// application with this name.
 #[derive(Debug)]
 struct Routing {
     routers: Vec<(Verb, Router<Prepared>)>,
@@ -65,7 +65,7 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
                     Action::Scheduler(call) | Action::Definitions(call) => call.target(),
                     Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => None,
                 };
-                // A test checks that each of them is accepted.
+                // A test checks that the router accepts every pattern.
                 let _ = router.insert(pattern(route.path), Prepared { route, target });
             }
             (*verb, router)

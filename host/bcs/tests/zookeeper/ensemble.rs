@@ -9,7 +9,7 @@
 )]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-// Beside this file, whoever includes it.
+// In the directory of this file, wherever this is included.
 #[path = "expiry.rs"]
 mod expiry;
 
@@ -34,7 +34,7 @@ use tempfile::TempDir;
 
 pub(crate) use self::expiry::expire;
 
-/// Names the directory with the jars; otherwise it is Debian's.
+/// The environment variable with the directory of the jars. Without it, Debian's is used.
 const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 const INSTALLED: &str = "/usr/share/java";
 
@@ -48,7 +48,7 @@ const JARS: [&str; 6] = [
     "snappy-java.jar",
 ];
 
-/// Small and soon there. What is written need not survive the machine, only the program.
+/// Options for little memory and a fast start. Data must survive a kill of the program, but no power failure.
 const OPTIONS: [&str; 5] = [
     "-Xmx64m",
     "-XX:+UseSerialGC",
@@ -57,8 +57,8 @@ const OPTIONS: [&str; 5] = [
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// Runs the program in its arguments until its own input ends, which it does however this process ends.
-/// Ctrl-C is for this process alone.
+/// Runs the program in its arguments, and kills it when standard input is closed: that happens however the test process
+/// ends. Ignores Ctrl-C, which only ends the test process.
 pub(crate) const KEEPER: &str = r#"
 trap '' INT HUP
 exec 3<&0 2>/dev/null
@@ -73,10 +73,10 @@ if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// Between two looks at a server, which does not tell when it is ready.
+/// The polling interval: a server does not report when it is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The timeouts that a session may have. Shorter than a real ensemble's, for tests to be short.
+/// The allowed session timeouts, shorter than those of a real ensemble to make tests fast.
 const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
 
 /// A server of its own. It is killed when this is dropped, or when this process ends.
@@ -94,7 +94,7 @@ pub(crate) struct Server {
 
 #[derive(Debug)]
 struct Running {
-    /// Its input, while it is open, keeps the server alive.
+    /// The [`KEEPER`]: kills the server when its standard input is closed.
     keeper: Child,
     server: Pid,
 }
@@ -196,12 +196,12 @@ impl Server {
         self.running = None;
     }
 
-    /// Let it do nothing, as if the network had gone. Its connections stay.
+    /// Suspend it, as if the network had failed. Its connections stay open.
     pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Let it go on.
+    /// Resume it after a suspension.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -223,7 +223,7 @@ impl Server {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Without its input the keeper kills the server, stopped or not, and ends when that is gone.
+        // When its input is closed, the keeper kills the server, even a suspended one, and then exits.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
@@ -297,7 +297,7 @@ pub(crate) fn shared() -> &'static str {
     SHARED
         .get_or_init(|| {
             let mut server = Server::prepared(free_addresses::<1>()[0], "");
-            // What is static is not dropped.
+            // A static is never dropped, so the keeper removes the directory.
             let _stays = server.directory.take().unwrap().keep();
             server.is_static = true;
             server.start_again();
@@ -327,7 +327,7 @@ fn mode(address: &str) -> Option<String> {
 fn ask(address: &str, command: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
-    // One that is suspended takes connections, and says nothing.
+    // A suspended server accepts connections, but does not reply.
     stream.set_read_timeout(Some(LOOK_AGAIN * 10)).ok()?;
     stream.write_all(command.as_bytes()).ok()?;
     let mut text = String::new();
@@ -337,13 +337,13 @@ fn ask(address: &str, command: &str) -> Option<String> {
 
 /// Addresses with ports that are free.
 ///
-/// The host is one of the many of the loopback interface that no other server of the tests has, so that
-/// nothing takes the port while a server is stopped that will want it again.
+/// Each call uses a loopback address that no other server of the tests has, so that nothing takes the port of a
+/// stopped server before it starts again.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high | 0x80, low, COUNT.fetch_add(1, Ordering::Relaxed));
-    // All are held until all are chosen, so that no two are the same.
+    // All listeners stay open until every port is chosen, so that no two are the same.
     let held = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }
