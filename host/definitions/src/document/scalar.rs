@@ -153,7 +153,7 @@ pub(super) fn of_float(number: f64) -> Option<Number> {
     Number::from_f64(number)
 }
 
-/// The key of a map that this number is, as sigs.k8s.io/yaml writes it: with the precision of 32 bits.
+/// The JSON key for a number that is a key in YAML. Like sigs.k8s.io/yaml, rounds to the precision of 32 bits.
 pub(super) fn key_of_float(number: f64) -> String {
     let short = number as f32;
     let scientific = format!("{short:e}");

@@ -48,7 +48,7 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Takes one more name, which definitions of other systems may not have.
+    /// Reserves another name, which only definitions of the same system may also have.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)
@@ -83,13 +83,13 @@ impl fmt::Debug for FormContent {
     }
 }
 
-/// A definition as it was read by itself. Immutable, and shared by all sets that contain it.
+/// A definition that was read without regard to others. Immutable, and shared by all sets that contain it.
 #[derive(Debug)]
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
     location: Location,
-    /// Its path in its document: empty unless it is the item of a list.
+    /// The path of the definition in its document: empty unless it is an item of a list.
     path: String,
     /// `None` if it is incomplete.
     content: Option<FormContent>,
@@ -103,17 +103,17 @@ impl ReadDefinition {
         &self.location
     }
 
-    /// The chain that it is.
+    /// The chain, if the definition is one.
     pub fn chain(&self) -> Option<&ChainDefinition> {
         self.content.as_ref()?.chain.as_ref()
     }
 
-    /// The part that it is, or has besides its chain, if it is of this type.
+    /// The part of this type for the system, if the definition has one.
     pub fn part<T: Any>(&self) -> Option<&T> {
         self.content.as_ref()?.part.as_ref()?.downcast_ref()
     }
 
-    /// Pushes a mistake about it as a whole.
+    /// Pushes a mistake about the definition as a whole.
     pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>, mistakes: &mut Mistakes) {
         mistakes.push(Mistake {
             location: self.location.clone(),
@@ -127,7 +127,7 @@ impl ReadDefinition {
         self.content.as_ref().map_or(&[], |content| &content.names)
     }
 
-    /// The path of its name.
+    /// The path of the definition's name in the document.
     pub(crate) fn name_path(&self) -> String {
         match &*self.path {
             "" => "metadata.name".to_owned(),
@@ -136,11 +136,11 @@ impl ReadDefinition {
     }
 }
 
-/// The definitions of which a system makes chains. None of them conflicts with another.
+/// The definitions from which a policy system makes chains. None of them conflicts with another.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FormDocuments<'a> {
-    /// The definitions of the system.
+    /// The system's own definitions.
     pub own: &'a [Arc<ReadDefinition>],
     /// The [supporting](DocumentKind::is_supporting) definitions of all systems.
     pub supporting: &'a [Arc<ReadDefinition>],

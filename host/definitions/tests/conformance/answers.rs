@@ -87,7 +87,7 @@ impl Answer {
             .collect();
         theirs.sort_by_key(|(key, _)| *key);
         ours.sort_by_key(|(key, _)| *key);
-        // The recorder has the notes of an allowed request only.
+        // The recorder has audit annotations only of allowed requests.
         let are_recorded = self.status < 400;
         (are_recorded && ours != theirs).then(|| format!("audit annotations {theirs:?}; here: {ours:?}"))
     }

@@ -26,19 +26,19 @@ pub fn setting_location(
     let settings = own
         .flatten()
         .or_else(|| child(&child(&stage, "plugin")?, "settings"))
-        // Of a policy.
+        // A policy has its settings in `spec`.
         .or_else(|| child(&child(&stage, "spec")?, "settings"))
-        // Of a member of a group.
+        // A member of a group has no `plugin` around its settings.
         .or_else(|| child(&stage, "settings"))
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
-        // What a SidecarSet injects stands in its `spec`.
+        // The `spec` of a SidecarSet is the setting `sidecarSet` of the plugin.
         None => (child(&stage, "spec")?, pointer.strip_prefix("/sidecarSet")?),
     };
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
-        // The settings of a policy in Rego are read from either.
+        // The setting `rego` is written as `text` or `file` in a policy.
         let other = || (part == "rego").then(|| child(&node, "text").or_else(|| child(&node, "file")));
         let Some(next) = child(&node, &part).or_else(|| other().flatten()) else {
             break;
@@ -66,9 +66,9 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let module = if of_candidate { source("candidate") } else { None };
     let module = module
         .or_else(|| source("plugin"))
-        // Of a policy of Kubewarden.
+        // A policy of Kubewarden names its module in `spec`.
         .or_else(|| child(&child(&stage, "spec")?, "module"))
-        // Of a member of a group.
+        // A member of a group names it as `source`, or in a group of Kubewarden as `module`.
         .or_else(|| child(&stage, "source"))
         .or_else(|| child(&stage, "module"));
     Some(module?.location())

@@ -110,7 +110,7 @@ async fn changes_are_written_all_or_none() {
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
     assert_eq!(place.read().await, after);
 
-    // Somebody else was quicker: with the last of them, or with one that was new.
+    // Another writer was faster: a file is not what the change expects.
     for wrong in [
         place.change("chains/c.yaml", Some("1"), None),
         place.change("chains/c.yaml", None, Some("3")),
@@ -131,10 +131,10 @@ async fn changes_are_reported_until_they_are_read() {
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
     place.changed().await;
-    // Not read, it is news as before.
+    // A change that was not read is reported again.
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
-    // Whoever waits may give up and come again.
+    // A caller may stop waiting and start again.
     {
         let waiting = place.store.changed();
         place.write("more.yaml", "2");
@@ -225,7 +225,7 @@ async fn a_removal_is_believed_when_it_lasts() {
         let (took, _) = timed(&place).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
-    // What is added, is wrong, or was removed by the store itself needs no confirmation.
+    // An added chain, a mistake, and a removal by the store itself are read at once.
     place.write("chains/c.yaml", &chain("c"));
     assert!(timed(&place).await.0 < SOON);
     place.write("more.yaml", "kind: [");
@@ -294,10 +294,10 @@ async fn a_part_of_a_file_is_believed_when_it_lasts() {
         (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),
         (POLICY_LAST, cut(POLICY_LAST, "'file:s.wasm' }"), true),
         (RULES_LAST, format!("{RULES_LAST}---\n{exception}"), true),
-        // The beginning of what it was, also if it is not valid.
+        // A beginning of the previous text, even an invalid one, may be a truncated file.
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 1].to_owned(), true),
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 30].to_owned(), true),
-        // Something else, and more.
+        // A changed or longer text is complete.
         (RULES_LAST, RULES_LAST.replace("s.wasm", "s_2.wasm"), false),
         (RULES_LAST, format!("{RULES_LAST}---\n{}", chain("b")), false),
         (
@@ -321,7 +321,7 @@ async fn a_part_of_a_file_is_believed_when_it_lasts() {
     }
 }
 
-/// Even if what is already there is valid and removes nothing.
+/// The store waits even if the part that is already written is valid and removes nothing.
 #[tokio::test]
 async fn a_file_that_is_being_written_is_waited_for() {
     const PAUSE: Duration = Duration::from_millis(250);
@@ -441,7 +441,7 @@ async fn what_a_killed_commit_left_is_removed() {
         ]
     );
     assert_eq!(left(""), ["chains", "more.yaml"]);
-    // Only at the start.
+    // Drafts are removed only at the start.
     place.write("chains/.admittance-Ab3dEf", "half");
     place.read().await;
     assert_eq!(left("chains").len(), 8);

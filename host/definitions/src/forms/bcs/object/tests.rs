@@ -9,7 +9,7 @@ fn parse(body: &str) -> Result<BcsObject, String> {
 
 #[test]
 fn bodies() {
-    // (body, what it is not)
+    // (body, error)
     for (body, expected) in [
         (r#"{"kind":"admissionwebhook"}"#, None),
         (r#"{"KIND":"admissionwebhook","apiVersion":null}"#, None),
@@ -157,7 +157,7 @@ fn an_object_is_printed_with_all_fields() {
                 "admissionWebhooks": null,
             }),
         ),
-        // What is of another type stays what it is.
+        // Values of a wrong type are printed unchanged.
         (
             r#"{"kind":"admissionwebhook","metadata":1,"admissionWebhooks":[2,null],"resourcesRef":[]}"#,
             &json!({
@@ -229,7 +229,7 @@ fn no_mistake_is_lost_on_the_way_to_the_store() {
 
 #[test]
 fn namespaces_of_paths() {
-    // (metadata, the namespace in the path, what counts)
+    // (metadata, the namespace in the path, the resulting namespace)
     for (metadata, path, expected) in [
         (r#"{"name":"w","namespace":"n"}"#, "p", "n"),
         (r#"{"name":"w","namespace":""}"#, "p", "p"),
@@ -262,7 +262,7 @@ fn updates() {
         },
         "resourcesRef": {"operation": "Update", "kind": "Deployment"},
         "admissionWebhooks": [],
-        // Told by whoever reads it as a definition.
+        // Reported later, when the object is read as a definition.
         "unknown": 1,
     });
     assert_eq!(updated.to_text(), format!("{expected:#}\n"));
@@ -282,7 +282,7 @@ fn definitions_in_files() {
     };
     let content = "resourcesRef: { operation: Create, kind: Application }\nadmissionWebhooks: []\n";
     let inside = content.replace("adm", "  adm");
-    // (text, what is printed of it, what replaces it)
+    // (text, the object that is printed, its replacement)
     for (text, expected, replacement) in [
         (
             format!("# Mine.\nkind: AdmissionWebhook\nmetadata: {{ namespace: 'n', name: w }}\n{content}"),

@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 use super::{MutatorKind, read_location};
 use crate::document::{Fields, Mistakes, Node, quoted, readers};
 
-/// Tests of paths: where each is written, the path, and whether something must be there.
+/// The `pathTests`: the node of each, its path, and whether the path must exist (`MustExist`) or must not.
 type Tests<'a> = Vec<(Node<'a>, Location, bool)>;
 
-/// Reads the value that is set, and the tests of paths. Pushes a mistake where they do not fit the location.
+/// Reads the mutation and the `pathTests`. Pushes a mistake if the location is not valid for this kind of mutator.
 pub(super) fn read<'a>(
     kind: MutatorKind,
     at: &Node<'_>,
