@@ -68,7 +68,7 @@ pub(crate) struct Checker<'s> {
     scope: &'s Scope,
     /// The variables of macros in scope, outermost first.
     locals: Vec<(String, Type)>,
-    /// The types of the items of lists, for the arguments of formats.
+    /// The types of the items of list literals, by the ids of their nodes: `format` takes its arguments as a list.
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,

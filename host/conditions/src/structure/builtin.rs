@@ -15,7 +15,7 @@ use super::{At, Field, ListMerge, Node, Scalar, Structure};
 /// `[KEYS]TYPE` for a list, with `!` if it is atomic and `=` for a set.
 const TEXT: &str = include_str!("builtin.txt");
 
-/// The types whose lists are known by the names of their fields, in objects of unknown structure.
+/// In an object of unknown structure, a list is merged like the field of the same name in these types.
 const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {
@@ -23,7 +23,7 @@ struct Builtin {
     kinds: HashMap<GroupVersionKind, usize>,
     /// The root of objects of unknown structure.
     unknown: usize,
-    /// Lists by the names of their fields.
+    /// The lists of [`OF_PODS`] by the names of their fields.
     lists: HashMap<Box<str>, usize>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn at(index: usize) -> At<'static> {
     At::new(&BUILTIN.nodes, index)
 }
 
-/// The list of a Pod in a field of this name, with items of unknown structure.
+/// How a Pod merges the list in its field of this name, such as `containers`. The structure of the items is unknown.
 pub(super) fn known_list(field: &str) -> Option<At<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }
