@@ -63,12 +63,12 @@ async fn refusal(sandbox: &Sandbox, module: Vec<u8>) -> Error {
     prepared.unwrap_err()
 }
 
-/// Processes that this one started and that have not ended.
+/// The number of child processes that have not ended.
 fn children() -> usize {
     let me = std::process::id().to_string();
     let is_mine = |entry: io::Result<fs::DirEntry>| {
         let stat = fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
-        // After the name in parentheses: the state and the parent.
+        // The name in parentheses is followed by the state and the parent.
         let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
         let (state, parent) = (rest.next()?, rest.next()?);
         (parent == me && state != "Z").then_some(())
@@ -76,10 +76,10 @@ fn children() -> usize {
     fs::read_dir("/proc").unwrap().filter_map(is_mine).count()
 }
 
-/// One test: what it counts are the processes of this one.
+/// A single test, because it counts all child processes of the test program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compiler_is_stopped_at_its_limits() {
-    // At the limit on memory: one function of 1.4 MB.
+    // Beyond the limit on memory: one function of 1.4 MB.
     let error = refusal(
         &sandbox(64 << 20, Duration::from_secs(600)),
         multiplying(1, 200_000),
@@ -89,7 +89,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
         matches!(&error, Error::CompileLimit(what) if what == "67108864 bytes of memory"),
         "{error}"
     );
-    // At the limit on time: 4 MB of code.
+    // Beyond the limit on time: 4 MB of code.
     let error = refusal(&sandbox(8 << 30, Duration::from_secs(1)), multiplying(200, 3_000)).await;
     assert!(
         matches!(&error, Error::CompileLimit(what) if what == "1 s of processor time"),
@@ -97,7 +97,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     );
     assert_eq!(children(), 0);
 
-    // When its future is dropped.
+    // The compiler is killed when the future that waits for it is dropped.
     let patient = sandbox(8 << 30, Duration::from_secs(600));
     let work = tokio::spawn(async move { refusal(&patient, multiplying(200, 3_000)).await });
     until(|| children() == 1).await;
@@ -105,7 +105,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     until(|| children() == 0).await;
     assert!(work.await.unwrap_err().is_cancelled());
 
-    // When its parent is gone, whose end closes the pipe.
+    // The compiler exits when its parent does, because that closes the pipe.
     let module = multiplying(200, 3_000);
     let job = format!(
         r#"{{"size":{},"memory":8589934592,"cpuSeconds":600,"effort":"full","inBackground":true}}"#,

@@ -154,7 +154,7 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 #[tokio::test]
 async fn settings_of_one_module_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
-    // Its answer is an error with the settings as its text.
+    // The plugin fails with its settings as the message.
     let keep = format!(
         "(i32.store (i32.const {ANSWER}) (i32.const 1))
          (i32.store (i32.const {}) (local.get $text))
@@ -180,7 +180,7 @@ async fn settings_of_one_module_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // The end of the heap is in a global.
+    // Shorter settings: the heap ends elsewhere, and its end is in a global, so the code differs too.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
@@ -305,7 +305,7 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
-    // Zeros do not count.
+    // Memory that stays zero does not count.
     sandbox().prepare(component(1), "{}", &config).await.unwrap();
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
@@ -328,7 +328,7 @@ fn filling(bytes: usize) -> String {
 
 #[tokio::test]
 async fn start_up_code_runs_once() {
-    // Traps when the memory that it starts with is not fresh, as a C library's does.
+    // Like that of a C library, the code traps if it runs twice in the same memory.
     let guest = Guest::default().with_items(
         r#"(func (export "_initialize")
             (if (i32.load (i32.const 512)) (then unreachable))
@@ -346,7 +346,7 @@ async fn start_up_code_runs_once() {
 
 #[tokio::test]
 async fn a_snapshot_is_tried_before_it_is_used() {
-    // `configure` spoils what `describe` says: here, whether the plugin mutates.
+    // `configure` overwrites a part of the description that `describe` returns: whether the plugin mutates.
     let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
     let guest = Guest::default().with_configure(&spoils);
     let prepared = sandbox()
@@ -401,12 +401,12 @@ async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
         let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
         assert_eq!(*prepared.configured(), Configured::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
-        // And one that compiles in its own process takes it.
+        // A sandbox that compiles in this process loads it too.
         let prepared = Prepared::from_bytes(prepared.to_bytes()).unwrap();
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();
-        // Its errors are the same.
+        // Both report the same errors.
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox
             .prepare(module.clone(), "{}", &config())

@@ -24,7 +24,7 @@ pub(crate) struct Policy {
     metadata: String,
     /// Imports and functions.
     pub(crate) items: String,
-    /// Code before the answer to `validate`.
+    /// Code that runs in `validate` before it answers.
     validate: String,
     answer: String,
     settings: String,
