@@ -1,4 +1,4 @@
-//! The ways of a request through the live table.
+//! The entry points of requests: the proxy layer, reviews and evaluations.
 
 pub(crate) mod applies;
 pub(crate) mod body;

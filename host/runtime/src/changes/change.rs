@@ -101,9 +101,9 @@ pub enum ChangeError {
     /// The change affects several stores, which cannot be written atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
-        /// [`DefinitionStore::location`](admittance_definitions::DefinitionStore::location).
+        /// The [location](admittance_definitions::DefinitionStore::location) of one store.
         one: String,
-        /// The location of another one.
+        /// The location of another store.
         other: String,
     },
 }

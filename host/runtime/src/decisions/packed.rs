@@ -97,7 +97,7 @@ enum PassiveResult {
 }
 
 impl<'a> Row<'a> {
-    /// `None` if there is more to say of the stage.
+    /// `None` if the stage had another result, or wrote to its log.
     fn of(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
             StageResult::Skipped(reason) => PassiveResult::Skipped(*reason),
@@ -137,7 +137,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows of an outcome that says nothing else; otherwise `None`.
+/// The rows of an allowed outcome without a patch, warnings or audit annotations; `None` for any other outcome.
 fn rows(outcome: &Outcome) -> Option<Vec<Row<'_>>> {
     let is_plain = outcome.is_allowed()
         && !outcome.is_changed()
@@ -208,7 +208,8 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Whether a text is in what [`DecisionFilter::text`](super::DecisionFilter::text) names, apart from the message.
+    /// Whether a field that [`DecisionFilter::text`](super::DecisionFilter::text) searches, except the message,
+    /// contains the text.
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
         texts.iter().any(|part| part.contains(text)) || self.kind.to_string().contains(text)
@@ -297,14 +298,14 @@ impl Unpacked {
         }
     }
 
-    /// The memory of what it refers to, in bytes; rather too much than too little.
+    /// An upper estimate of the memory that it refers to, in bytes.
     pub(super) fn size(&self) -> usize {
         self.outcome.as_deref().map_or(0, size_of_outcome)
     }
 }
 
 impl LogEntry {
-    /// `None` never happens: it was written by [`Unpacked::of`].
+    /// Never `None`, because [`Unpacked::of`] wrote the bytes.
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
@@ -365,7 +366,7 @@ impl LogEntry {
     }
 }
 
-/// An outcome without its object, which is what the patch makes of the request's, and without what it says of a Secret's.
+/// An outcome without its object, which follows from the request and the patch. Without patches, too, for a Secret.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);

@@ -49,7 +49,7 @@ pub(crate) struct Assembled {
 pub(crate) enum Modules {
     /// The current modules.
     Current(Servers),
-    /// The modules of an earlier revision, by phase, chain and stage, and whether it is the candidate's.
+    /// The modules of an earlier revision. The key is `PHASE:CHAIN/STAGE`, and whether it is the candidate's module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 

@@ -39,7 +39,7 @@ async fn definitions_are_applied_and_deleted() {
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     assert_eq!(scene.read("AdmissionChain-b.yaml"), chain("b", "1"));
 
-    // What is there already changes nothing.
+    // Applying the same text again changes nothing.
     let again = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
     assert!(
@@ -74,7 +74,7 @@ async fn definitions_are_applied_and_deleted() {
             (1, &Origin::Start, None),
         ]
     );
-    // The files that were written are what is live already.
+    // The written files are already live.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 b=1");
 }
@@ -85,7 +85,7 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    // They have just been written, and are not live yet.
+    // These files are written, but not live yet.
     scene.write("a.yaml", &chain("a", "2"));
     scene.write("b.yaml", &chain("b", "1"));
     host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();
@@ -94,7 +94,7 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let deleted = host.delete(&id("AdmissionChain/c"), &by("ci")).await.unwrap();
     assert_eq!((deleted.revision, live(&host).as_str()), (2, "2 a=1 b=1"));
     assert!(!scene.chains().join("c.yaml").exists());
-    // They are wrong, and are mended.
+    // An invalid file is replaced too.
     let wrong = chain("a", "1").replace("stages", "stagees");
     scene.write("a.yaml", &wrong);
     host.reload().await.unwrap_err();
@@ -163,7 +163,7 @@ async fn revisions_are_compared() {
 #[tokio::test]
 async fn an_apply_warns_of_settings_that_are_probably_not_intended() {
     let scene = Scene::new();
-    // Others that are not changed are not warned of.
+    // There is no warning about a definition that is not changed.
     let forgets = chain("a", "1").replace(
         "[CREATE]\n      kinds: [Pod]",
         "[CREATE, UPDATE]\n      apiGroups: [\"\"]\n      apiVersions: [v1]\n      resources: [pods]",
