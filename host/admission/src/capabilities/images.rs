@@ -96,7 +96,7 @@ pub struct ImageGrant(Option<Box<str>>);
 pub struct InvalidImageGrant(String);
 
 impl ImageGrant {
-    /// Images of every registry that has a name.
+    /// All images, except those of registries that must be named.
     pub const ALL: Self = Self(None);
 
     /// Whether the grant includes this image.

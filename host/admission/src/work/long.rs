@@ -21,8 +21,8 @@ use crate::{
 /// The processor time after which a call is long, counted from the first time that it yields, at a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
-/// The number of calls after a long one that begin on a thread for long work, so that a hook which computes for long
-/// only now and then seldom does so on a thread that serves.
+/// After a long call, this many calls of the hook begin on a thread for long work. So even a hook that only sometimes
+/// computes for long rarely does so on a thread that serves requests.
 const WARY: u8 = 16;
 
 /// The time without yielding that makes a call suspicious: it may have computed, or its thread may have waited for a
@@ -32,7 +32,7 @@ const SUSPICIOUS: Duration = Duration::from_millis(4);
 /// Predicts from the calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct Expectation {
-    /// The number of next calls that begin on a thread for long work.
+    /// The number of upcoming calls that begin on a thread for long work.
     wary: AtomicU8,
     /// Whether calls are measured from their beginning.
     is_suspected: AtomicBool,
@@ -230,7 +230,7 @@ mod tests {
         let here = current().name().unwrap_or_default().to_owned();
         let expectation = Expectation::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // A plugin of which one call in some computes for long.
+        // After a long call, this many short ones begin on a thread for long work; then calls begin here again.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(WARY));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
@@ -245,7 +245,7 @@ mod tests {
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
                 leave_for(bytes).await;
-                // Nested calls do not change what the outer one may do.
+                // A nested call does not change whether the outer call may leave.
                 let inner = run_long(Box::pin(async move { thread() }), &Expectation::default()).await;
                 leave_for(bytes).await;
                 (thread() == inner, inner)
@@ -261,7 +261,7 @@ mod tests {
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
         let here = current().name().unwrap_or_default().to_owned();
         let expectation = Expectation::default();
-        // One that is suspected, one that is measured, and those that are expected to be long.
+        // The first call is suspected, the second is measured, and the next are expected to be long.
         for thread in [here.as_str(), &here, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
                 let begun = thread_time();
