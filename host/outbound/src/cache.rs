@@ -14,8 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Answer;
 
-/// Everything that a response may depend on. A stage never gets what was fetched from an address, or with a credential,
-/// that only another stage is granted; nor, as any header may hold a credential, what was fetched with other headers.
+/// Everything that a response may depend on. So a stage never gets a response that was fetched with a grant that it
+/// does not have, or with other headers: any header may hold a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     networks: Vec<IpNet>,
@@ -103,7 +103,7 @@ impl Entries {
 /// The next step for a request.
 pub(crate) enum Lookup {
     Answer(Answer),
-    /// Send it, with these headers: if the stored response is still valid, the server may say only that.
+    /// Send the request with these headers, so that the server need not repeat a response that is still valid.
     Revalidate(Arc<Stored>, HeaderMap),
     Send,
 }
@@ -138,8 +138,8 @@ impl Cache {
         self.entries.lock()
     }
 
-    /// Whether the request may be answered from the cache: the plugin's own credentials, conditions and ranges are
-    /// between it and the server.
+    /// Whether the request may be answered from the cache: not if the plugin itself sends credentials, conditions or
+    /// ranges.
     pub(crate) fn is_for(request: &request::Parts) -> bool {
         let own = [
             header::AUTHORIZATION,
@@ -167,7 +167,7 @@ impl Cache {
         }
     }
 
-    /// Removes the responses of this URI: a request that may change what is there is sent to it.
+    /// Removes the responses of this URI, because a request that may change its content is sent.
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
         let keys: Vec<_> = entries
@@ -234,7 +234,7 @@ impl Cache {
         let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
         let stored = Stored {
             policy,
-            // A part of a larger buffer would keep all of it.
+            // Copied, because a slice of a larger buffer would keep all of it in memory.
             body: Bytes::copy_from_slice(body),
             size: size as u64,
         };
@@ -284,7 +284,7 @@ mod tests {
         entries.insert(key("/d"), stored(40), 100);
         let kept = ["/a", "/b", "/c", "/d"].map(|path| entries.get(&key(path)).is_some());
         assert_eq!((kept, entries.size), ([true, false, true, true], 100));
-        // A replaced entry counts once, and one that does not fit takes no other's place.
+        // A replaced entry counts once, and an entry that is too large removes no other.
         entries.insert(key("/a"), stored(10), 100);
         assert_eq!(entries.size, 80);
         entries.insert(key("/e"), stored(101), 100);
