@@ -11,7 +11,7 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A patch for the body that has the stored object at its place.
+/// A client's patch. It applies to the body of the route that has the stored object.
 pub(super) enum ClientPatch {
     /// The patch in the spelling of the route.
     Merge(MergePatch),
@@ -28,7 +28,7 @@ impl ClientPatch {
 }
 
 impl Matched {
-    /// Whether stages see the result of this request, which is a patch.
+    /// Whether the request is a patch of which stages see the result.
     pub(super) fn is_applied(&self, head: &Parts) -> bool {
         head.method == Method::PATCH && self.route.route.applies_patches()
     }
@@ -90,7 +90,7 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // A server that does not care for case would see another object than the chains.
+        // A server that ignores case would see another object than the chains.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
@@ -159,7 +159,7 @@ impl Matched {
         stored.ok_or_else(|| malformed("it is a patch, and the stored object is not known"))
     }
 
-    /// A body of this route with this object.
+    /// The body of this route with this object at its place.
     fn body_of(&self, object: &Object) -> Result<Object, Rejection> {
         let place = &self.route.route.object;
         if place.segments().is_empty() {
