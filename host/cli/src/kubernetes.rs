@@ -276,7 +276,7 @@ impl Prepared {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The API server would call webhooks that are installed with the rest before a Pod answers.
+            // The leader registers the webhooks: in the manifests, they would be called before a Pod answers.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();

@@ -14,7 +14,7 @@ pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The directory of the history, with the same permissions.
 pub(super) const STATE: &str = "/var/lib/admittance";
 
-/// The paths of directories relative to the other ones.
+/// The same directories, relative to any of the others.
 pub(super) const RELATIVE_CHAINS: &str = "../chains";
 pub(super) const RELATIVE_MODULES: &str = "../modules";
 pub(super) const RELATIVE_TLS: &str = "../tls";
@@ -32,6 +32,6 @@ pub(super) const CERTIFICATE_FILE: &str = "tls.crt";
 pub(super) const KEY_FILE: &str = "tls.key";
 pub(super) const CA_FILE: &str = "ca.crt";
 
-/// The ports' names.
+/// The names of the ports.
 pub(super) const WEBHOOK_PORT: &str = "webhook";
 pub(super) const ADMIN_PORT: &str = "admin";

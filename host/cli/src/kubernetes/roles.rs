@@ -69,8 +69,8 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     ]
 }
 
-/// Permits to read what the leader audits, and to keep its reports. Without a list of resources, the rules of the
-/// chains count.
+/// Permits the leader to read what it audits, and to keep its reports. If the configuration lists no resources, those
+/// in the rules of the chains are audited.
 fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources

@@ -53,7 +53,7 @@ struct Inspected {
     description: Description,
     /// The name of the contract between plugin and host.
     interface: String,
-    /// The version of that contract.
+    /// The version of the contract between plugin and host.
     contract: Option<String>,
     imports: Vec<Import>,
     /// Replaces the text in the description.
