@@ -178,7 +178,7 @@ impl DecisionsOfUid {
     }
 }
 
-/// Returns the newest decisions of this uid with smaller ids than `before`: at least one.
+/// Returns the newest decisions of this uid with smaller ids than `before`. An error if there is none.
 pub(crate) async fn get(
     api: &Api,
     role: Role,

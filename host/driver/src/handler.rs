@@ -281,7 +281,7 @@ mod tests {
             ("POST", "/api/v1/watch/pods", &[], false),
             ("GET", "/log?follow=true", &[], true),
             ("GET", "/events", &[("accept", "text/event-stream")], true),
-            // A request whose body waits is not a stream.
+            // Only a GET is a watch.
             ("POST", "/pods?watch=true", &[], false),
             (
                 "GET",

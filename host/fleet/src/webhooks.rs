@@ -314,7 +314,7 @@ impl Inner {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             Trust::Own(secret) => {
                 let renewed = secret.renew(kept, self).await;
-                // Without the Secret, what was in it last is still served.
+                // If the Secret cannot be kept, the webhooks keep the CAs of the last known certificate.
                 match (renewed, &kept.certificate) {
                     (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),

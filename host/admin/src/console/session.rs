@@ -168,7 +168,7 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     let (name, secure) = (cookie_name(is_tls), if is_tls { "; Secure" } else { "" });
     let life = life.as_secs();
     let text = format!("{name}={value}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
-    // The text has letters, digits and signs alone.
+    // Never fails: the text is printable ASCII.
     let value = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
     (SET_COOKIE, value)
 }

@@ -112,7 +112,7 @@ async fn an_index_stands_for_its_entry_for_wasm() {
         second.module,
         "the index is another one"
     );
-    // As `oras manifest index create` writes it.
+    // In an index by `oras manifest index create`, the entries have no platform.
     let mut plain = manifest(&pushed, "");
     plain.as_object_mut().unwrap().remove("platform");
     put(&[plain]).await;
@@ -276,7 +276,7 @@ async fn a_registry_may_require_tls_and_a_password() {
 /// Set in the program that this one starts with helpers in its PATH.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
-/// Helpers are looked for in PATH, so a second run of this test has one of its own.
+/// Helpers are found in PATH, so the test runs itself again with another PATH.
 #[tokio::test]
 async fn credential_helpers_are_used() {
     if env::var_os(HELPED).is_some() {
@@ -398,7 +398,7 @@ async fn a_registry_may_require_tokens() {
         .await
         .unwrap();
 
-    // The configuration that newer logins write.
+    // `docker login` writes this if the registry issues an identity token.
     scene.docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
     scene
         .obtain_as(&scene.catalog(), &reference, None, Freshness::Again)
