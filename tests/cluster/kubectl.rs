@@ -136,7 +136,7 @@ impl Kubectl {
     /// The command with these arguments, whose input and output are pipes. The process is killed when it is dropped.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        // Without the user's clusters and the machine's proxy.
+        // kubectl must not use the developer's kubeconfig or a proxy.
         command.env_clear();
         if let Some(path) = env::var_os("PATH") {
             command.env("PATH", path);

@@ -49,7 +49,7 @@ spec:
 ";
 
 fn pod(name: &str, labels: &Value) -> Value {
-    // The items of a list of built-in objects do not say what they are.
+    // In a list of built-in objects, items have no `kind`.
     json!({"metadata": {"name": name, "namespace": "shop", "labels": labels}, "spec": {"containers": []}})
 }
 
@@ -195,7 +195,7 @@ async fn what_a_cluster_has_is_audited_page_by_page() {
             ],
             ["no-team", "CREATE", "denied", "every object needs a team"],
             ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
-            // An update does not meet the stage that sets the zone.
+            // An update does not match the stage that sets the zone.
         ]
     );
     let finding = &report["findings"][2];
@@ -365,7 +365,7 @@ pub(crate) fn looking_up() -> Value {
                     "object.metadata.name != 'by-namespace'",
                     "not in this namespace",
                 )},
-                // A plugin that fails with what it reads.
+                // A plugin that fails, with the Node that it read in its message.
                 {
                     "name": "plugin",
                     "timeout": "10s",
@@ -386,8 +386,8 @@ pub(crate) fn looking_up() -> Value {
     })
 }
 
-/// Its findings about the objects of the namespace `shop`, if `auditor` of the group `ops` asks: name, verdict and a
-/// part of the message.
+/// The findings of [`looking_up`] in the namespace `shop`, for the user `auditor` of the group `ops`: name, verdict and
+/// a part of the message.
 pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-access", "denied", "its user may not delete it"),
     ("by-namespace", "denied", "not in this namespace"),
@@ -425,7 +425,7 @@ pub(crate) fn put_looking_up(setting: &Setting) {
     server.access(json!({"allowed": false}));
 }
 
-/// The API server got questions about the user of the audit, and no other.
+/// Checks that the API server got SubjectAccessReviews only for the user of the audit.
 pub(crate) fn check_access_reviews(setting: &Setting) {
     let reviews = setting.server.reviews();
     assert!(!reviews.is_empty());
@@ -464,7 +464,7 @@ async fn an_audit_looks_up_what_the_cluster_has_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // What the plugin reads is written differently once it is watched, so the messages of the operations may differ.
+    // A Node from the watch is printed differently, so the messages for CREATE and UPDATE may differ.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()
@@ -547,7 +547,7 @@ async fn chains_of_the_cluster_are_audited() {
     );
 
     server.put("admissionchains", labelled("labels", "owner"));
-    // What a replica would not use is left out, and said.
+    // Definitions that a replica would not use are left out with a warning.
     let mut own = labelled("own", "other");
     own["kind"] = json!("NamespacedAdmissionChain");
     own["metadata"]["namespace"] = json!("shop");

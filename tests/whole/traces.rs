@@ -117,7 +117,7 @@ spec:
     }
 }
 
-/// A field of a line, or of its span.
+/// A field of a line of the log, or else of its span.
 fn span_or_own(line: &LogLine, name: &str) -> String {
     let fields = line.fields();
     let value = fields.get(name).unwrap_or(&fields["span"][name]);
@@ -144,7 +144,7 @@ async fn a_trace_is_passed_on_and_is_in_every_line_of_the_log() {
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    // Two webhooks for each, and the upstream for the one that is allowed.
+    // Two webhooks get each request, and the upstream gets the allowed one.
     assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
     assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {
@@ -286,7 +286,7 @@ async fn a_trace_may_begin_here() {
     }
 }
 
-/// The decision of the caller is followed, and passed on.
+/// The caller's decision not to sample is respected, and passed on.
 #[tokio::test]
 async fn a_trace_that_is_not_sampled_is_not_exported() {
     let collector = Collector::start(Manner::Accepts).await;
@@ -304,7 +304,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     for line in traced.log_of("quiet").await {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
-    // What follows is exported, and nothing comes before it.
+    // Only the spans of the next request are exported.
     assert_eq!(traced.create("good", &[]).await.status, 200);
     let received = collector.until(|spans| spans.len() >= 7).await;
     let spans = spans(&received);
@@ -331,7 +331,7 @@ async fn a_collector_that_is_in_trouble_delays_no_request() {
             .sum("admittance_spans_total", &[("result", result)])
             .unwrap()
     };
-    // Until there are more spans than may wait.
+    // Fills the queue of spans until one is dropped.
     for number in 0.. {
         assert_eq!(traced.create(&format!("good-{number}"), &[]).await.status, 200);
         if count(&traced, "dropped").await > 0.0 {

@@ -35,7 +35,7 @@ impl<'r> Nodes<'r> {
         Self::new(judge, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Whether the node is kept; false if it has no name or does not exist.
+    /// Whether the judge keeps the node with this name; false without a name or a node.
     pub(crate) fn keeps(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);

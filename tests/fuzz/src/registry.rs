@@ -84,7 +84,7 @@ struct Scene {
     reference: ModuleReference,
     /// Accepts modules without signatures.
     trusting: Catalog,
-    /// Accepts none.
+    /// Accepts only modules that the key signed.
     strict: Catalog,
 }
 

@@ -84,7 +84,7 @@ fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     path
 }
 
-/// A case for a plugin that tells two variables, of which one is granted.
+/// A case for a plugin that reads two environment variables, of which only `REGION` is granted.
 const REGION: &str = r#"
 allow: { environment: { REGION: eu } }
 cases:
@@ -173,7 +173,7 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // Nothing is configured in each call.
+    // The plugin is configured once, in a snapshot, and not in each call.
     assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
     let code = r#"
 import { deny, plugin } from "admittance";
@@ -190,7 +190,7 @@ export const { describe, configure, admit } = plugin({
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
-    // What package.json names from now on is installed.
+    // A dependency that is added to package.json is installed.
     fs::create_dir(directory.join("local")).unwrap();
     fs::write(
         directory.join("local/package.json"),

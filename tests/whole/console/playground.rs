@@ -64,7 +64,7 @@ async fn a_denial_and_a_patch_while_one_writes() {
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
 
-    // What the page begins with runs as it is.
+    // The initial content of the page can be evaluated unchanged.
     browser.open(&url("/playground")).await;
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "denied").await;
@@ -133,7 +133,7 @@ async fn a_denial_and_a_patch_while_one_writes() {
         .find_with("#outcome .notice.bad", "it has no `kind`")
         .await;
 
-    // Nothing of it was counted or recorded.
+    // Evaluations are not counted or recorded.
     let status = server.program.status().await.unwrap();
     assert_eq!(status["chains"][0]["stages"][0]["calls"]["total"], 0);
     browser.open(&url("/live")).await;
@@ -228,7 +228,7 @@ async fn what_was_written_is_saved_and_shared() {
     browser.end(&origin).await;
 }
 
-/// The keyboard: indentation, and the way out.
+/// Tab indents, and the focus can still leave the editor.
 #[tokio::test]
 async fn an_editor_traps_no_keyboard() {
     let Some(browser) = Browser::start().await else {
@@ -248,7 +248,7 @@ async fn an_editor_traps_no_keyboard() {
     browser
         .find_with("#definitions-choices li[aria-selected=true]", "phase")
         .await;
-    // It takes the completion; the values follow.
+    // Tab accepts the completion `phase`; then its values are offered.
     browser.type_in("definitions", format!("{tab}V")).await;
     browser.find_with("#definitions-choices li", "Validating").await;
     browser

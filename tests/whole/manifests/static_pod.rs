@@ -134,7 +134,7 @@ async fn a_node_has_all_files() {
     }
 }
 
-/// The Pod would read what an earlier run left.
+/// Otherwise, the Pod would read chains that an earlier run wrote.
 #[tokio::test]
 async fn old_files_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;

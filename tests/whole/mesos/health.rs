@@ -1,5 +1,5 @@
-//! `/healthz` of the admin port from startup to exit, with the messages of the original, and the replies to clients
-//! meanwhile.
+//! `/healthz` of the admin port from startup to exit, with the messages of the original driver, and what clients get in
+//! each of these states.
 
 use admittance_tests::{MesosCluster, NEVER, POLL, Scheduler};
 use http::Method;
@@ -88,7 +88,7 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
     let (status, reply) = create(&driver, "second").await;
     assert_eq!((status, &reply["code"]), (200, &json!(0)), "{reply}");
 
-    // It disappears.
+    // The scheduler disappears.
     stands.resign().await;
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "third").await, (200, no_scheduler));

@@ -202,7 +202,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         match call.path.as_str() {
-            // It takes at least this time.
+            // The call takes at least this time.
             "/serial/1-slow" => tokio::time::sleep(Duration::from_millis(1100)).await,
             "/late/1-silent" => return Answer::Silence,
             _ => {}
@@ -212,7 +212,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     .await;
     let webhook = |path: &str, seconds: u32, policy: &str| {
         let name = path.rsplit('/').next().unwrap();
-        // One request passes both of `serial`, and no other.
+        // Requests of `serial.example` match only the two webhooks below `/serial`, and others only the rest.
         let group = if path.starts_with("/serial") {
             "serial.example"
         } else {
