@@ -165,7 +165,7 @@ impl Peers {
         }
     }
 
-    /// Holds a tunnel to another gateway open as long as it is listed. A tunnel that is open then goes on.
+    /// Keeps a tunnel to another gateway open while that is listed. When it no longer is, an open tunnel stays.
     async fn hold(
         &self,
         server: &Server,

@@ -96,7 +96,7 @@ async fn reports_are_checked() {
             .unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
-    // None of them counts as the first use.
+    // A refused report does not count as the first use of the token.
     let current = scene.accounts.cluster(&cluster.id).unwrap();
     assert!(current.register_token.as_ref().unwrap().used_at.is_none());
 }
@@ -146,7 +146,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
-    // It reads the key file again, because it does not have the new key.
+    // The other gateway reads the key file again, because it does not have the new key.
     scene.user("alice").await;
     let directory = another
         .until("the user of the other gateway", |directory| {
@@ -161,7 +161,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
         .unwrap();
     assert_eq!(credentials.user_token.0, "one");
 
-    // Without its key, the cluster has no credentials, and everything else goes on.
+    // A cluster whose key is missing has no credentials. Everything else works.
     prepend_key(&scene.key_file());
     let text = fs::read_to_string(scene.key_file()).unwrap();
     fs::write(scene.key_file(), text.lines().next().unwrap()).unwrap();

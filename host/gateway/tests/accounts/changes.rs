@@ -146,7 +146,7 @@ async fn permissions_are_granted_and_withdrawn() {
                 .unwrap();
             assert_eq!(of(&bob), Some(permission));
         }
-        // A grant does not take away what the creator has.
+        // A smaller grant does not reduce the permission of the creator.
         accounts
             .grant("test", &alice, &cluster, Some(Permission::Read))
             .await
@@ -233,7 +233,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
             let name = ClusterName::new(&id, None).unwrap();
             scene.accounts.create_cluster("test", creator, &name).await
         };
-        // Also if they are created at the same moment.
+        // The limit also holds for clusters that are created at the same moment.
         let created = join_all((0..10).map(|number| create(Some(&alice), format!("a{number}")))).await;
         assert_eq!(
             created.iter().filter(|result| result.is_ok()).count(),
@@ -250,7 +250,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        // Others still may, and so may she once one is deleted.
+        // Other users can still create clusters, and so can alice after one of hers is deleted.
         let bob = scene.user("bob").await;
         create(Some(&bob), "c".to_owned()).await.unwrap();
         let root = UserName::plain("root").unwrap();
