@@ -53,7 +53,7 @@ impl CertificateConfig {
     /// When the file cannot be read, or holds no certificate.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
-        // What else is in it is not published.
+        // Only certificates are published, whatever else is in the file.
         let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
         Reloaded::load([authorities.to_owned()], load).map(Self::Files)
     }
@@ -308,7 +308,7 @@ impl Inner {
         }
     }
 
-    /// Writes what is not as the live chains need it. Returns after which time to look again.
+    /// Writes the configurations that are not what the live chains need. Returns the time until the next comparison.
     async fn write(&self, host: &Host, kept: &mut KeptConfigurations) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),

@@ -79,7 +79,7 @@ pub enum Signer {
     },
 }
 
-/// An error of a question about an image; with the reason.
+/// The reason why an image cannot be read or verified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ImageError(pub String);

@@ -64,7 +64,7 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     vec![
         json!({"apiGroups": [group], "resources": RESOURCES, "verbs": verbs}),
         json!({"apiGroups": [group], "resources": statuses, "verbs": ["get", "update", "patch"]}),
-        // An Event is in the namespace of what it is about, and in `default` for what is in none.
+        // An Event is in the namespace of its object, or in `default` if the object has none.
         json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
     ]
 }

@@ -25,7 +25,7 @@ pub(super) enum Scalar {
 /// The reason why a scalar has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvalidScalar {
-    /// Its tag is for other values.
+    /// The text is not a value of its tag.
     Tag,
     /// JSON cannot hold the number.
     Number,
@@ -57,7 +57,7 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
             Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
         }
         ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
-        // Another tag is for programs that know it. Timestamps are texts, as they are in JSON.
+        // Other tags are ignored. Timestamps are texts, as they are in JSON.
         _ => Ok(Scalar::String),
     }
 }

@@ -228,8 +228,8 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        // Also stale if the definitions were read again since then: they may be invalid now, which going live with this
-        // plan would hide.
+        // The plan is also stale if the definitions were read again since then: they may be invalid now, and going live
+        // with this plan would hide that.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
         if !how.dry_run && is_stale {
             return Ok(None);

@@ -195,7 +195,7 @@ impl Assembler {
             (Some(definition), [Ok(plugin), Ok(candidate)]) => {
                 Some(self.shadowed(plugin, candidate, definition, &address, stage.spec.timeout))
             }
-            // Without its candidate there is nothing to compare the plugin with.
+            // Without the candidate, there is nothing to compare.
             _ => None,
         };
         let connect = |webhook: &WebhookDefinition, phase| self.connect(webhook, phase);
@@ -292,7 +292,7 @@ impl Assembler {
         // Stages with the same module and settings share one preparation.
         let mut preparations: HashMap<_, Arc<Preparation>> = HashMap::new();
         let mut tasks = JoinSet::new();
-        // And all stages of a table have the same version of a module.
+        // All stages of a table get the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
         for (position, order) in wanted.into_iter().enumerate() {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
