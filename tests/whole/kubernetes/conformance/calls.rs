@@ -289,7 +289,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // They are called concurrently, and a second may end between the two.
+    // Both are called at the same time, but the remaining seconds may change in between.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"
