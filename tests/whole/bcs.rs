@@ -288,7 +288,7 @@ async fn another_cluster_is_refused_before_any_hook() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused() {
+async fn unreadable_bodies_are_refused() {
     let scene = scene().await;
     let twice = r#"{"kind":"application","kind":"process","metadata":{"namespace":"shop","name":"a"}}"#;
     for (name, body, status, code) in [

@@ -347,7 +347,7 @@ async fn an_object_without_kind_is_a_mistake() {
 
 /// Microseconds have at most three decimals, without rounding errors of floating point.
 #[tokio::test]
-async fn durations_are_short_numbers() {
+async fn durations_have_at_most_three_decimals() {
     let directory = tempfile::tempdir().unwrap();
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     let object = write(

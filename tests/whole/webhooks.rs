@@ -502,7 +502,7 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
 
 /// A document as BCS users have it.
 #[tokio::test]
-async fn a_bcs_admissionwebhook_is_a_chain_as_it_is() {
+async fn a_bcs_admissionwebhook_is_served_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
     let hook = serve(directory.path(), "hook.hooks").await;

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_of_a_client_goes_on() {
+    fn only_harmless_client_headers_are_forwarded() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("accept", "application/json"),

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn which_labels_match() {
+    fn selectors_match_labels_as_in_kubernetes() {
         // (selector, labels, whether they match): Kubernetes' apimachinery, pkg/labels, TestSelectorMatches
         // and TestSetSelectorParser, and the documentation of labels and selectors.
         let table: [(&str, &[(&str, &str)], bool); 46] = [

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn warnings_are_truncated_and_dropped_at_the_limits() {
         let long = "ä".repeat(4096);
         assert_eq!(headers(&[&long]), [format!("299 - \"{long}\"")]);
         let texts: Vec<String> = (0..40).map(|i| format!("{i:02}{}", "x".repeat(998))).collect();

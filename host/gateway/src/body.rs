@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn headers_of_a_converted_body() {
+    async fn conversion_corrects_the_headers_of_the_body() {
         let mut head = head(&[
             ("content-type", "application/x-yaml"),
             ("content-length", "4"),

@@ -193,7 +193,7 @@ fn bcs_objects_without_template_metadata_have_their_own() {
 }
 
 #[test]
-fn names_that_only_bcs_takes_for_others_are_reported() {
+fn keys_that_only_bcs_reads_case_insensitively_are_reported() {
     let table = [
         ("v4", json!({"Spec": {}}), Some("/Spec")),
         ("v4", json!({"spec": {"Template": {}}}), Some("/spec/Template")),

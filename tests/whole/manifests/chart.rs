@@ -340,7 +340,7 @@ async fn the_schema_refuses_what_cannot_be_installed() {
 
 /// A chart is made to be published, and made again in its directory.
 #[tokio::test]
-async fn the_files_of_a_chart() {
+async fn a_chart_can_be_written_again_in_its_directory() {
     let config = format!(
         "{CONFIG}admin: {{ address: 127.0.0.1:9090, tokens: [ {{ name: ci, role: Admin, file: ci.token }} ] }}\n"
     );

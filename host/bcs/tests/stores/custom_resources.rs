@@ -110,7 +110,7 @@ async fn resources_are_called_as_bcs_calls_them() {
 }
 
 #[tokio::test]
-async fn what_the_resource_says_stands_in() {
+async fn missing_metadata_is_taken_from_the_resource() {
     let setting = Setting::new();
     let store = setting.open().await;
     let hooks: Value = serde_json::from_str(&document("", "", "hook")).unwrap();

@@ -127,7 +127,7 @@ async fn a_withdrawn_registration_has_no_node() {
 }
 
 #[tokio::test]
-async fn a_node_is_there_while_it_should_be() {
+async fn a_node_exists_exactly_while_it_is_registered() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
     let registered = zookeeper.register_later(registration("/present", "x"));

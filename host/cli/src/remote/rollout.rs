@@ -109,7 +109,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn a_roll_out_is_a_line() {
+    fn a_rollout_is_printed_as_one_line() {
         let rollout = |state: &str, more: serde_json::Value| {
             let mut rollout = json!({
                 "state": state, "share": "25%", "steps": ["10%", "25%", "100%"], "by": "namespace",

@@ -63,7 +63,7 @@ fn values() {
 }
 
 #[test]
-fn documents_of_a_file() {
+fn a_file_is_split_into_documents() {
     // (text, JSON of its documents)
     let table = [
         ("", ""),

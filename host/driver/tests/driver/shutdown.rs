@@ -83,7 +83,7 @@ async fn a_second_signal_cuts_them_off() {
 }
 
 #[tokio::test]
-async fn the_timeout_cuts_them_off() {
+async fn requests_are_cut_off_at_the_shutdown_timeout() {
     let (driver, flight) =
         in_flight(|setup| setup.limits(|limits| limits.shutdown_timeout = Duration::from_millis(20))).await;
     driver.shutdown.signal();

@@ -133,7 +133,7 @@ fn no_route_that_changes_definitions_needs_less() {
 }
 
 #[test]
-fn groups() {
+fn only_groups_of_custom_resources_are_valid() {
     for (text, is_valid) in [
         ("clb.bmsf.tencent.com", true),
         ("network.bkbcs.tencent.com", true),

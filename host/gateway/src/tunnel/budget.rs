@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn no_user_takes_what_all_share() {
+    fn one_user_cannot_use_up_the_shared_budget() {
         let gateway = Budget::new(1024);
         let users = [(); 4].map(|()| gateway.part(1024));
         let taken = users.each_ref().map(|user| {

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_head_has_its_own_time() {
+    async fn each_request_head_has_its_own_timeout() {
         let activity = activity();
         drop(request(&activity, false));
         tokio::time::sleep(HEAD * 2).await;

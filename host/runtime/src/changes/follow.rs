@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_module_has_its_turn() {
+    async fn each_module_is_due_at_its_own_interval() {
         let [a, b] = ["oci://r.example/a:1", "oci://r.example/b:1"].map(reference);
         let minutes = |count: u64| Duration::from_secs(60 * count);
         let mut schedule = Schedule::default();

@@ -36,7 +36,7 @@ fn missing(host: &Host) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn it_outlasts_changes_of_definitions() {
+async fn a_stage_stays_disabled_when_definitions_change() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));

@@ -38,7 +38,7 @@ async fn host() -> Host {
 }
 
 #[tokio::test]
-async fn a_share_is_recorded_with_what_became_of_it() {
+async fn a_share_of_requests_is_recorded_with_outcomes() {
     let host = host().await;
     host.admit(pod("before")).await;
     let redact = ["/metadata/annotations/token", "/metadata/labels/*"].map(|text| text.parse().unwrap());

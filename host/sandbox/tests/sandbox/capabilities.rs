@@ -466,7 +466,7 @@ async fn a_plugin_logs_under_its_name_and_the_request() {
 }
 
 #[tokio::test]
-async fn nothing_is_granted_to_configure_in_a_call() {
+async fn configure_has_no_grants_even_within_a_call() {
     // What `configure` sees of the environment is counted in memory, and `admit` counts again.
     let count = |at: u32| {
         format!(

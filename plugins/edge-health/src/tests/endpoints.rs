@@ -97,7 +97,7 @@ fn addresses_of_nodes_that_are_only_cut_off_move() {
 }
 
 #[test]
-fn what_has_no_place_or_no_node_stays() {
+fn endpoints_without_addresses_or_nodes_are_unchanged() {
     let table = [
         ("null for subsets", Value::Null),
         ("no subsets", json!([])),

@@ -85,7 +85,7 @@ fn results_are_those_of_the_functions() {
 }
 
 #[test]
-fn functions_that_depend_on_more_or_do_little_are_called() {
+fn impure_or_cheap_functions_are_not_memoized() {
     for text in [
         POLICY.replace("small(x) }", "small(x) with input as {} }"),
         POLICY

@@ -224,7 +224,7 @@ fn annotations_of_the_pod() {
 }
 
 #[test]
-fn only_pods_that_are_created() {
+fn a_sidecar_set_changes_only_created_pods() {
     let settings = json!({"sidecarSet": {"name": "a", "containers": [{"name": "x"}]}});
     let plugin = testing::configure::<SidecarInjector>(&settings).unwrap();
     let pod = json!({"kind": "Pod", "spec": {"containers": [{"name": "web"}]}});

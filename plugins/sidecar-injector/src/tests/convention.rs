@@ -124,7 +124,7 @@ fn secrets_are_added_where_they_are_missing() {
 /// The outcome of the settings unchanged, with opting in, and with the whole convention.
 /// kube-sidecar-injector injects by default since its commit 612007d of 2022.
 #[test]
-fn its_annotations_decide() {
+fn annotations_of_kube_sidecar_injector_decide() {
     let usual = json!({});
     let opt_in = json!({"mode": "optIn"});
     let always = json!({"mode": "always"});

@@ -68,7 +68,7 @@ fn stage(
 }
 
 #[test]
-fn what_bcs_documents_and_prints() {
+fn documents_of_bcs_are_read_with_their_positions() {
     // (text, where it begins, where its stages begin)
     let custom_resource = custom_resource();
     let table = [

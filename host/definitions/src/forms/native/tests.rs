@@ -406,7 +406,7 @@ fn a_ca_bundle_in_lines() {
 }
 
 #[test]
-fn selectors() {
+fn namespace_selectors_are_read_in_every_form() {
     let requirement = |key: &str, operator, values: &[&str]| {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
         Requirement::new(key, operator, values).unwrap()

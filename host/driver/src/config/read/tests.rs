@@ -491,7 +491,7 @@ fn routes() {
 }
 
 #[test]
-fn the_example_for_nomad() {
+fn the_nomad_example_inspects_its_routes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/nomad/admittance.yaml");
     let config = Config::read(&path).unwrap();
     let read = |method: &str, uri: &str, body: &str| {
