@@ -94,7 +94,7 @@ fn it_says_what_it_needs() {
 }
 
 #[test]
-fn wrong_settings_are_told() {
+fn wrong_settings_are_reported() {
     let table = [
         (json!({"alwaysReachable": "yes"}), "/alwaysReachable"),
         (json!({"alwaysreachable": true}), "/alwaysreachable"),

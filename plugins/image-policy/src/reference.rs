@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_refused() {
+    fn an_invalid_reference_is_refused() {
         let long = format!("a.io/{}", "a".repeat(251));
         let long_tag = format!("a:{}", "b".repeat(129));
         let identifier = "a".repeat(64);

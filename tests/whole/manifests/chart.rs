@@ -142,7 +142,7 @@ cluster: {{}}
 /// The chart, with its own values, installs what the manifests do whose webhook configurations the leader keeps. So the
 /// API server calls nothing before a Pod is ready.
 #[tokio::test]
-async fn with_its_defaults_it_is_the_manifests() {
+async fn a_chart_with_its_defaults_renders_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
     let kept =
         "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}\ndefinitions: [pods.yaml]\n";

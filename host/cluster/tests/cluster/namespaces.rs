@@ -228,7 +228,7 @@ async fn an_expired_watch_is_up_only_after_the_list() {
 /// An API server that starts refuses what it allows later, until it has read its roles. Were each refusal waited for as a
 /// missing right is, the rounds would take longer than this test waits for anything.
 #[tokio::test]
-async fn a_refusal_that_passes_is_not_waited_for() {
+async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     cluster.watch_namespaces();

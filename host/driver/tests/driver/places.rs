@@ -426,7 +426,7 @@ async fn upgraded(driver: &Running) -> (TcpStream, String) {
 }
 
 #[tokio::test]
-async fn tunnels_are_limited_apart() {
+async fn tunnels_have_a_limit_of_their_own() {
     let driver = Setup::new(&[switching().await])
         .limits(|limits| {
             limits.concurrency = 1;

@@ -113,7 +113,7 @@ async fn requests_and_labels() {
 
 /// Gatekeeper 3.x, pkg/mutation/path/tester/tester_test.go.
 #[test]
-fn tests_of_paths_that_do_not_fit() {
+fn path_tests_that_cannot_apply_are_refused() {
     let at = |text: &str| Location::parse(text).unwrap();
     for (tests, expected) in [
         (

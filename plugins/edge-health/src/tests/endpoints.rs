@@ -136,7 +136,7 @@ fn endpoints_without_addresses_or_nodes_are_unchanged() {
 }
 
 #[test]
-fn always_reachable_is_for_what_is_unknown() {
+fn always_reachable_applies_to_nodes_of_unknown_state() {
     let waiting: Vec<Value> = ["dead", "near", "lost", "ill", "nobody"]
         .iter()
         .map(|node| address("10.0.0.1", node))

@@ -101,7 +101,7 @@ fn impure_or_cheap_functions_are_not_memoized() {
 }
 
 #[test]
-fn an_error_of_a_function_is_one() {
+fn an_error_in_a_function_names_its_line() {
     let text = "package a\nv { f(1) }\nf(x) = 1 { x }\nf(x) = 2 { x }\nf(x) = 3 { x }\n".to_owned()
         + &"w { f(2) }\n".repeat(3);
     let (mut engine, remembered) = remembered(&[&text]).expect("it is worthwhile");

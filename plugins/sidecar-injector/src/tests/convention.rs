@@ -191,7 +191,7 @@ fn annotations_of_kube_sidecar_injector_decide() {
 }
 
 #[test]
-fn what_it_cannot_read_is_told_in_its_words() {
+fn annotations_without_a_known_value_are_warned_of() {
     let table = [
         (json!({ASK: "maybe"}), Some("neither \"yes\" nor \"no\"")),
         (json!({INJECT: "maybe"}), Some("neither \"true\" nor \"false\"")),

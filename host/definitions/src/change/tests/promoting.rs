@@ -22,7 +22,7 @@ const HEAD: &str = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: Admission
                     - operations: [CREATE]\n      kinds: [pod]\n  stages:\n";
 
 #[test]
-fn what_a_stage_becomes() {
+fn a_promoted_stage_gets_what_its_candidate_says() {
     // The stage and what it becomes.
     let table = [
         (

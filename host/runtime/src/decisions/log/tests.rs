@@ -417,7 +417,7 @@ async fn slow_followers_learn_what_they_missed() {
 }
 
 #[test]
-fn rates_of_chains() {
+fn rates_count_the_decisions_of_each_chain() {
     let log = three();
     log.add(&observed(pod("d", "shop"), &denied("d")));
     let rates = log.rates(Duration::from_secs(60));
