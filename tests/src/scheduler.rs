@@ -304,7 +304,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         mistakes,
     };
     let reply = match &found {
-        RouteMatch::Nothing => (StatusCode::NOT_FOUND, "404: Page Not RouteMatch".to_owned()),
+        RouteMatch::Nothing => (StatusCode::NOT_FOUND, "404: Page Not Found".to_owned()),
         RouteMatch::Route(..) if !by_master => (StatusCode::OK, String::new()),
         RouteMatch::Route(route, parameters) => {
             let done = shared
