@@ -40,7 +40,7 @@ mod test;
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
 use crate::output::BAD;
 
@@ -117,8 +117,15 @@ const INVALID: u8 = 2;
 const TRANSIENT: u8 = 75;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_arg_matches(&help::program().get_matches());
-    let arguments = arguments.unwrap_or_else(|error| error.exit());
+    let matches = Arguments::command().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| match error.kind() {
+        // The groups of the help are rendered only when it is shown.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            help::program().get_matches()
+        }
+        _ => error.exit(),
+    });
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     arguments.command.run().unwrap_or_else(|error| {
         anstream::eprintln!("{BAD}error:{BAD:#} {}", admittance_net::causes::chain(&*error));
         let is_transient = error
