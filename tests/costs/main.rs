@@ -11,7 +11,7 @@ mod system_calls;
 
 use std::{fs, net::SocketAddr, path::Path};
 
-use admittance_tests::Artifacts;
+use admittance_tests::{Artifacts, review_of_pod};
 use serde_json::json;
 
 /// Requests that are not counted: connections are opened, and buffers and pools reach their size.
@@ -39,21 +39,7 @@ fn pod() -> serde_json::Value {
 
 /// The AdmissionReview of a created Pod, as an HTTP request.
 fn review() -> Vec<u8> {
-    let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
-    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
-    let review = json!({
-        "kind": "AdmissionReview",
-        "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": "772cbc27-1f0e-4642-a259-fca71b720857",
-            "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-            "name": "web", "namespace": "shop", "operation": "CREATE",
-            "userInfo": {"username": "alice", "groups": ["dev", "system:authenticated"]},
-            "object": pod(), "oldObject": null, "dryRun": false,
-            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
-        },
-    });
-    exchange::post("/admit", &review.to_string())
+    exchange::post("/admit", &review_of_pod(&pod()))
 }
 
 /// A Pod that is created through the proxy, as an HTTP request.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
-use admittance_tests::{Client, Trust};
+use admittance_tests::{Client, Trust, review_of_pod};
 use http::Request;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::{Value, json};
@@ -72,22 +72,7 @@ async fn ask(client: &Client, url: &str, review: &str, is_changed: bool) {
 
 /// The review that kube-apiserver sends when the object is created.
 pub(crate) fn review(object: &str) -> String {
-    let object: Value = serde_json::from_str(object).unwrap();
-    let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
-    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
-    let review = json!({
-        "kind": "AdmissionReview",
-        "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": "772cbc27-1f0e-4642-a259-fca71b720857",
-            "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-            "name": "web", "namespace": "shop", "operation": "CREATE",
-            "userInfo": {"username": "alice", "groups": ["dev", "system:authenticated"]},
-            "object": object, "oldObject": null, "dryRun": false,
-            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
-        },
-    });
-    review.to_string()
+    review_of_pod(&serde_json::from_str(object).unwrap())
 }
 
 fn config(directory: &Path) -> Config {
