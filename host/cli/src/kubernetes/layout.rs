@@ -14,7 +14,7 @@ pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The directory of the history, with the same permissions.
 pub(super) const STATE: &str = "/var/lib/admittance";
 
-/// The same directories, relative to any of the others.
+/// The directories above, relative to one another.
 pub(super) const RELATIVE_CHAINS: &str = "../chains";
 pub(super) const RELATIVE_MODULES: &str = "../modules";
 pub(super) const RELATIVE_TLS: &str = "../tls";

@@ -53,7 +53,8 @@ pub(super) fn at(index: usize) -> At<'static> {
     At::new(&BUILTIN.nodes, index)
 }
 
-/// How a Pod merges the list in its field of this name, such as `containers`. The structure of the items is unknown.
+/// Returns the structure by which the list in this field of a Pod, such as `containers`, is merged. The structure of its
+/// items is unknown.
 pub(super) fn known_list(field: &str) -> Option<At<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }

@@ -42,7 +42,7 @@ spec:
 ";
 
 #[test]
-fn losses_are_told_apart_from_other_changes() {
+fn changes_that_enforce_less_are_losses() {
     let read = |text: &str| {
         let text = text.replace("BUNDLE", &certificates::bundle());
         let files = vec![DefinitionFile::file("f.yaml", text)];
