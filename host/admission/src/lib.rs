@@ -55,7 +55,7 @@ pub use object::identity::IdentityFields;
 pub use object::spelling::{Spelling, SpellingError, same_key};
 pub use object::{Object, ObjectError};
 pub use patch::merge_patch::MergePatch;
-pub use patch::pointer::{Pattern, Pointer, PointerError};
+pub use patch::pointer::{Pattern, Pointer, PointerError, unescaped_token};
 pub use patch::{Patch, PatchBuilder, PatchError};
 pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_part};
 pub use request::trace_context::{TraceContext, TraceId};

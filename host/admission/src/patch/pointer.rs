@@ -84,7 +84,7 @@ impl FromStr for Pointer {
                 escapes
                     .clone()
                     .all(|rest| rest.starts_with(['0', '1']))
-                    .then(|| segment.replace("~1", "/").replace("~0", "~"))
+                    .then(|| unescaped_token(segment))
                     .ok_or_else(error)
             })
             .collect::<Result<_, _>>()?;
@@ -93,6 +93,11 @@ impl FromStr for Pointer {
             segments,
         })
     }
+}
+
+/// Returns the key or index that a part of a JSON Pointer between two `/` stands for (RFC 6901, section 4).
+pub fn unescaped_token(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
 }
 
 impl fmt::Display for Pointer {

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use admittance_admission::{Deadline, Failure, FailureKind, PatchError};
+use admittance_admission::{Deadline, Failure, FailureKind, PatchError, unescaped_token};
 use serde_json::{Map, Value as Json};
 
 use super::failed;
@@ -167,16 +167,12 @@ fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)
     };
     let mut container = document;
     for part in parts.into_iter().flat_map(|parts| parts.split('/')) {
-        container = get(container, &unescaped(part)).ok()??;
+        container = get(container, &unescaped_token(part)).ok()??;
         if !container.is_object() && !container.is_array() {
             return None;
         }
     }
-    Some((container, unescaped(key)))
-}
-
-fn unescaped(part: &str) -> String {
-    part.replace("~1", "/").replace("~0", "~")
+    Some((container, unescaped_token(key)))
 }
 
 /// A value of an object or array; none for a key that is not there.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use admittance_admission::shortened;
+use admittance_admission::{shortened, unescaped_token};
 use serde_json::Value as Json;
 
 use super::{At, ListMerge, Node, Scalar, Structure};
@@ -51,7 +51,7 @@ impl Structure {
         let mut at = self.root();
         let mut owner = String::new();
         for part in path.split('/').skip(1) {
-            let part = part.replace("~1", "/").replace("~0", "~");
+            let part = unescaped_token(part);
             at = match at.node {
                 Node::List { .. } => at.items(),
                 Node::Map { name, .. } => {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use admittance_admission::unescaped_token;
+
 use crate::{
     Location,
     document::{self, Mistakes, Node},
@@ -37,7 +39,7 @@ pub fn setting_location(
         None => (child(&stage, "spec")?, pointer.strip_prefix("/sidecarSet")?),
     };
     for part in pointer.split('/').skip(1) {
-        let part = part.replace("~1", "/").replace("~0", "~");
+        let part = unescaped_token(part);
         // The setting `rego` is written as `text` or `file` in a policy.
         let other = || (part == "rego").then(|| child(&node, "text").or_else(|| child(&node, "file")));
         let Some(next) = child(&node, &part).or_else(|| other().flatten()) else {

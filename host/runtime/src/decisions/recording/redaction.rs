@@ -1,6 +1,6 @@
 use std::{fmt, ops::Deref, str::FromStr};
 
-use admittance_admission::{HttpAnswer, Patch, REDACTED, Request};
+use admittance_admission::{HttpAnswer, Patch, REDACTED, Request, unescaped_token};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl Token {
     fn read(text: &str) -> Self {
         match text {
             "*" => Self::Any,
-            key => Self::Key(unescape(key)),
+            key => Self::Key(unescaped_token(key)),
         }
     }
 
@@ -113,10 +113,6 @@ impl Token {
             Self::Key(own) => own == key || key == "-",
         }
     }
-}
-
-fn unescape(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
 }
 
 pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut object: Value) -> Redacted {
@@ -281,7 +277,7 @@ fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
         .iter_mut()
         .map(|operation| {
             let target = operation.get("path").and_then(Value::as_str).unwrap_or_default();
-            let target: Vec<String> = target.split('/').skip(1).map(unescape).collect();
+            let target: Vec<String> = target.split('/').skip(1).map(unescaped_token).collect();
             let is_on_the_way = path.iter().zip(&target).all(|(token, key)| token.matches(key));
             match operation.get_mut("value") {
                 Some(value) if is_on_the_way => redact(value, path.get(target.len()..).unwrap_or_default()),
