@@ -3,16 +3,13 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     path::Path,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use admittance::Host;
 use admittance_driver::{Config, Connections, Driver, Shutdown};
 
-use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, creation, exchange, review};
+use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, count_alone, creation, exchange, review};
 
 /// The system's allocator, which counts blocks and bytes.
 struct Counting;
@@ -22,9 +19,6 @@ static ALLOCATOR: Counting = Counting;
 
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
-
-/// Held by a test while it counts, since the counters are of the whole process.
-static COUNTERS: Mutex<()> = Mutex::new(());
 
 #[expect(
     unsafe_code,
@@ -63,7 +57,7 @@ fn count(size: usize) {
 
 /// Serves with this configuration, and prints and returns the blocks that each request allocates.
 fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
-    let _counters = COUNTERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = count_alone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -9,7 +9,7 @@ use std::{
 
 use admittance_tests::Serve;
 
-use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, creation, exchange, review};
+use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, count_alone, creation, exchange, review};
 
 fn find_strace() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -25,6 +25,7 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
         println!("skipped: the system calls of a {what} are counted with strace, which is not installed");
         return None;
     };
+    let _alone = count_alone();
     // The program watches the directory of its definitions, and must not notice that the trace grows.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
