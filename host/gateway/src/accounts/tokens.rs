@@ -151,21 +151,18 @@ impl Accounts {
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;
+        let mut done = Reencrypted::default();
         let rows: Vec<(String, String)> =
             query_as("SELECT cluster_id, sealed_token FROM admittance_credentials ORDER BY cluster_id")
                 .fetch_all(&mut *change)
                 .await?;
-        let mut done = Reencrypted::default();
         for (cluster, sealed) in rows {
-            match self.0.keys.reseal(&sealed, &cluster) {
-                Ok(sealed) => {
-                    query("UPDATE admittance_credentials SET sealed_token = ? WHERE cluster_id = ?")
-                        .bind(sealed)
-                        .bind(cluster)
-                        .execute(&mut *change)
-                        .await?;
-                    done.tokens += 1;
-                }
+            let update = "UPDATE admittance_credentials SET sealed_token = ? WHERE cluster_id = ?";
+            match self
+                .reseal(&mut change, &sealed, &cluster, (update, &cluster))
+                .await?
+            {
+                Ok(()) => done.tokens += 1,
                 Err(why) => done.skipped.push(format!(
                     "the token of the cluster {cluster}: {why}, or have its agent report again"
                 )),
@@ -178,22 +175,41 @@ impl Accounts {
         .fetch_all(&mut *change)
         .await?;
         for (id, digest, sealed) in rows {
-            match self.0.keys.reseal(&sealed, &token_place(&digest)) {
-                Ok(sealed) => {
-                    query("UPDATE admittance_user_tokens SET sealed_value = ? WHERE id = ?")
-                        .bind(sealed)
-                        .bind(id)
-                        .execute(&mut *change)
-                        .await?;
-                    done.user_tokens += 1;
-                }
+            let update = "UPDATE admittance_user_tokens SET sealed_value = ? WHERE digest = ?";
+            let place = token_place(&digest);
+            match self
+                .reseal(&mut change, &sealed, &place, (update, &digest))
+                .await?
+            {
+                Ok(()) => done.user_tokens += 1,
                 Err(why) => done.skipped.push(format!(
                     "the token {id} of a user: {why}, or revoke it so that another is created"
                 )),
             }
         }
-        let subject = format!("{} tokens of clusters", done.tokens);
+        let subject = format!(
+            "{} tokens of clusters, {} of users",
+            done.tokens, done.user_tokens
+        );
         self.commit(change, by, "encrypt again", &subject).await?;
         Ok(done)
+    }
+
+    /// Encrypts a token for its place with the first key, and stores it in the row that `update` finds by this key. The
+    /// inner error says why the token cannot be decrypted.
+    async fn reseal(
+        &self,
+        change: &mut Change,
+        sealed: &str,
+        place: &str,
+        (update, key): (&'static str, &str),
+    ) -> Result<Result<(), String>, AccountsError> {
+        let sealed = match self.0.keys.reseal(sealed, place) {
+            Ok(sealed) => sealed,
+            Err(why) => return Ok(Err(why)),
+        };
+        let update = query(update).bind(sealed).bind(key.to_owned());
+        update.execute(&mut **change).await?;
+        Ok(Ok(()))
     }
 }
