@@ -42,7 +42,7 @@ pub use self::{
     keys::KeyFile,
     tokens::{CreatedToken, Reencrypted},
     types::{
-        BcsInfo, Cluster, ClusterKind, Credentials, InvalidUserName, Provider, RegisterToken, Secret,
+        Access, BcsInfo, Cluster, ClusterKind, Credentials, InvalidUserName, Provider, RegisterToken, Secret,
         TokenId, User, UserId, UserName,
     },
 };

@@ -10,7 +10,6 @@ use admittance_admin::{
     Method::{Delete, Get, Post},
     Nothing, Role, Route,
 };
-use admittance_bcs::routes::Permission;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -19,7 +18,7 @@ pub use self::types::{
     BcsCluster, ClusterEntry, ClusterList, IssuedToken, NewCluster, NewToken, NewUser, PermissionEntry,
     RegisterTokenEntry, Removed, TokenEntry, UserEntry, UserList,
 };
-use crate::accounts::{Accounts, AccountsError, ClusterKind, ClusterName, TokenId, User, UserName};
+use crate::accounts::{Access, Accounts, AccountsError, ClusterKind, ClusterName, TokenId, User, UserName};
 pub use crate::accounts::{ImportedAccounts, Reencrypted};
 
 const LONGEST_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -266,12 +265,10 @@ async fn grant(
         permission,
     }) = &call.body;
     let user = user(accounts, name)?;
-    let permission: Permission = permission
+    let access: Access = permission
         .parse()
         .map_err(|error| ApiError::Malformed(format!("permission: {error}")))?;
-    accounts
-        .grant(&call.by(), &user, &cluster, Some(permission))
-        .await?;
+    accounts.grant(&call.by(), &user, &cluster, Some(access)).await?;
     let cluster = accounts.cluster(&cluster.id)?;
     Ok(Json(ClusterEntry::of(&cluster, &*accounts.now()?)))
 }

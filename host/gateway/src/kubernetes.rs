@@ -29,7 +29,7 @@ use admittance_net::{
 };
 use axum::body::Body;
 use http::{
-    HeaderMap, Request, Response,
+    HeaderMap, Request, Response, StatusCode,
     header::{AUTHORIZATION, UPGRADE},
 };
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,7 @@ pub(crate) struct OtherGateways<'a> {
 struct Entry {
     cluster: Arc<Cluster>,
     session: Session,
+    place: AccessTarget,
     needed: Permission,
     route: Arc<Route>,
 }
@@ -146,7 +147,7 @@ impl Kubernetes {
         let watched = Watched::new(
             &inner.accounts,
             &entry.session,
-            AccessTarget::Cluster(entry.cluster.id.clone()),
+            entry.place,
             entry.needed,
             entry.route.clone(),
         );
@@ -278,23 +279,19 @@ impl Inner {
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
         // A user without a permission gets the reply for an unknown cluster, and so cannot look for identifiers.
-        let (cluster, permission) = directory
+        let (cluster, access) = directory
             .by_identifier(path.identifier)
-            .and_then(|cluster| Some((cluster.clone(), directory.permission(&session.user, cluster)?)))
+            .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
             .ok_or_else(|| unknown(KubernetesError::NoCluster(path.identifier.to_owned())))?;
         let known = |error: KubernetesError| (error, Some(recipient(&cluster, &session)));
         let needed = path::needed(&head.method, &path.target, is_upgrade);
+        let place = AccessTarget::Cluster(cluster.id.clone());
         directory
-            .check(&session.user, &cluster, needed)
+            .may(&session.user, &place, needed)
             .map_err(|denied| known(denied.into()))?;
         let route = self.routes.to(&cluster, &self.accounts).map_err(known)?;
         let user = &session.user;
-        let identity = Identity::new(
-            user.name.impersonated(),
-            &user.groups,
-            Some(permission),
-            user.is_super_user,
-        );
+        let identity = Identity::new(user.name.impersonated(), &user.groups, access, user.is_super_user);
         head.uri = path.rest;
         if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
             let message = format!(
@@ -314,6 +311,7 @@ impl Inner {
         Ok(Entry {
             cluster,
             session,
+            place,
             needed,
             route,
         })
@@ -330,8 +328,19 @@ async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallibl
         // Never: `answer` has put it there.
         return Ok(end_reply(&End::NoRoute));
     };
-    let reply = route.upstream.send(request).await;
-    Ok(reply.unwrap_or_else(|error| end_reply(&End::from(error))))
+    Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))
+}
+
+/// Sends a request with the token of the cluster's agent. An error is the reply for the client.
+async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Body>, Response<Body>> {
+    let uri = request.uri().clone();
+    let sent = upstream.send(request).await;
+    let reply = sent.map_err(|error| end_reply(&End::from(error)))?;
+    // A container behind a proxy of the API server has users of its own.
+    if reply.status() == StatusCode::UNAUTHORIZED && !path::is_proxied(uri.path()) {
+        return Err(ended(&KubernetesError::AgentToken));
+    }
+    Ok(reply)
 }
 
 fn end_reply(end: &End<'_>) -> Response<Body> {

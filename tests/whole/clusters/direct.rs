@@ -49,13 +49,45 @@ async fn users_work_in_a_cluster_with_their_own_names() {
 }
 
 #[tokio::test]
+async fn role_bindings_of_a_cluster_can_decide_alone() {
+    let scene = Scene::start(false).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let granted = json!({"user": "alice", "permission": "Cluster"});
+    let cluster = scene
+        .admin("POST", "/v1/clusters/plain-dev/permissions", granted)
+        .await;
+    assert_eq!(
+        cluster["permissions"],
+        json!([{"user": "plain:alice", "permission": "Cluster"}])
+    );
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    scene.send(Method::DELETE, webhooks, Value::Null).await;
+    let got = scene.server.got();
+    let last = got.last().unwrap();
+    assert_eq!((last.method.as_str(), last.uri.path()), ("DELETE", webhooks));
+    assert_eq!(last.values("impersonate-user"), ["plain.alice"]);
+    assert!(
+        last.values("impersonate-group").is_empty(),
+        "{:?}",
+        last.values("impersonate-group")
+    );
+}
+
+#[tokio::test]
 async fn changed_credentials_and_addresses_are_used_at_once() {
     let mut scene = Scene::start(false).await;
     let second = ApiServer::start(&scene.authority, "rotated").await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     scene.server.change_token("rotated");
-    assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 401);
+    // The user's token is valid, so this is not the user's 401.
+    let refused = scene.send(Method::GET, "/version", Value::Null).await;
+    assert_eq!(refused.status, 502, "{}", refused.text());
+    assert!(
+        refused.text().contains("the token of the cluster's agent"),
+        "{}",
+        refused.text()
+    );
     // Reports of changes are limited.
     while scene.report(&[&scene.server, &second], "rotated").await.status != 200 {
         tokio::time::sleep(Duration::from_millis(100)).await;

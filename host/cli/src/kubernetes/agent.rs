@@ -48,6 +48,9 @@ pub(super) struct Agent {
     /// The CAs of the gateway, as PEM [default: the CAs of the image].
     #[arg(long, value_name = "FILE", requires = "agent")]
     gateway_ca: Option<PathBuf>,
+    /// Bind no roles to the gateway's groups: users may do what the role bindings of the cluster give them.
+    #[arg(long, requires = "agent")]
+    no_bindings: bool,
     /// A group of users, besides the groups of the gateway's permissions, that the gateway may impersonate. May be
     /// given more than once.
     #[arg(long, value_name = "NAME", value_parser = group, requires = "agent")]
@@ -99,10 +102,12 @@ fn roles(installation: &Installation) -> Vec<Json> {
     ]);
     let mut objects = vec![
         role(&own, impersonation),
-        role(&hooks, registration),
         binding(&own, &own, account_subject(installation)),
-        binding(&hooks, &hooks, group(HOOKS)),
     ];
+    if installation.agent.no_bindings {
+        return objects;
+    }
+    objects.extend([role(&hooks, registration), binding(&hooks, &hooks, group(HOOKS))]);
     let bindings = GROUPS
         .iter()
         .map(|(name, role)| binding(&format!("{own}-{role}"), role, group(name)));

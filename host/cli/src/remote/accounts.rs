@@ -218,7 +218,8 @@ enum PermissionsCommand {
     #[command(after_help = "Examples:
   admittance permissions list")]
     List(Query),
-    /// Grant a user a permission for a cluster, instead of the user's previous one.
+    /// Grant a user a permission for a cluster, instead of the user's previous one: Read, Write or Hooks; or Cluster, with
+    /// which the role bindings of a Kubernetes cluster decide what the user may do there.
     #[command(after_help = "Examples:
   admittance permissions grant alice plain-dev Write")]
     Grant {

@@ -3,17 +3,16 @@
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 use admittance::Moment;
-use admittance_bcs::routes::Permission;
 use admittance_net::bearer::TokenDigest;
 use sqlx::{query, query_scalar};
 
 use super::{
-    Accounts, AccountsError, BcsInfo, Cluster, ClusterKind, Provider, RegisterToken, Secret, User, UserId,
-    UserName,
+    Access, Accounts, AccountsError, BcsInfo, Cluster, ClusterKind, Provider, RegisterToken, Secret, User,
+    UserId, UserName,
     database::now,
     error::violation,
     keys::{random_suffix, random_token},
-    rows::{delete_register_token, insert_cluster, insert_permission, insert_register_token, insert_user},
+    rows::{delete_register_token, insert_cluster, insert_grant, insert_register_token, insert_user},
 };
 
 const REGISTER_TOKEN_LENGTH: usize = 128;
@@ -251,30 +250,41 @@ impl Accounts {
             .await
     }
 
-    /// Set the permission of a user for a cluster; none withdraws it.
+    /// Set the access of a user to a cluster; none withdraws it. An error for [`Access::Cluster`] to a Mesos cluster, which
+    /// has no role bindings.
     pub async fn grant(
         &self,
         by: &str,
         user: &User,
         cluster: &Cluster,
-        permission: Option<Permission>,
+        access: Option<Access>,
     ) -> Result<(), AccountsError> {
+        let is_mesos = cluster
+            .bcs
+            .as_ref()
+            .is_some_and(|info| info.kind == ClusterKind::Mesos);
+        if is_mesos && access == Some(Access::Cluster) {
+            let id = &cluster.id;
+            return Err(AccountsError::Invalid(format!(
+                "{id} is a Mesos cluster, which has no role bindings: grant Read, Write or Hooks"
+            )));
+        }
         let mut change = self.0.database.change().await?;
         let deleted = query("DELETE FROM admittance_permissions WHERE cluster_id = ? AND user_id = ?")
             .bind(cluster.id.clone())
             .bind(user.id.0);
         let deleted = deleted.execute(&mut *change).await?.rows_affected();
         let subject = format!("{} {}", user.name, cluster.id);
-        let Some(permission) = permission else {
+        let Some(access) = access else {
             if deleted == 0 {
                 return Err(AccountsError::Unknown("permission", subject));
             }
             return self.commit(change, by, "withdraw permission", &subject).await;
         };
-        insert_permission(&mut change, user.id, &cluster.id, permission)
+        insert_grant(&mut change, user.id, &cluster.id, access)
             .await
             .map_err(violation("permission", "user or cluster", &subject))?;
-        let subject = format!("{subject} {permission}");
+        let subject = format!("{subject} {access}");
         self.commit(change, by, "grant permission", &subject).await
     }
 }

@@ -20,8 +20,8 @@ use sqlx::{
 };
 
 use super::{
-    AccountsError, BcsInfo, Cluster, Credentials, DatabaseConfig, Directory, KeyFile, RegisterToken, Report,
-    TokenId, User, UserId, directory::UserToken,
+    Access, AccountsError, BcsInfo, Cluster, Credentials, DatabaseConfig, Directory, KeyFile, RegisterToken,
+    Report, TokenId, User, UserId, directory::UserToken,
 };
 
 /// The table of migrations. Another program may have its own in the same database.
@@ -276,7 +276,7 @@ async fn clusters(read: &mut Change, keys: &KeyFile) -> Result<Vec<Cluster>, Acc
     rows.collect()
 }
 
-type Grants = HashMap<String, BTreeMap<UserId, admittance_bcs::routes::Permission>>;
+type Grants = HashMap<String, BTreeMap<UserId, Access>>;
 
 async fn grants(read: &mut Change) -> Result<Grants, AccountsError> {
     let rows: Vec<(String, i64, String)> =

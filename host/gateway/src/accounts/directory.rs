@@ -9,7 +9,7 @@ use admittance::Moment;
 use admittance_bcs::routes::Permission;
 use admittance_net::bearer::TokenDigest;
 
-use super::types::{BcsInfo, Cluster, ClusterKind, TokenId, User, UserId};
+use super::types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId};
 
 /// Users, tokens and clusters at one moment: all of them were read in one transaction. Immutable, so everything that is
 /// looked up in one directory is consistent.
@@ -134,16 +134,26 @@ impl Directory {
         tokens.into_iter()
     }
 
-    /// The permission of a user for a cluster: super users have all, creators can edit.
-    pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
-        if user.is_super_user {
-            return Some(Permission::Hooks);
+    /// The access of a user to a cluster: super users have all permissions, creators can edit.
+    pub fn access(&self, user: &User, cluster: &Cluster) -> Option<Access> {
+        let own = match (user.is_super_user, cluster.creator == user.id) {
+            (true, _) => return Some(Access::Permission(Permission::Hooks)),
+            (false, is_creator) => is_creator.then_some(Permission::Write),
+        };
+        match cluster.grants.get(&user.id) {
+            Some(Access::Cluster) => Some(Access::Cluster),
+            Some(Access::Permission(granted)) => own.max(Some(*granted)).map(Access::Permission),
+            None => own.map(Access::Permission),
         }
-        let own = (cluster.creator == user.id).then_some(Permission::Write);
-        own.max(cluster.grants.get(&user.id).copied())
     }
 
-    /// Check that a user may do this with a cluster.
+    /// The permission of a user for the management of a cluster. Creators can edit whatever was granted to them.
+    pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
+        let own = (cluster.creator == user.id).then_some(Permission::Write);
+        own.max(self.access(user, cluster).map(Access::in_management))
+    }
+
+    /// Check that a user may manage a cluster like this.
     pub fn check(&self, user: &User, cluster: &Cluster, needed: Permission) -> Result<(), Denied> {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
@@ -159,16 +169,21 @@ impl Directory {
             cluster.bcs.as_ref().is_some_and(is_it)
         });
         registered
-            .filter_map(|cluster| cluster.grants.get(&user.id).copied())
+            .filter_map(|cluster| match cluster.grants.get(&user.id)? {
+                Access::Permission(permission) => Some(*permission),
+                // Mesos clusters have no role bindings.
+                Access::Cluster => None,
+            })
             .max()
     }
 
-    /// Check that a user has this permission for a place.
+    /// Check that a user may send requests that need this permission to a place.
     pub fn may(&self, user: &User, place: &AccessTarget, needed: Permission) -> Result<(), Denied> {
         let (permission, name) = match place {
             AccessTarget::Cluster(id) => {
                 let cluster = self.cluster(id);
-                (cluster.and_then(|cluster| self.permission(user, cluster)), id)
+                let access = cluster.and_then(|cluster| self.access(user, cluster));
+                (access.map(Access::in_cluster), id)
             }
             AccessTarget::Drivers(id) => (self.for_drivers(user, id), id),
         };
@@ -234,7 +249,7 @@ mod tests {
             register_token: None,
             grants: grants
                 .iter()
-                .map(|(user, granted)| (UserId(*user), *granted))
+                .map(|(user, granted)| (UserId(*user), Access::Permission(*granted)))
                 .collect(),
         };
         let directory = Directory {

@@ -20,10 +20,10 @@ use self::{
     source::{Source, SourceCredentials, SourcePermission, SourceToken},
 };
 use super::{
-    Accounts, AccountsError, Directory, RegisterToken, Report, Secret, TokenId, UserId, UserName,
+    Access, Accounts, AccountsError, Directory, RegisterToken, Report, Secret, TokenId, UserId, UserName,
     database::{Change, moment, now, read_directory},
     rows::{
-        UserTokenRow, digest_text, insert_cluster, insert_permission, insert_register_token, insert_token,
+        UserTokenRow, digest_text, insert_cluster, insert_grant, insert_register_token, insert_token,
         insert_user, token_place,
     },
 };
@@ -108,8 +108,8 @@ impl Accounts {
             }
         }
         let granted = permissions(&source.permissions, &plan, &here, &mut done);
-        for ((user, cluster), permission) in granted {
-            insert_permission(&mut change, user, &cluster, permission).await?;
+        for ((user, cluster), access) in granted {
+            insert_grant(&mut change, user, &cluster, access).await?;
             done.permissions += 1;
         }
         for (kind, source) in plan.settled {
@@ -216,17 +216,20 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the permissions that users and clusters of the plan have at bcs-api, and those that replaced users have here.
+/// Returns the access that users of the plan have to clusters at bcs-api, and the access that replaced users have here.
 fn permissions(
     source: &[SourcePermission],
     plan: &Plan,
     here: &Directory,
     done: &mut ImportedAccounts,
-) -> HashMap<(UserId, String), Permission> {
-    let mut granted: HashMap<(UserId, String), Permission> = HashMap::new();
-    let mut grant = |user, cluster: &str, permission: Permission| {
-        let entry = granted.entry((user, cluster.to_owned())).or_insert(permission);
-        *entry = permission.max(*entry);
+) -> HashMap<(UserId, String), Access> {
+    let mut granted: HashMap<(UserId, String), Access> = HashMap::new();
+    let mut grant = |user, cluster: &str, access: Access| {
+        let entry = granted.entry((user, cluster.to_owned())).or_insert(access);
+        *entry = match (*entry, access) {
+            (Access::Permission(one), Access::Permission(other)) => Access::Permission(one.max(other)),
+            _ => Access::Cluster,
+        };
     };
     for row in source {
         let (Some(user), cluster) = (plan.user(here, row.user_id), &row.cluster_id) else {
@@ -238,17 +241,17 @@ fn permissions(
             continue;
         }
         match row.name.to_ascii_lowercase().as_str() {
-            name if name.ends_with("view") => grant(user, cluster, Permission::Read),
-            name if name.ends_with("edit") => grant(user, cluster, Permission::Write),
+            name if name.ends_with("view") => grant(user, cluster, Access::Permission(Permission::Read)),
+            name if name.ends_with("edit") => grant(user, cluster, Access::Permission(Permission::Write)),
             name => done.skipped.push(format!(
                 "permission `{name}` for {cluster}: only view and edit are known"
             )),
         }
     }
     for cluster in here.clusters() {
-        for (user, permission) in &cluster.grants {
+        for (user, access) in &cluster.grants {
             if let Some(user) = successor(plan, *user) {
-                grant(user, &cluster.id, *permission);
+                grant(user, &cluster.id, *access);
             }
         }
     }

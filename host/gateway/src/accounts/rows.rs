@@ -1,12 +1,11 @@
 //! Rows of the tables, as they are written.
 
 use admittance::Moment;
-use admittance_bcs::routes::Permission;
 use admittance_net::bearer::TokenDigest;
 use sqlx::{query, query_scalar};
 
 use super::{
-    AccountsError, Cluster, RegisterToken, TokenId, User, UserId,
+    Access, AccountsError, Cluster, RegisterToken, TokenId, User, UserId,
     database::{Change, seconds},
     error::violation,
 };
@@ -97,16 +96,16 @@ pub(super) async fn insert_cluster(
     Ok(())
 }
 
-pub(super) async fn insert_permission(
+pub(super) async fn insert_grant(
     change: &mut Change,
     user: UserId,
     cluster: &str,
-    permission: Permission,
+    access: Access,
 ) -> Result<(), sqlx::Error> {
     query("INSERT INTO admittance_permissions (cluster_id, user_id, permission) VALUES (?, ?, ?)")
         .bind(cluster.to_owned())
         .bind(user.0)
-        .bind(permission.as_str())
+        .bind(access.to_string())
         .execute(&mut **change)
         .await
         .map(drop)

@@ -93,6 +93,56 @@ impl fmt::Display for UserName {
     }
 }
 
+/// The access to a cluster that was granted to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The gateway decides by the permission, and adds the groups of the permission to the user's own.
+    Permission(Permission),
+    /// The role bindings of the Kubernetes cluster decide: the gateway forwards every request, and adds no group.
+    Cluster,
+}
+
+impl Access {
+    const CLUSTER: &str = "Cluster";
+
+    /// The permission in the management API.
+    pub(crate) fn in_management(self) -> Permission {
+        match self {
+            Self::Permission(permission) => permission,
+            Self::Cluster => Permission::Read,
+        }
+    }
+
+    /// The permission up to which the gateway forwards requests to the cluster.
+    pub(crate) fn in_cluster(self) -> Permission {
+        match self {
+            Self::Permission(permission) => permission,
+            Self::Cluster => Permission::Hooks,
+        }
+    }
+}
+
+impl FromStr for Access {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == Self::CLUSTER {
+            return Ok(Self::Cluster);
+        }
+        let permission = text.parse().map(Self::Permission);
+        permission.map_err(|error| format!("{error}; or {}, where its role bindings decide", Self::CLUSTER))
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Permission(permission) => permission.as_str(),
+            Self::Cluster => Self::CLUSTER,
+        })
+    }
+}
+
 /// The origin of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
@@ -133,8 +183,8 @@ pub struct Cluster {
     /// The credentials that the agent reported last. None before it reported.
     pub credentials: Option<Arc<Credentials>>,
     pub register_token: Option<RegisterToken>,
-    /// The permissions of users; the creator has its own, too.
-    pub grants: BTreeMap<UserId, Permission>,
+    /// The access that was granted to users; the creator has its own, too.
+    pub grants: BTreeMap<UserId, Access>,
 }
 
 /// The addresses and credentials of a cluster, as its agent reported them. Compare with `==` to see whether they changed;

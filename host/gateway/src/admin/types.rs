@@ -151,7 +151,7 @@ pub struct RegisterTokenEntry {
 pub struct PermissionEntry {
     /// `plain:alice`.
     pub user: String,
-    /// `Read`, `Write` or `Hooks`.
+    /// `Read`, `Write` or `Hooks`; or `Cluster`, where the role bindings of a Kubernetes cluster decide.
     pub permission: String,
 }
 
@@ -225,10 +225,10 @@ impl ClusterEntry {
                 used_at: token.used_at,
             }),
             permissions: grants
-                .filter_map(|(user, permission)| {
+                .filter_map(|(user, access)| {
                     Some(PermissionEntry {
                         user: name(*user)?,
-                        permission: permission.to_string(),
+                        permission: access.to_string(),
                     })
                 })
                 .collect(),

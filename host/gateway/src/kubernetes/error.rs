@@ -26,6 +26,12 @@ pub(super) enum KubernetesError {
     NotConnected(String),
     #[error("the credentials of {cluster} cannot be used: {reason}")]
     Credentials { cluster: String, reason: String },
+    /// The API server answers 401, which is not about the user's token.
+    #[error(
+        "the API server does not accept the token of the cluster's agent: check that the agent runs and that its \
+         service account was not deleted"
+    )]
+    AgentToken,
     #[error("{0}")]
     Unavailable(String),
     /// An agent or another gateway cannot open a tunnel.
@@ -43,6 +49,7 @@ impl KubernetesError {
             Self::NoCluster(_) => "unknown-cluster",
             Self::NotConnected(_) => "not-connected",
             Self::Credentials { .. } => "credentials",
+            Self::AgentToken => "agent-token",
             Self::Unavailable(_) => "accounts-unavailable",
             Self::Tunnel(_) => "rejected",
         }
@@ -55,6 +62,7 @@ impl KubernetesError {
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotConnected(_) | Self::Credentials { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::AgentToken => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }

@@ -6,6 +6,8 @@ use http::{
     header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
 };
 
+use crate::accounts::Access;
+
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 
@@ -44,14 +46,10 @@ const GROUPS: [(Permission, &str); 3] = [
 pub(super) const SUPER_USERS: &str = "admittance:super-users";
 
 impl Identity {
-    /// Adds the groups of the permission to `groups`, the user's own.
-    pub(super) fn new(
-        user: String,
-        groups: &[String],
-        permission: Option<Permission>,
-        is_super_user: bool,
-    ) -> Self {
-        let granted = GROUPS.iter().filter(|(needed, _)| permission >= Some(*needed));
+    /// Adds the groups of the access to `groups`, the user's own.
+    pub(super) fn new(user: String, groups: &[String], access: Access, is_super_user: bool) -> Self {
+        let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
+        let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));
         let granted = granted.map(|(_, group)| *group);
         let all = granted
             .chain(is_super_user.then_some(SUPER_USERS))

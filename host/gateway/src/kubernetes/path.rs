@@ -54,6 +54,11 @@ impl<'u> ClusterPath<'u> {
     }
 }
 
+/// Whether the reply to a request for this path of a cluster may come from a container.
+pub(super) fn is_proxied(path: &str) -> bool {
+    matches!(Target::of(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
+}
+
 /// The permission for the cluster that a request needs here; what the user may do in it is up to the cluster.
 pub(super) fn needed(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);

@@ -15,7 +15,7 @@ use http::{
     request::Parts,
 };
 
-use super::end_reply;
+use super::{end_reply, send};
 
 const APPLY: &str = "application/apply-patch";
 
@@ -138,8 +138,7 @@ impl Question<'_> {
         // It is made of parts of the request's URI, so it is valid.
         *request.uri_mut() = uri.parse::<Uri>().unwrap_or_default();
         *request.headers_mut() = headers;
-        let sent = self.upstream.send(request).await;
-        sent.map_err(|error| ended(&End::from(error)))
+        send(self.upstream, request).await.map_err(Box::new)
     }
 
     /// The object in a reply. Any reply without one is for the client.

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use admittance_bcs::routes::Permission;
-use admittance_gateway::accounts::{AccountsError, ClusterKind, ClusterName, Denied, User, UserId, UserName};
+use admittance_gateway::accounts::{
+    Access, AccessTarget, AccountsError, ClusterKind, ClusterName, Denied, User, UserId, UserName,
+};
 use futures_util::future::join_all;
 
 use crate::scene::{DAY, Scene, prepend_key};
@@ -136,22 +138,44 @@ async fn permissions_are_granted_and_withdrawn() {
             let directory = accounts.now().unwrap();
             directory.permission(user, directory.cluster(&cluster.id).unwrap())
         };
+        let access = |user| {
+            let directory = accounts.now().unwrap();
+            directory.access(user, directory.cluster(&cluster.id).unwrap())
+        };
         assert_eq!(of(&alice), Some(Permission::Write));
         assert_eq!(of(&bob), None);
         assert_eq!(of(&root), Some(Permission::Hooks));
         for permission in [Permission::Hooks, Permission::Read] {
             accounts
-                .grant("test", &bob, &cluster, Some(permission))
+                .grant("test", &bob, &cluster, Some(Access::Permission(permission)))
                 .await
                 .unwrap();
             assert_eq!(of(&bob), Some(permission));
         }
         // A smaller grant does not reduce the permission of the creator.
         accounts
-            .grant("test", &alice, &cluster, Some(Permission::Read))
+            .grant(
+                "test",
+                &alice,
+                &cluster,
+                Some(Access::Permission(Permission::Read)),
+            )
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
+        // With this access, the role bindings of the cluster decide, even for its creator, who goes on managing it.
+        for user in [&alice, &bob] {
+            let granted = accounts
+                .grant("test", user, &cluster, Some(Access::Cluster))
+                .await;
+            granted.unwrap();
+            assert_eq!(access(user), Some(Access::Cluster));
+            let directory = accounts.now().unwrap();
+            let place = AccessTarget::Cluster(cluster.id.clone());
+            assert!(directory.may(user, &place, Permission::Hooks).is_ok());
+        }
+        assert_eq!(of(&alice), Some(Permission::Write));
+        assert_eq!(of(&bob), Some(Permission::Read));
         accounts.grant("test", &bob, &cluster, None).await.unwrap();
         assert_eq!(of(&bob), None);
         let again = accounts.grant("test", &bob, &cluster, None).await;
@@ -162,7 +186,7 @@ async fn permissions_are_granted_and_withdrawn() {
 
         accounts.delete_user("test", "plain:bob").await.unwrap();
         let gone = accounts
-            .grant("test", &bob, &cluster, Some(Permission::Read))
+            .grant("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
             .await;
         assert!(matches!(gone, Err(AccountsError::Unknown(..))), "{gone:?}");
         // Nobody inherits the clusters of a deleted user.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_bcs::routes::Permission;
-use admittance_gateway::accounts::{AccessTarget, AccountsError, DatabaseConfig, Denied};
+use admittance_gateway::accounts::{Access, AccessTarget, AccountsError, DatabaseConfig, Denied};
 
 use crate::{
     mariadb::{self, MariaDb},
@@ -21,7 +21,12 @@ async fn a_revocation_by_one_gateway_ends_what_goes_on_at_another() {
     let cluster = scene.cluster("dev", None).await;
     scene
         .accounts
-        .grant("test", &alice, &cluster, Some(Permission::Write))
+        .grant(
+            "test",
+            &alice,
+            &cluster,
+            Some(Access::Permission(Permission::Write)),
+        )
         .await
         .unwrap();
     let token = scene.token(&alice).await;
@@ -38,7 +43,12 @@ async fn a_revocation_by_one_gateway_ends_what_goes_on_at_another() {
     scene.user("bob").await;
     scene
         .accounts
-        .grant("test", &alice, &cluster, Some(Permission::Read))
+        .grant(
+            "test",
+            &alice,
+            &cluster,
+            Some(Access::Permission(Permission::Read)),
+        )
         .await
         .unwrap();
     let denied = tokio::select! {

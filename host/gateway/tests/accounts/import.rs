@@ -1,6 +1,7 @@
 use admittance_bcs::routes::Permission;
 use admittance_gateway::accounts::{
-    AccountsError, Cluster, ClusterKind, DatabaseConfig, Denied, ImportedAccounts, TokenId, UserId, UserName,
+    Access, AccountsError, Cluster, ClusterKind, DatabaseConfig, Denied, ImportedAccounts, TokenId, UserId,
+    UserName,
 };
 
 use crate::{
@@ -227,7 +228,12 @@ async fn users_in_the_way_are_replaced_only_on_purpose() {
         scene.cluster("second", Some(&alice)).await,
     );
     accounts
-        .grant("test", &alice, &first, Some(Permission::Hooks))
+        .grant(
+            "test",
+            &alice,
+            &first,
+            Some(Access::Permission(Permission::Hooks)),
+        )
         .await
         .unwrap();
     let replace = ["dan", "alice", "carol", "nobody"].map(|name| UserName::plain(name).unwrap());

@@ -19,7 +19,7 @@ fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)>
     let identity = Identity::new(
         "plain.alice".to_owned(),
         &["dev".to_owned()],
-        Some(Permission::Read),
+        Access::Permission(Permission::Read),
         false,
     );
     assert!(identity.replace(&mut map, &HeaderValue::from_static("Bearer cluster"), is_upgrade));
@@ -104,13 +104,13 @@ fn other_headers_stay() {
 
 #[test]
 fn groups_by_permission() {
-    let groups = |permission, is_super| Identity::new("a".to_owned(), &[], permission, is_super).groups;
+    let groups = |access, is_super| Identity::new("a".to_owned(), &[], access, is_super).groups;
     assert_eq!(
-        groups(Some(Permission::Write), false),
+        groups(Access::Permission(Permission::Write), false),
         ["admittance:view", "admittance:edit"]
     );
     assert_eq!(
-        groups(Some(Permission::Hooks), true),
+        groups(Access::Permission(Permission::Hooks), true),
         [
             "admittance:view",
             "admittance:edit",
@@ -118,5 +118,5 @@ fn groups_by_permission() {
             "admittance:super-users"
         ]
     );
-    assert!(groups(None, false).is_empty());
+    assert!(groups(Access::Cluster, false).is_empty());
 }
