@@ -1,4 +1,4 @@
-//! `admittance kubernetes`: prints manifests that install Admittance in a cluster.
+//! `admittance kubernetes`: writes manifests and a Helm chart that install Admittance in a cluster.
 
 mod agent;
 mod bundle;
@@ -60,24 +60,23 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print everything that installs Admittance in a cluster, with chains, plugins and certificates.
+    /// Print all objects that install Admittance in a cluster, with chains, plugins and certificates.
     ///
-    /// When a Pod is ready, their leader registers webhooks for the rules of the chains and for nothing else, and never
-    /// for the namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease and
-    /// namespaces with the label admittance.dev/ignore. Nothing is sent to a cluster; notes are printed to standard
-    /// error.
+    /// When a Pod is ready, the leader of the Pods registers webhooks for exactly the rules of the chains. They are
+    /// never called for the namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease
+    /// and namespaces with the label admittance.dev/ignore. The command sends nothing to a cluster, and prints notes to
+    /// standard error.
     ///
-    /// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
-    /// `kubectl apply` without it.
+    /// Apply the objects with `kubectl apply --server-side -f -`: without it, the ConfigMaps of plugins are too large
+    /// for `kubectl apply`.
     #[command(after_help = "Examples:
   admittance kubernetes manifests --definitions chains/ | kubectl apply --server-side -f -")]
     Manifests(Box<Installation>),
-    /// Write a Helm chart that installs the same, with values for what differs between clusters.
+    /// Write a Helm chart that installs the same objects, with values for the differences between clusters.
     ///
-    /// The arguments are those of `manifests` and become the defaults of the values, except that the release has its
-    /// own name and namespace. The chart
-    /// contains the chains and plugins, but no keys or tokens: the Pods make the certificate, or, with --certs or
-    /// `listen.tls` in the configuration, it comes from a Secret or from cert-manager.
+    /// The arguments are the same as for `manifests` and become the defaults of the values, except that the release has
+    /// its own name and namespace. The chart contains the chains and plugins, but no keys or tokens: the Pods make the
+    /// certificate, or, with --certs or `listen.tls` in the configuration, it comes from a Secret or from cert-manager.
     #[command(after_help = "Examples:
   admittance kubernetes chart --definitions chains/ --output-directory chart
   helm install admittance chart --namespace admittance-system --create-namespace")]
@@ -88,30 +87,29 @@ enum Command {
     Crds,
 }
 
-/// The arguments of an installation.
 #[derive(Clone, Debug, Args)]
 struct Installation {
     /// Files and directories of chain definitions. May be given more than once.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"])]
     definitions: Vec<PathBuf>,
-    /// A configuration of `serve` with the dialect `kubernetes`: its definitions are used, and its settings
-    /// of limits, webhooks, modules, signatures, sandbox, requests of plugins, log, clients and the admin port.
-    /// Namespaces come from the cluster.
+    /// A configuration of `serve` with the dialect `kubernetes`, whose definitions are installed. Its settings of
+    /// limits, webhooks, modules, signatures, sandbox, requests of plugins, log, clients and the admin port apply to
+    /// the Pods. Namespaces come from the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Files and directories of definitions that are resources of the cluster, for a configuration with
-    /// `definitions: [ { kubernetes: {} } ]`: the Pods may do what they need, but they are not printed. May be given more
-    /// than once.
+    /// Files and directories of definitions that are resources of the cluster, for a configuration with `definitions: [
+    /// { kubernetes: {} } ]`: the Pods get the permissions that these definitions need, but the definitions are not
+    /// printed. May be given more than once.
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "config")]
     resources: Vec<PathBuf>,
-    /// The namespace of the installation. It should contain nothing else: the webhooks are not called for its
+    /// The namespace of the installation. It should contain nothing else, since the webhooks are not called for its
     /// objects.
     #[arg(long, value_name = "NAME", default_value = "admittance-system", value_parser = label)]
     namespace: String,
     /// The prefix of the names of all objects.
     #[arg(long, value_name = "NAME", default_value = "admittance", value_parser = name)]
     name: String,
-    /// The image, whose entry point is the program `admittance`.
+    /// The image of the Pods, whose entry point is the program `admittance`.
     #[arg(long, value_name = "IMAGE", default_value = concat!("admittance:", env!("CARGO_PKG_VERSION")))]
     image: String,
     /// The number of Pods.
@@ -121,7 +119,7 @@ struct Installation {
     /// request.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     max_replicas: Option<u16>,
-    /// The version of the cluster, if it is older than 1.28: features that it does not support are left out.
+    /// The version of the cluster, if it is older than 1.28, so that features that it does not support are left out.
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<Version>,
     /// Register one webhook per chain instead of one per phase. Denials then name the chain, and each webhook
@@ -131,19 +129,19 @@ struct Installation {
     /// The seconds for which the API server waits for a webhook [default: the sum of the stages' timeouts].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
     timeout: Option<u8>,
-    /// What the API server does when a webhook cannot be called: Fail refuses the request, Ignore continues
+    /// The reaction of the API server when a webhook cannot be called: Fail refuses the request, Ignore continues
     /// without the webhook [default: Fail if that is the policy of any of its stages].
     #[arg(long, value_name = "POLICY", value_parser = word::<FailurePolicy>(), ignore_case = true)]
     failure_policy: Option<FailurePolicy>,
     /// An additional namespace to exclude from the webhooks. May be given more than once.
     #[arg(long, value_name = "NAME", value_parser = label)]
     exclude_namespace: Vec<String>,
-    /// Register the webhooks for kube-system too, where cluster DNS and the network's own Pods are. Requests
-    /// for them are then refused while no Pod of Admittance answers, unless the failure policy is Ignore.
+    /// Register the webhooks for kube-system too, where the Pods of cluster DNS and of the network run. Requests for
+    /// this namespace are then refused while no Pod of Admittance answers, unless the failure policy is Ignore.
     #[arg(long)]
     include_kube_system: bool,
-    /// The directory where `admittance certs --service NAME.NAMESPACE` put the certificates [default:
-    /// new ones, valid for a year].
+    /// The directory to which `admittance certs --service NAME.NAMESPACE` wrote the certificates [default: new ones,
+    /// valid for a year].
     #[arg(long, value_name = "DIRECTORY")]
     certs: Option<PathBuf>,
     /// Write the files of a control plane node instead: a static Pod that the API server of the same node calls at
@@ -155,17 +153,17 @@ struct Installation {
     /// finds filled. Its content is executed: no other Pod may mount it [default: an emptyDir for each Pod].
     #[arg(long, value_name = "NAME", value_parser = claim)]
     store_claim: Option<String>,
-    /// The image contains the plugins in this directory; print no ConfigMaps for them.
+    /// Expect the plugins in this directory of the image, and print no ConfigMaps for them.
     #[arg(long, value_name = "DIRECTORY", value_parser = directory)]
     modules_in_image: Option<String>,
-    /// Print a NetworkPolicy that allows connections only to the Pods' two ports, and outgoing ones only if
-    /// the chains need them.
+    /// Print a NetworkPolicy that allows connections only to the two ports of the Pods, and outgoing connections only
+    /// if the chains need them.
     #[arg(long)]
     network_policy: bool,
-    /// Print a ServiceMonitor, for the operator of Prometheus, in place of the annotations `prometheus.io/scrape`.
+    /// Print a ServiceMonitor for the Prometheus Operator, in place of the annotations `prometheus.io/scrape`.
     #[arg(long)]
     service_monitor: bool,
-    /// The priority class of the Pods; system-cluster-critical keeps them when a node is full.
+    /// The priority class of the Pods. With system-cluster-critical, a full node keeps them.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
     /// The CPU request of a Pod.
@@ -177,7 +175,7 @@ struct Installation {
     /// The memory limit of a Pod [default: no limit].
     #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
     memory_limit: Option<String>,
-    /// Write the files of the chart, or for manifests a file for each kind of object, to this directory, and print
+    /// Write the files of the chart, or one file of manifests for each kind of object, to this directory, and print
     /// nothing.
     #[arg(long, value_name = "DIRECTORY")]
     output_directory: Option<PathBuf>,
@@ -186,17 +184,17 @@ struct Installation {
 }
 
 impl Installation {
-    /// The name of one of its objects.
+    /// Returns the name of an object of the installation.
     fn named(&self, suffix: &str) -> String {
         format!("{}-{suffix}", self.name)
     }
 
-    /// The labels of every object, also used to select the Pods.
+    /// Returns the labels of every object, by which the Pods are also selected.
     fn labels(&self) -> Json {
         admittance_fleet::labels(&self.name)
     }
 
-    /// Makes an object in the namespace.
+    /// Makes an object in the namespace of the installation.
     fn object<const FIELDS: usize>(
         &self,
         api_version: &str,
@@ -215,7 +213,7 @@ impl Installation {
         fields.into()
     }
 
-    /// Whether the cluster supports a feature. Without a version, it is a recent one.
+    /// Whether the cluster supports a feature. A cluster without a given version is recent.
     fn supports(&self, feature: fn(Version) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
     }
@@ -228,9 +226,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
             if installation.static_pod {
                 return node(installation, now);
             }
-            let (manifests, notes) = match installation.agent.agent {
-                true => (agent::manifests(installation)?, Vec::new()),
-                false => manifests(installation, now)?,
+            let (manifests, notes) = if installation.agent.agent {
+                (agent::manifests(installation)?, Vec::new())
+            } else {
+                manifests(installation, now)?
             };
             print_notes(&notes);
             match &installation.output_directory {
@@ -238,13 +237,13 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
                 None => manifest::print(&manifests),
             }
         }
-        Command::Chart(installation) => match installation.static_pod || installation.agent.agent {
-            true => Err(
-                "a chart has neither a static Pod nor an agent: take --static and --agent to `manifests`"
-                    .into(),
-            ),
-            false => chart(installation, now),
-        },
+        Command::Chart(installation) => {
+            if installation.static_pod || installation.agent.agent {
+                let message = "a chart has neither a static Pod nor an agent: use --static and --agent with `manifests`";
+                return Err(message.into());
+            }
+            chart(installation, now)
+        }
         Command::Crds => manifest::print(&crds::manifests()?),
     }
 }
@@ -260,7 +259,7 @@ struct Prepared {
     configuration: Configuration,
     bundle: Bundle,
     needs: Needs,
-    /// The chains of all definitions, also of resources in the cluster.
+    /// The chains of all definitions, including the resources of the cluster.
     chains: Vec<ChainDefinition>,
 }
 
@@ -276,7 +275,7 @@ impl Prepared {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The leader registers the webhooks: in the manifests, they would be called before a Pod answers.
+            // The leader registers the webhooks: if the manifests did, they would be called before a Pod can answer.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();
@@ -302,9 +301,14 @@ impl Prepared {
             chains,
         })
     }
+
+    /// Whether the Pods connect to other servers.
+    fn calls_out(&self) -> bool {
+        self.needs.calls_out || self.configuration.uses_cluster() || self.configuration.exports_traces()
+    }
 }
 
-/// The objects in the order in which they are applied, and notes for the user.
+/// Returns the objects in the order in which they are applied, and notes for the user.
 fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
@@ -316,33 +320,35 @@ fn manifests(
         Some(directory) => Some(Certificates::read(directory, installation, now)?),
         None => Some(Certificates::make(installation, now)?),
     };
-    let mut manifests = match prepared.configuration.reads_resources {
-        true => crds::manifests()?,
-        false => Vec::new(),
+    let mut manifests = if prepared.configuration.reads_resources {
+        crds::manifests()?
+    } else {
+        Vec::new()
     };
     manifests.extend(objects::all(installation, &prepared, certificates.as_ref()));
     let webhooks = prepared.webhooks(installation)?;
-    let of_certificate = |made| notes::of_certificate(installation, made);
-    let mut notes: Vec<_> = certificates.as_ref().map(of_certificate).into_iter().collect();
-    notes.extend(notes::of_manifests(&manifests));
-    notes.extend(notes::notes(installation, &prepared, &webhooks));
+    let mut notes = Vec::new();
+    if let Some(certificates) = &certificates {
+        notes.push(notes::certificate_note(installation, certificates));
+    }
+    notes.extend(notes::large_object_note(&manifests));
+    notes.extend(notes::common_notes(installation, &prepared, &webhooks));
     Ok((manifests, notes))
 }
 
-/// Writes the chart.
 fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let Some(directory) = &installation.output_directory else {
         return Err("name the directory of the chart: --output-directory chart".into());
     };
     let prepared = Prepared::new(installation)?;
     if let Some(certs) = &installation.certs {
-        // A certificate that is not for the Service is found here, and not by the API server.
+        // A certificate for another Service is reported here, before the API server refuses it.
         Certificates::read(certs, installation, now)?;
     }
     let files = chart::files(installation, &prepared)?;
     chart::write(directory, &files)?;
-    let mut notes = notes::of_chart(&prepared);
-    notes.extend(notes::notes(
+    let mut notes = notes::chart_notes(&prepared);
+    notes.extend(notes::common_notes(
         installation,
         &prepared,
         &prepared.webhooks(installation)?,
@@ -351,7 +357,7 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     Ok(())
 }
 
-/// Writes the files of a control plane node.
+/// Writes the files of a control plane node, with a static Pod.
 fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let (Some(certs), Some(directory)) = (&installation.certs, &installation.output_directory) else {
         return Err("--static needs --certs and --output-directory".into());
@@ -368,8 +374,8 @@ fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let files = static_pod::files(installation, &prepared, &certificates)?;
     static_pod::write(directory, installation, &files)?;
     let mut notes = static_pod::notes(installation, &prepared);
-    notes.push(notes::of_certificate(installation, &certificates));
-    notes.extend(notes::notes(
+    notes.push(notes::certificate_note(installation, &certificates));
+    notes.extend(notes::common_notes(
         installation,
         &prepared,
         &prepared.webhooks(installation)?,
@@ -378,7 +384,7 @@ fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     Ok(())
 }
 
-/// The operator's configuration, and the files of definitions.
+/// Reads the operator's configuration, and the files of definitions.
 fn input(installation: &Installation) -> crate::Result<(Configuration, DefinitionSet)> {
     let mut paths = installation.definitions.clone();
     let configuration = match &installation.config {
@@ -390,13 +396,13 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Definitio
         None => Configuration::new(),
     };
     let set = DefinitionSet::of_files(read_files(&paths)?);
-    match set.files().is_empty() && !configuration.reads_resources {
-        true => Err(no_definition(&paths).into()),
-        false => Ok((configuration, set)),
+    if set.files().is_empty() && !configuration.reads_resources {
+        return Err(no_definition(&paths).into());
     }
+    Ok((configuration, set))
 }
 
-/// Loads the chains of all definitions, also of resources in the cluster.
+/// Loads the chains of all definitions, including the resources of the cluster.
 fn chains(
     installation: &Installation,
     configuration: &Configuration,
@@ -411,8 +417,8 @@ fn chains(
         }
         chains.extend(admittance::definitions::load(&installation.resources)?);
     }
-    match chains.is_empty() && !configuration.reads_resources {
-        true => Err(no_definition(&installation.definitions).into()),
-        false => Ok(chains),
+    if chains.is_empty() && !configuration.reads_resources {
+        return Err(no_definition(&installation.definitions).into());
     }
+    Ok(chains)
 }

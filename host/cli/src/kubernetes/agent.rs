@@ -20,20 +20,20 @@ const TOKEN_FILE: &str = "register-token";
 const CA_FILE: &str = "ca.pem";
 const DIRECTORY: &str = "/etc/admittance/gateway";
 
-/// The groups of a gateway's users, by what the gateway lets them do with the cluster, and the roles that they get.
-const GROUPS: [(&str, &str); 3] = [
+/// The groups by which a gateway passes on the permissions of its users, and the ClusterRoles that they get.
+const GATEWAY_GROUPS: [(&str, &str); 3] = [
     ("admittance:view", "view"),
     ("admittance:edit", "edit"),
     ("admittance:super-users", "cluster-admin"),
 ];
-/// This group gets a role of its own.
-const HOOKS: &str = "admittance:hooks";
+/// The group of users who may configure webhooks, for which the manifests have a ClusterRole of their own.
+const HOOKS_GROUP: &str = "admittance:hooks";
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Agent")]
 pub(super) struct Agent {
-    /// Print what connects the cluster to a gateway instead: one Pod of `admittance agent`, the right to impersonate
-    /// users, and roles for the gateway's groups.
+    /// Print the objects that connect the cluster to a gateway instead: one Pod of `admittance agent`, the right to
+    /// impersonate users, and roles for the gateway's groups.
     #[arg(long, requires_all = ["gateway", "cluster_id", "register_token_file"], conflicts_with_all = ["definitions", "config"])]
     pub(super) agent: bool,
     /// The URL of the gateway.
@@ -51,8 +51,8 @@ pub(super) struct Agent {
     /// Bind no roles to the gateway's groups: users may do what the role bindings of the cluster give them.
     #[arg(long, requires = "agent")]
     no_bindings: bool,
-    /// A group of users, besides the groups of the gateway's permissions, that the gateway may impersonate. May be
-    /// given more than once.
+    /// A group of users that the gateway may impersonate, besides the groups of its permissions. May be given more than
+    /// once.
     #[arg(long, value_name = "NAME", value_parser = group, requires = "agent")]
     group: Vec<String>,
 }
@@ -85,7 +85,10 @@ pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<Manife
 fn roles(installation: &Installation) -> Vec<Json> {
     let own = format!("{}-{}-agent", installation.namespace, installation.name);
     let hooks = format!("{own}-hooks");
-    let groups = GROUPS.iter().map(|(group, _)| *group).chain([HOOKS]);
+    let groups = GATEWAY_GROUPS
+        .iter()
+        .map(|(group, _)| *group)
+        .chain([HOOKS_GROUP]);
     let groups: Vec<&str> = groups
         .chain(installation.agent.group.iter().map(String::as_str))
         .collect();
@@ -107,8 +110,8 @@ fn roles(installation: &Installation) -> Vec<Json> {
     if installation.agent.no_bindings {
         return objects;
     }
-    objects.extend([role(&hooks, registration), binding(&hooks, &hooks, group(HOOKS))]);
-    let bindings = GROUPS
+    objects.extend([role(&hooks, registration), binding(&hooks, &hooks, group(HOOKS_GROUP))]);
+    let bindings = GATEWAY_GROUPS
         .iter()
         .map(|(name, role)| binding(&format!("{own}-{role}"), role, group(name)));
     objects.extend(bindings);

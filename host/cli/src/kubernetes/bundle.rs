@@ -1,4 +1,4 @@
-//! Collects the documents and modules of an installation, in the form for a Pod.
+//! Collects the documents and modules of an installation, and rewrites them for the directories of a Pod.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -19,12 +19,12 @@ use crate::files;
 /// The limit of Kubernetes for the total size of a ConfigMap's values.
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
-/// The files that are mounted next to the configuration.
+/// The documents and modules that are mounted in a Pod.
 #[derive(Debug)]
 pub(super) struct Bundle {
-    /// File name and text, sorted by name.
+    /// The texts of documents by file name.
     pub(super) documents: BTreeMap<String, String>,
-    /// Sorted by name; empty when the image has them.
+    /// The modules, sorted by name; empty if the image contains them.
     pub(super) modules: Vec<Module>,
     /// The directory of stock plugins in a Pod, if a definition uses one without naming its file.
     pub(super) stock_directory: Option<String>,
@@ -32,25 +32,26 @@ pub(super) struct Bundle {
 
 #[derive(Debug)]
 pub(super) struct Module {
-    /// The suffix of its ConfigMap's name.
+    /// The suffix of the name of the module's ConfigMap.
     pub(super) suffix: String,
     /// The names and contents of the module's file and of its signature files.
     pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
 impl Bundle {
-    /// Collects the texts of definitions with their modules, unless the image has these in a directory.
+    /// Collects the texts of definitions and the modules that they name. Modules are left out if the image has them in
+    /// a directory.
     pub(super) fn of(
         set: &DefinitionSet,
         definitions: &Definitions,
         image_directory: Option<&str>,
     ) -> crate::Result<Self> {
         let directory = image_directory.unwrap_or(RELATIVE_MODULES);
-        let mut modules = Modules::default();
+        let mut modules = CollectedModules::default();
         let mut by_file: BTreeMap<String, Vec<NewSource>> = BTreeMap::new();
         for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
             for (part, plugin) in stage.plugins() {
-                // Modules that are fetched are also fetched by the Pod.
+                // The Pod itself fetches modules from servers and registries.
                 if let ModuleReference::File(path) = &plugin.source {
                     let file_name = modules.add(path)?;
                     let source = format!("file:{directory}/{file_name}");
@@ -63,8 +64,8 @@ impl Bundle {
             }
         }
         let mut documents = BTreeMap::new();
-        let mut names = Names::default();
-        // Files without stages, such as bindings, parameters and exceptions, are included.
+        let mut names = TakenNames::default();
+        // This includes files without stages, such as bindings, parameters and exceptions.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
@@ -80,10 +81,11 @@ impl Bundle {
             )
             .into());
         }
-        let uses_stock = names_no_file(&documents, directory)?;
-        let modules = match image_directory {
-            None => modules.in_config_maps()?,
-            Some(_) => Vec::new(),
+        let uses_stock = uses_unnamed_stock_plugin(&documents, directory)?;
+        let modules = if image_directory.is_none() {
+            modules.in_config_maps()?
+        } else {
+            Vec::new()
         };
         let stock_directory = uses_stock.then(|| image_directory.unwrap_or(MODULES).to_owned());
         Ok(Self {
@@ -94,9 +96,9 @@ impl Bundle {
     }
 }
 
-/// Parses the rewritten documents, as a Pod would. Every module of a file is where the Pod has it, except stock plugins
-/// that a document does not name; the result is whether there are any.
-fn names_no_file(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
+/// Parses the rewritten documents, as a Pod would, and checks that each module of a file is where the Pod has it.
+/// Returns whether a stock plugin is used without naming its file, which a Pod finds by an environment variable.
+fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents
         .iter()
@@ -125,7 +127,8 @@ fn names_no_file(documents: &BTreeMap<String, String>, directory: &str) -> crate
     Ok(uses_stock)
 }
 
-/// Returns the name of a document's file in the directory of the chains, where only some extensions are read.
+/// Returns the name of a document's file in the directory of the chains. Files with other extensions would not be read
+/// there.
 fn document_name(file: &Path) -> String {
     let name = key(file);
     let name = name.trim_start_matches('.');
@@ -137,11 +140,11 @@ fn document_name(file: &Path) -> String {
     }
 }
 
-/// The names that were given so far, with the files that have them.
+/// The names that are in use, with the files that have them.
 #[derive(Default)]
-struct Names(BTreeMap<String, PathBuf>);
+struct TakenNames(BTreeMap<String, PathBuf>);
 
-impl Names {
+impl TakenNames {
     fn add(&mut self, name: &str, path: &Path) -> Result<(), String> {
         match self.0.insert(name.to_owned(), path.to_owned()) {
             None => Ok(()),
@@ -155,11 +158,11 @@ fn same_name(first: &Path, second: &Path, name: &str) -> String {
     format!("{first} and {second} differ but would both be named {name}; rename one of them")
 }
 
-/// The modules so far, by the names of their files.
+/// The collected modules, by the names of their files.
 #[derive(Default)]
-struct Modules(BTreeMap<String, (PathBuf, Vec<u8>)>);
+struct CollectedModules(BTreeMap<String, (PathBuf, Vec<u8>)>);
 
-impl Modules {
+impl CollectedModules {
     /// Reads a module, and returns the name of its file.
     fn add(&mut self, path: &Path) -> Result<String, String> {
         let file_name = key(path);
@@ -175,7 +178,7 @@ impl Modules {
             }
             Entry::Occupied(entry) => {
                 let (first, present) = entry.get();
-                // A module that is named by two paths is included once.
+                // A module to which two paths lead is included once.
                 if *present != bytes {
                     return Err(same_name(first, path, &file_name));
                 }
@@ -185,7 +188,7 @@ impl Modules {
     }
 
     fn in_config_maps(self) -> Result<Vec<Module>, String> {
-        let mut names = Names::default();
+        let mut names = TakenNames::default();
         let mut modules = Vec::new();
         for (file_name, (path, bytes)) in self.0 {
             if bytes.len() > LARGEST_CONFIG_MAP {
@@ -215,10 +218,10 @@ impl Modules {
     }
 }
 
-/// Returns a file's name as a part of a ConfigMap's name.
+/// Converts a file's name to a part of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
-    // Names of objects have at most 253 characters.
+    // The name of an object has at most 253 characters.
     let stem: String = stem.to_ascii_lowercase().chars().take(200).collect();
     let slug = stem.replace(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit()), "-");
     match slug.trim_matches('-') {
@@ -234,13 +237,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_are_next_to_their_module() {
+    fn signatures_are_in_the_config_map_of_their_module() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (name, text) in [("a.wasm", "a"), ("a.wasm.sig", "signature"), ("b.wasm", "b")] {
             fs::write(path(name), text).unwrap();
         }
-        let mut modules = Modules::default();
+        let mut modules = CollectedModules::default();
         for name in ["a.wasm", "b.wasm"] {
             assert_eq!(modules.add(&path(name)).unwrap(), name);
         }

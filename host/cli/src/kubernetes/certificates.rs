@@ -20,12 +20,12 @@ pub(super) struct Certificates {
     pub(super) authority: String,
     pub(super) certificate: String,
     pub(super) key: String,
-    /// The last day of the certificate.
-    pub(super) ends: Date,
+    /// The last day on which the certificate is valid.
+    pub(super) last_day: Date,
 }
 
-/// The validity of certificates that are made for the manifests.
-const DAYS: u16 = 365;
+/// The validity of certificates that this command makes, in days.
+const VALIDITY_DAYS: u16 = 365;
 
 /// A PEM text and the name of its file, for messages.
 struct Pem {
@@ -39,11 +39,11 @@ impl Pem {
     }
 }
 
-/// The address that an API server calls on its own node.
+/// The address at which an API server calls a Pod on its own node.
 pub(super) const LOOPBACK: &str = "127.0.0.1";
 
-/// The server that a certificate is for.
-pub(super) struct Server {
+/// The server whose certificate the API server verifies.
+pub(super) struct CertifiedServer {
     /// The name or address that the API server verifies.
     host: String,
     /// The name of the certificate's file, without extension.
@@ -52,7 +52,7 @@ pub(super) struct Server {
     pub(super) argument: String,
 }
 
-impl Server {
+impl CertifiedServer {
     pub(super) fn of(installation: &Installation) -> Self {
         if installation.static_pod {
             return Self {
@@ -75,13 +75,17 @@ impl Certificates {
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let Installation { name, namespace, .. } = installation;
         let service = format!("{name}.{namespace}").parse()?;
-        let made = certificates::for_service(&service, DAYS, now);
+        let made = certificates::for_service(&service, VALIDITY_DAYS, now);
         let (authority, issued) = made.map_err(|error| format!("the certificate cannot be made: {error}"))?;
         let pems = [authority, issued.certificate, issued.key].map(|text| Pem {
             name: "the new certificate".to_owned(),
             text,
         });
-        Ok(Self::validated(pems, &Server::of(installation).host, now)?)
+        Ok(Self::validated(
+            pems,
+            &CertifiedServer::of(installation).host,
+            now,
+        )?)
     }
 
     /// Reads the certificate that `admittance certs --service NAME.NAMESPACE` wrote to a directory.
@@ -90,7 +94,7 @@ impl Certificates {
         installation: &Installation,
         now: OffsetDateTime,
     ) -> crate::Result<Self> {
-        let server = Server::of(installation);
+        let server = CertifiedServer::of(installation);
         let command = format!(
             "admittance certs {} --out {}",
             server.argument,
@@ -151,7 +155,7 @@ impl Certificates {
             authority: authority.text,
             certificate: certificate.text,
             key: key.text,
-            ends: OffsetDateTime::from(ends).date(),
+            last_day: OffsetDateTime::from(ends).date(),
         })
     }
 }

@@ -1,35 +1,47 @@
-//! A Helm chart of the objects that `kubernetes manifests` prints.
+//! Writes a Helm chart that installs what `kubernetes manifests` prints.
 //!
-//! The objects are built as for the manifests, with the release's name and namespace; then values are put in the place of
-//! what an operator may choose, and what is there otherwise is their default. Definitions, modules and the configuration
-//! are files of the chart.
+//! The templates are files that every chart contains. The definitions, the modules and the configuration of an
+//! installation are in `files/`, together with the facts about them that the templates need, and its arguments become
+//! the defaults of the values.
 
-mod edits;
-mod template;
 mod values;
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
+use admittance_definitions::document::to_yaml;
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use self::{
-    edits::{edit, of_cert_manager},
-    values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values},
-};
+use self::values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values};
 use super::{
     Installation, Prepared, crds,
-    deployment::{resources, scraping},
+    deployment::{admin_scheme, grace_period, resources, scraping},
     manifest::Manifest,
-    objects,
+    objects, roles,
 };
 use crate::files::{self, PUBLIC};
 
-/// The expressions of Helm for the name and the namespace of the release.
-const RELEASE: &str = "{{ .Release.Name }}";
-const NAMESPACE: &str = "{{ .Release.Namespace }}";
+/// Embeds files of the directory `chart/templates`.
+macro_rules! templates {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("chart/templates/", $name)))),*]
+    };
+}
 
-/// The directory of modules and their signatures.
-const MODULES: &str = "files/modules";
+const TEMPLATES: [(&str, &str); 12] = templates![
+    "NOTES.txt",
+    "_helpers.tpl",
+    "certificate.yaml",
+    "configmap.yaml",
+    "deployment.yaml",
+    "horizontalpodautoscaler.yaml",
+    "networkpolicy.yaml",
+    "poddisruptionbudget.yaml",
+    "roles.yaml",
+    "service.yaml",
+    "serviceaccount.yaml",
+    "servicemonitor.yaml",
+];
 
 /// The directories of a chart whose files are all made here.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
@@ -37,91 +49,111 @@ const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 /// The files of the chart, by their paths.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-/// The chart of this installation.
+/// Returns the files of the chart of this installation.
 pub(super) fn files(installation: &Installation, prepared: &Prepared) -> crate::Result<Files> {
+    let Prepared {
+        configuration,
+        bundle,
+        ..
+    } = prepared;
     let values = values(installation, prepared);
-    let (templates, mut files) = objects_as_templates(installation, prepared, &values)?;
-    let mut add = |path: &str, text: String| files.insert(path.to_owned(), text.into_bytes());
-    add("Chart.yaml", chart(installation));
-    add("values.yaml", values.text()?);
-    add("values.schema.json", format!("{:#}\n", values.schema()));
-    let of_secret = values.tls.as_ref().map_or("", |_| SECRET_NOTES);
-    let notes = NOTES.replace("<secret>\n", of_secret);
-    add("templates/NOTES.txt", notes);
-    if prepared.configuration.reads_resources {
-        let texts: String = crds::manifests()?.iter().map(Manifest::text).collect();
-        add("crds/admittance.yaml", texts);
+    let facts = serde_json::to_value(InstallationFacts::new(installation, prepared))?;
+    let mut files = Files::new();
+    let mut add = |path: String, content: &[u8]| files.insert(path, content.to_vec());
+    add("Chart.yaml".to_owned(), chart(installation).as_bytes());
+    add("values.yaml".to_owned(), values.text()?.as_bytes());
+    let schema = format!("{:#}\n", values.schema());
+    add("values.schema.json".to_owned(), schema.as_bytes());
+    add("files/installation.yaml".to_owned(), to_yaml(&facts).as_bytes());
+    for (name, text) in TEMPLATES {
+        add(format!("templates/{name}"), text.as_bytes());
     }
-    for (name, text) in templates {
-        add(&format!("templates/{name}.yaml"), text);
+    for (name, text) in objects::config_files(configuration) {
+        add(format!("files/config/{name}"), text.as_bytes());
+    }
+    for (name, text) in &bundle.documents {
+        add(format!("files/chains/{name}"), text.as_bytes());
+    }
+    for (name, bytes) in bundle.modules.iter().flat_map(|module| &module.files) {
+        add(format!("files/modules/{name}"), bytes);
+    }
+    if configuration.reads_resources {
+        let texts: String = crds::manifests()?.iter().map(Manifest::text).collect();
+        add("crds/admittance.yaml".to_owned(), texts.as_bytes());
     }
     Ok(files)
 }
 
-/// The templates of the objects, by kind, and the files that their ConfigMaps are made of.
-fn objects_as_templates(
-    installation: &Installation,
-    prepared: &Prepared,
-    values: &Values,
-) -> crate::Result<(BTreeMap<String, String>, Files)> {
-    let release = Installation {
-        name: RELEASE.to_owned(),
-        namespace: NAMESPACE.to_owned(),
-        network_policy: true,
-        service_monitor: true,
-        max_replicas: Some(installation.replicas),
-        priority_class: None,
-        store_claim: None,
-        ..installation.clone()
-    };
-    let mut manifests = objects::all(&release, prepared, None);
-    // Helm creates the namespace. What is secret is not in a chart.
-    manifests.retain(|manifest| !["Namespace", "Secret"].contains(&manifest.kind()));
-    let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
-    let mut files: Files = modules
-        .map(|(name, bytes)| (format!("{MODULES}/{name}"), bytes.clone()))
-        .collect();
-    let mut templates: BTreeMap<String, String> = BTreeMap::new();
-    for manifest in manifests {
-        if let Some(directory) = directory_of(&manifest.object) {
-            let data = manifest.object.get("data").and_then(Json::as_object);
-            let texts = data.into_iter().flatten();
-            files.extend(texts.map(|(name, text)| {
-                let text = text.as_str().unwrap_or_default();
-                (format!("{directory}/{name}"), text.as_bytes().to_vec())
-            }));
-        }
-        let file = templates.entry(manifest.kind().to_ascii_lowercase()).or_default();
-        if !manifest.comment.is_empty() {
-            file.push_str(&format!("# {}\n", manifest.comment));
-        }
-        file.push_str(&edit(manifest.object, values).text());
-    }
-    if values.tls.is_some() {
-        templates.insert("certificate".to_owned(), of_cert_manager(&release).text());
-    }
-    Ok((templates, files))
+/// The facts about the definitions and the configuration that the templates read from `files/installation.yaml`. No
+/// value changes them.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InstallationFacts<'a> {
+    webhook_port: u16,
+    admin_port: u16,
+    /// The scheme of the admin port: HTTP or HTTPS.
+    admin_scheme: &'static str,
+    /// Whether the admin port uses the certificate of the webhooks.
+    admin_uses_webhook_certificate: bool,
+    /// Whether keys and tokens of the admin port are in the Secret `RELEASE-admin`.
+    has_admin_secret: bool,
+    grace_period_seconds: u64,
+    /// Whether the leader's Lease is named by the release.
+    needs_lease: bool,
+    /// Whether the Pods connect to other servers.
+    calls_out: bool,
+    stock_directory: Option<&'a str>,
+    modules: Vec<ModuleFiles<'a>>,
+    /// The rules of the ClusterRole, besides those for the webhook configurations.
+    cluster_rules: Vec<Json>,
+    disruption_budget_version: &'static str,
+    autoscaling_version: &'static str,
 }
 
-/// The directory of the texts of a ConfigMap.
-fn directory_of(object: &Json) -> Option<&'static str> {
-    if object.get("kind").and_then(Json::as_str) != Some("ConfigMap") {
-        return None;
-    }
-    let name = object.pointer("/metadata/name").and_then(Json::as_str)?;
-    match name.strip_prefix(RELEASE)? {
-        "-config" => Some("files/config"),
-        "-chains" => Some("files/chains"),
-        _ => None,
+/// A ConfigMap of a module and its signatures.
+#[derive(Serialize)]
+struct ModuleFiles<'a> {
+    /// The suffix of the ConfigMap's name.
+    suffix: &'a str,
+    files: Vec<&'a str>,
+}
+
+impl<'a> InstallationFacts<'a> {
+    fn new(installation: &Installation, prepared: &'a Prepared) -> Self {
+        let Prepared {
+            configuration,
+            bundle,
+            ..
+        } = prepared;
+        let modules = bundle.modules.iter().map(|module| ModuleFiles {
+            suffix: &module.suffix,
+            files: module.files.iter().map(|(name, _)| name.as_str()).collect(),
+        });
+        Self {
+            webhook_port: configuration.webhook_port,
+            admin_port: configuration.admin_port,
+            admin_scheme: admin_scheme(configuration),
+            admin_uses_webhook_certificate: configuration.has_own_admin_tls(),
+            has_admin_secret: !configuration.admin_files.is_empty(),
+            grace_period_seconds: grace_period(configuration),
+            needs_lease: configuration.needs_lease(),
+            calls_out: prepared.calls_out(),
+            stock_directory: bundle.stock_directory.as_deref(),
+            modules: modules.collect(),
+            cluster_rules: roles::cluster_rules(prepared),
+            disruption_budget_version: objects::disruption_budget_version(installation),
+            autoscaling_version: objects::autoscaling_version(installation),
+        }
     }
 }
 
-/// The defaults: with them, the chart installs what the manifests do.
+/// Returns the defaults of the values, with which the chart installs what the manifests do.
 fn values(installation: &Installation, prepared: &Prepared) -> Values {
     let object = |value: Json| value.as_object().cloned().unwrap_or_default();
-    let pod_annotations = match installation.service_monitor {
-        true => Map::new(),
-        false => object(scraping(&prepared.configuration)),
+    let pod_annotations = if installation.service_monitor {
+        Map::new()
+    } else {
+        object(scraping(&prepared.configuration))
     };
     Values {
         image: Image {
@@ -166,14 +198,14 @@ fn values(installation: &Installation, prepared: &Prepared) -> Values {
     }
 }
 
-/// The text of `Chart.yaml`.
+/// Returns the text of `Chart.yaml`.
 fn chart(installation: &Installation) -> String {
     let version = env!("CARGO_PKG_VERSION");
     // Match conditions of webhooks.
     let oldest = installation
         .kubernetes_version
         .map_or_else(|| "1.28".to_owned(), |version| version.to_string());
-    admittance_definitions::document::to_yaml(&json!({
+    to_yaml(&json!({
         "apiVersion": "v2",
         "name": "admittance",
         "description": "Admission hooks as WebAssembly components, behind one webhook of the API server",
@@ -183,9 +215,6 @@ fn chart(installation: &Installation) -> String {
         "kubeVersion": format!(">={oldest}.0-0"),
     }))
 }
-
-const NOTES: &str = include_str!("chart/NOTES.txt");
-const SECRET_NOTES: &str = include_str!("chart/NOTES.secret.txt");
 
 /// Writes the files, and removes other files that an earlier chart left in the directory.
 pub(super) fn write(directory: &Path, chart: &Files) -> crate::Result<()> {

@@ -1,4 +1,4 @@
-//! Makes the configuration of a Pod from the operator's.
+//! Makes the configuration of a Pod from the operator's configuration.
 
 #![expect(
     clippy::indexing_slicing,
@@ -24,63 +24,61 @@ use super::{
 };
 use crate::files::read;
 
-/// The configuration of a Pod, with the properties that other objects depend on.
+/// The configuration of a Pod, with its properties on which other objects depend.
 #[derive(Debug)]
 pub(super) struct Configuration {
     root: Map<String, Json>,
-    /// The CAs of clients, as PEM; `None` for any client.
+    /// The CAs of clients, as PEM; `None` if any client may connect.
     pub(super) client_ca: Option<String>,
     /// The files of the admin port, which include keys and tokens.
     pub(super) admin_files: Files,
     /// The other files that the configuration names.
     pub(super) files: Files,
-    /// Whether it named registry credentials, which are not included.
+    /// Whether the operator's configuration named registry credentials, which are not included.
     pub(super) had_credentials: bool,
-    /// Whether it named credentials for requests of plugins, which are not included.
+    /// Whether the operator's configuration named credentials for requests of plugins, which are not included.
     pub(super) had_plugin_credentials: bool,
-    /// Whether it named files with headers or a key for the collector of traces, which are not included.
+    /// Whether the operator's configuration named files with headers or a key for the collector of traces, which are
+    /// not included.
     pub(super) had_tracing_secrets: bool,
-    /// Whether it names the certificate of the webhooks.
+    /// Whether the configuration names the certificate of the webhooks.
     pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     /// Whether chains are resources of the cluster.
     pub(super) reads_resources: bool,
-    /// The origin of the certificate, if the Pods keep the webhook configurations.
-    pub(super) keeps_webhooks: Option<Certified>,
+    /// The origin of the certificate, if the leader of the Pods keeps the webhook configurations up to date.
+    pub(super) keeps_webhooks: Option<CertificateOrigin>,
     /// The configuration of the leader's audits, if there are any.
     pub(super) audit: Option<AuditConfig>,
     /// The modules, webhooks and grants that chains of namespaces may use.
     pub(super) namespaced: NamespacedChains,
     /// The systems whose policies are read from the cluster.
     pub(super) policies: Vec<PolicySystem>,
-    /// The longest time from a stop signal to the end.
+    /// The longest time in which the program ends after a stop signal.
     pub(super) shutdown: Duration,
     /// The timeout of all chains together.
     pub(super) request_timeout: Duration,
 }
 
-/// The origin of the certificate of Pods that keep the webhook configurations.
+/// The origin of the certificate of the webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Certified {
-    /// The Pods issue their own certificate.
-    Own,
-    /// The certificate is in a mounted Secret.
-    Mounted,
+pub(super) enum CertificateOrigin {
+    SelfIssued,
+    MountedSecret,
 }
 
 const WEBHOOK_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9090;
 
 impl Configuration {
-    /// Returns a minimal configuration.
+    /// Returns a configuration with nothing but defaults.
     pub(super) fn new() -> Self {
         let limits = ReviewsConfig::default().default_limits();
         Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
-    /// Reads the operator's file. Settings of chains and limits are kept; paths and addresses become the ones
-    /// of a Pod.
+    /// Reads the operator's configuration, and replaces its paths and addresses with the ones in a Pod.
     pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
         let config = Config::read(path)?;
         if config.front.downcast_ref::<ReviewsConfig>().is_none() {
@@ -100,7 +98,7 @@ impl Configuration {
         };
         let client_ca = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
         let client_ca = client_ca.map(|file| read(&directory.join(file))).transpose()?;
-        // Addresses of the operator's machine do not apply to a Pod.
+        // An address of the operator's machine does not apply to a Pod.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
             _ => default,
@@ -154,7 +152,7 @@ impl Configuration {
         limits: &Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        // Lists of namespaces are only needed without a cluster.
+        // These sections are replaced below, and the lists of namespaces are only needed without a cluster.
         for replaced in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
             given.remove(replaced);
         }
@@ -227,7 +225,7 @@ impl Configuration {
         self.root.insert("cluster".into(), json!({}));
     }
 
-    /// Serves a client on the same machine, and reaches the cluster with a kubeconfig next to the other files.
+    /// Serves the API server on the same node, and reaches the cluster with a kubeconfig next to the other files.
     pub(super) fn serve_node(&mut self) {
         for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
             if let Some(Json::Object(section)) = self.root.get_mut(section) {
@@ -241,7 +239,7 @@ impl Configuration {
         }
     }
 
-    /// Reads chains that are resources of the cluster too, as this entry of `definitions` says.
+    /// Adds an entry of `definitions`, by which the Pods also read chains that are resources of the cluster.
     fn read_resources(&mut self, resources: Json) {
         self.reads_resources = true;
         let definitions = json!([RELATIVE_CHAINS, resources]);
@@ -249,8 +247,9 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Whether another installation's leader could hold the same Lease: it does not say which, and keeps no webhook
-    /// configurations, whose name the Lease has otherwise.
+    /// Whether the Lease of the leader needs a name, because another installation's leader could hold the default
+    /// Lease. The configuration names no Lease, and a leader that keeps no webhook configurations does not name its
+    /// Lease after them.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut places = places.into_iter().flatten();
@@ -261,8 +260,8 @@ impl Configuration {
         }
     }
 
-    /// Lets the leader of the Pods keep the webhook configurations, and make this certificate, unless it is in files.
-    /// The Pod gets the name of its Service from the environment.
+    /// Lets the leader of the Pods keep the webhook configurations up to date, and issue this certificate, unless it is
+    /// in files. The Pod gets the name of its Service from the environment.
     pub(super) fn keep_webhooks(
         &mut self,
         registration: &Registration,
@@ -287,7 +286,7 @@ impl Configuration {
         if let Some(policy) = failure_policy {
             section["failurePolicy"] = policy.as_str().into();
         }
-        let certified = match certificate {
+        let origin = match certificate {
             Some(OwnCertificate { days, overlap }) => {
                 let overlap = humantime::format_duration(overlap).to_string();
                 section["certificate"] = json!({"days": days, "overlap": overlap});
@@ -300,22 +299,22 @@ impl Configuration {
                 if let Some(Json::Object(listen)) = self.root.get_mut("listen") {
                     listen.remove("tls");
                 }
-                Certified::Own
+                CertificateOrigin::SelfIssued
             }
             None => {
                 section["caBundle"] = format!("{RELATIVE_TLS}/{CA_FILE}").into();
-                Certified::Mounted
+                CertificateOrigin::MountedSecret
             }
         };
         self.root["dialect"]["kubernetes"]["webhookConfigurations"] = section;
-        self.keeps_webhooks = Some(certified);
+        self.keeps_webhooks = Some(origin);
         self.use_cluster();
         Ok(())
     }
 
     /// Whether the Pods make their certificate.
     pub(super) fn makes_certificate(&self) -> bool {
-        self.keeps_webhooks == Some(Certified::Own)
+        self.keeps_webhooks == Some(CertificateOrigin::SelfIssued)
     }
 
     /// Whether spans are sent to a collector.
@@ -323,7 +322,7 @@ impl Configuration {
         self.root.contains_key("tracing")
     }
 
-    /// Whether it uses the cluster.
+    /// Whether the Pods use the API server.
     pub(super) fn uses_cluster(&self) -> bool {
         self.root.contains_key("cluster")
     }
@@ -350,7 +349,6 @@ impl Configuration {
             .is_some_and(|admin| admin.get(key).is_some())
     }
 
-    /// Returns the text of the file.
     pub(super) fn text(&self) -> String {
         document::to_yaml(&Json::Object(self.root.clone()))
     }

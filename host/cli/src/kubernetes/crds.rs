@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use super::manifest::Manifest;
 use crate::schema::EXCEPTION;
 
-/// The schema of what the leader of the replicas reports.
+/// The schema of `status`, which the leader of the replicas writes.
 const STATUS: &str = include_str!("../schema/status.json");
 
 /// Returns the CustomResourceDefinitions of all resources that this program reads.
@@ -55,15 +55,15 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
         .collect()
 }
 
-/// A kind of resource.
+/// A kind of resource, for which a CustomResourceDefinition is made.
 struct Kind<'a> {
     name: &'a str,
     short: &'a str,
     scope: &'a str,
-    /// The schema of its files.
+    /// The JSON Schema of files with this kind.
     schema: &'a str,
     add_rules: fn(&mut Json),
-    /// Columns for what is in `spec`.
+    /// The columns of `kubectl get` for fields of `spec`.
     columns: &'a [Json],
 }
 
@@ -137,14 +137,14 @@ fn column(name: &str, path: &str) -> Json {
     json!({"name": name, "type": "string", "jsonPath": path})
 }
 
-/// The column of a condition.
+/// Returns the column that shows a condition of the status.
 fn condition(name: &str) -> Json {
     let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
     column(name, &path)
 }
 
-/// Keywords that structural schemas have too, with the same meaning.
-const KEPT: [&str; 13] = [
+/// The keywords that have the same meaning in structural schemas.
+const KEPT_KEYWORDS: [&str; 13] = [
     "type",
     "description",
     "required",
@@ -160,12 +160,12 @@ const KEPT: [&str; 13] = [
     "maxProperties",
 ];
 
-/// The structural schema of a schema: without references, with a type in every place. What it cannot express, such as
-/// a text in place of an object, is left to the validation of the driver. Defaults are left out, so that the API
-/// server does not write them into the resources.
+/// Converts a JSON Schema to a structural schema, without references, and with a type in every place. Requirements that
+/// it cannot express, such as a text in place of an object, are left to the validation of the driver. Defaults are left
+/// out, so that the API server does not write them into the resources.
 fn structural(schema: &Json, root: &Json) -> Json {
     let schema = resolved(schema, root);
-    let mut result: Map<String, Json> = KEPT
+    let mut result: Map<String, Json> = KEPT_KEYWORDS
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), schema.get(*keyword)?.clone())))
         .collect();
@@ -176,7 +176,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("type".to_owned(), "string".into());
     }
     if result.get("type").is_some_and(Json::is_array) {
-        // A text or a number.
+        // This place may hold a text or a number.
         result.remove("type");
         result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return result.into();
@@ -202,7 +202,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
             keys.is_some_and(|keys| keys == ["required"])
         };
         match alternatives {
-            // A rule requires one of the fields, since its message is better than an API server's.
+            // A rule in CEL requires one of the fields instead, since its message is better than an API server's.
             Some(alternatives) if alternatives.iter().all(requires) => {}
             Some(alternatives) => return joined(alternatives, root).unwrap_or_else(|| any(&result)),
             None => {}
@@ -218,7 +218,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
     }
 }
 
-/// Returns one schema with the fields of all forms that an object may have. A rule tells the forms apart.
+/// Merges the fields of all forms that an object may have into one schema. A rule tells the forms apart.
 fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {
@@ -228,19 +228,19 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// Returns the schema of a place that may hold anything of its type.
+/// Returns the schema of a place that may hold any value of its type.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // An array must have a schema of its items.
+        // An array would need a schema of its items.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
     result.into()
 }
 
-/// Resolves a reference, whose other keywords take precedence over the target's.
+/// Resolves a reference. The keywords next to the reference take precedence over the target's.
 fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
     let own = schema.as_object().cloned().unwrap_or_default();
     let target = own
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_structural() {
+    fn the_schemas_are_structural() {
         let manifests = manifests().unwrap();
         for manifest in &manifests {
             let version = manifest.object.pointer("/spec/versions/0").unwrap();

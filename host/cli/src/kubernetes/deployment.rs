@@ -17,9 +17,9 @@ use super::{
     layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
-/// Returns the seconds that a Pod has to stop.
+/// Returns the time in which a Pod must stop, in seconds.
 pub(super) fn grace_period(configuration: &Configuration) -> u64 {
-    /// The time in addition to what the program itself needs.
+    /// The time beyond the longest shutdown of the program itself.
     const SPARE: Duration = Duration::from_secs(5);
     (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64
 }
@@ -32,8 +32,8 @@ pub(super) fn deployment(
     let selector = installation.labels();
     let mut security = pod_restrictions();
     if installation.store_claim.is_some() {
-        // Otherwise the kubelet lets the group write to everything in the volume whenever a Pod starts, and the program
-        // executes nothing that others may write.
+        // With the default policy, the kubelet lets the group write to everything in the volume whenever a Pod starts,
+        // and the program executes nothing that others may write.
         security["fsGroupChangePolicy"] = "OnRootMismatch".into();
     }
     let mut pod = json!({
@@ -54,7 +54,7 @@ pub(super) fn deployment(
         pod["priorityClassName"] = class.as_str().into();
     }
     let mut metadata = json!({"labels": installation.labels()});
-    // Prometheus would read the metrics of a Pod twice.
+    // With a ServiceMonitor as well, Prometheus would read the metrics of a Pod twice.
     if !installation.service_monitor {
         metadata["annotations"] = scraping(configuration);
     }
@@ -64,7 +64,7 @@ pub(super) fn deployment(
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
         "template": {"metadata": metadata, "spec": pod},
     });
-    // The number is the autoscaler's: with one here, every change of the Deployment would reset it.
+    // The autoscaler sets the number of Pods. With a number here, every change of the Deployment would reset it.
     if let (Some(spec), Some(_)) = (spec.as_object_mut(), installation.max_replicas) {
         spec.shift_remove("replicas");
     }
@@ -98,6 +98,15 @@ pub(super) fn scraping(configuration: &Configuration) -> Json {
     annotations
 }
 
+/// Returns the scheme of the admin port. The kubelet does not verify its certificate.
+pub(super) fn admin_scheme(configuration: &Configuration) -> &'static str {
+    if configuration.has_admin_tls() {
+        "HTTPS"
+    } else {
+        "HTTP"
+    }
+}
+
 pub(super) fn container(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Json {
     let mut mounts = vec![
         json!({"name": "config", "mountPath": CONFIG, "readOnly": true}),
@@ -116,12 +125,7 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
     if !configuration.admin_files.is_empty() {
         mounts.push(json!({"name": "admin", "mountPath": ADMIN, "readOnly": true}));
     }
-    // The kubelet does not verify the certificate.
-    let scheme = if configuration.has_admin_tls() {
-        "HTTPS"
-    } else {
-        "HTTP"
-    };
+    let scheme = admin_scheme(configuration);
     let get = |path: &str| json!({"path": path, "port": ADMIN_PORT, "scheme": scheme});
     let mut container = json!({
         "name": "admittance",
@@ -131,8 +135,8 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
             {"name": WEBHOOK_PORT, "containerPort": configuration.webhook_port, "protocol": "TCP"},
             {"name": ADMIN_PORT, "containerPort": configuration.admin_port, "protocol": "TCP"},
         ],
-        // While plugins are compiled, or other replicas serve what it cannot, it is not ready; another start would not
-        // help.
+        // A Pod is not ready while it compiles plugins, or while the other replicas serve definitions that it cannot.
+        // Another start would not help, so only the readiness probe tells.
         "startupProbe": {"httpGet": get("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
         "readinessProbe": {"httpGet": get("/readyz"), "periodSeconds": 2, "failureThreshold": 2},
         "livenessProbe": {
@@ -151,7 +155,7 @@ pub(super) fn container(installation: &Installation, configuration: &Configurati
         variables.push(json!({"name": "ADMITTANCE_SERVICE", "value": service}));
     }
     if configuration.needs_lease() {
-        // Two installations in one namespace have two leaders.
+        // Two installations in one namespace need two Leases.
         variables.push(json!({"name": "ADMITTANCE_LEASE", "value": installation.name}));
     }
     if !variables.is_empty() {
@@ -167,7 +171,7 @@ pub(super) fn pod_restrictions() -> Json {
         "runAsNonRoot": true,
         "runAsUser": USER,
         "runAsGroup": USER,
-        // The group that may read mounted keys and tokens.
+        // This group may read mounted keys and tokens.
         "fsGroup": USER,
         "seccompProfile": {"type": "RuntimeDefault"},
     })
@@ -182,7 +186,7 @@ pub(super) fn restrictions() -> Json {
 }
 
 fn volumes(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Vec<Json> {
-    /// Its user and group may read it: 0440.
+    /// The user and the group of a Pod may read the file.
     const SECRET_MODE: u32 = 0o440;
     let name = |suffix: &str| installation.named(suffix);
     let mut volumes = vec![

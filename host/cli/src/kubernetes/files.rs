@@ -9,11 +9,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, RELATIVE_ADMIN, RELATIVE_TLS};
 
-/// Texts by file name.
+/// The texts of files by file name.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// Collects the files of `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths by the ones in a
-/// Pod, where they are next to the configuration.
+/// Collects the files of `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths with names next
+/// to the configuration of a Pod.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, String> {
     let mut files = Files::new();
     let mut take =
@@ -25,7 +25,7 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, Str
         for key in entries(rule.get_mut("keys")) {
             take(Some(key))?;
         }
-        // The trust root is a trusted_root.json, or has its parts in files.
+        // The trust root is the path of a trusted_root.json, or an object with the paths of its parts.
         take(rule.pointer_mut("/keyless/trustRoot"))?;
         for part in ["authorities", "signatureLog", "certificateLog"] {
             take(rule.pointer_mut(&format!("/keyless/trustRoot/{part}")))?;
@@ -34,8 +34,8 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, Str
     Ok(files)
 }
 
-/// Collects the files of the section `admin`, and replaces their paths by the ones in a Pod. The files have keys and
-/// tokens, and are mounted from a Secret.
+/// Collects the files of the section `admin`, and replaces their paths with those in a Pod. The files contain keys and
+/// tokens, so they are mounted from a Secret.
 pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<Files, String> {
     let mut files = Files::new();
     let mut take = |node: Option<&mut Json>, name: &str| {
@@ -52,14 +52,14 @@ pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Res
     for (number, token) in (1_u32..).zip(entries(section.get_mut("tokens"))) {
         take(token.get_mut("file"), &format!("token-{number}"))?;
     }
-    // On the operator's machine they were for loopback; a Pod's port is used over the network.
+    // Tokens without TLS are for loopback alone; a Pod's port is used over the network.
     if section.contains_key("tokens") && !section.contains_key("tls") {
         section.insert("tls".to_owned(), own_certificate());
     }
     Ok(files)
 }
 
-/// Returns the section `tls` with the certificate of the installation.
+/// Returns the section `tls` that names the certificate of the installation.
 pub(super) fn own_certificate() -> Json {
     json!({
         "certificate": format!("{RELATIVE_TLS}/{CERTIFICATE_FILE}"),
@@ -67,7 +67,7 @@ pub(super) fn own_certificate() -> Json {
     })
 }
 
-/// Reads the file that this node names, and replaces its path. A value that is not a string is ignored.
+/// Reads the file that this node names, and replaces its path. A node that is not a string is ignored.
 fn take(
     node: Option<&mut Json>,
     directory: &Path,
@@ -81,7 +81,7 @@ fn take(
     Ok(())
 }
 
-/// Adds a file, and returns its name. If two directories have files of the same name, the second is renamed.
+/// Adds a file, and returns its name. If another file has the same name, the new one gets a number.
 fn file_name(files: &mut Files, path: &Path, text: String) -> String {
     let own = key(path);
     let is_taken = |name: &str| {
@@ -97,7 +97,7 @@ fn file_name(files: &mut Files, path: &Path, text: String) -> String {
     name
 }
 
-/// Returns the name of a file as a valid key of a ConfigMap.
+/// Converts the name of a file to a valid key of a ConfigMap.
 pub(super) fn key(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

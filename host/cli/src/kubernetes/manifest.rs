@@ -1,4 +1,4 @@
-//! Prints and writes objects.
+//! Prints the objects of an installation, or writes them to files.
 
 use std::{fs, io, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     output,
 };
 
-/// An object with a comment, which may be empty.
+/// An object with a comment above it; the comment may be empty.
 #[derive(Debug)]
 pub(super) struct Manifest {
     pub(super) comment: &'static str,
@@ -28,10 +28,10 @@ impl Manifest {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// Whether the object is too large for the annotation of `kubectl apply`, by the limit of Kubernetes.
+    /// Whether the object is too large for the annotation in which `kubectl apply` keeps it.
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
         const LARGEST_ANNOTATIONS: usize = 256 * 1024;
-        // Some room for the annotation's key, and for other annotations.
+        // The annotation's key and other annotations need some room.
         self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
     }
 
@@ -45,13 +45,13 @@ impl Manifest {
     }
 }
 
-/// Prints all of them to standard output.
+/// Prints the objects to standard output.
 pub(super) fn print(manifests: &[Manifest]) -> crate::Result<()> {
     let text: String = manifests.iter().map(Manifest::text).collect();
     Ok(output::write(&text)?)
 }
 
-/// All kinds, in the order of printing.
+/// The kinds of all objects, in the order in which they are applied.
 const KINDS: [&str; 17] = [
     "CustomResourceDefinition",
     "Namespace",
@@ -72,7 +72,7 @@ const KINDS: [&str; 17] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Writes a file for each kind, named so that `kubectl apply -f DIRECTORY` applies them in order.
+/// Writes a file for each kind. The names make `kubectl apply -f DIRECTORY` apply them in order.
 pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<()> {
     fs::create_dir_all(directory).map_err(files::at(directory))?;
     for (index, kind) in KINDS.iter().enumerate() {
@@ -80,7 +80,7 @@ pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<(
         let text: String = of_kind.map(Manifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
         if text.is_empty() {
-            // A file of an earlier run would be applied with the others.
+            // The file of an earlier run would be applied with the others.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(files::at(&path)(error).into());

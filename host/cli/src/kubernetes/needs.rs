@@ -12,16 +12,16 @@ use serde_json::{Value as Json, json};
 /// The permissions and connections that a Pod needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// The kinds that plugins are granted, and those that policies and namespace selectors read.
+    /// The kinds that plugins may read, and the kinds that policies and namespace selectors read.
     kinds: BTreeSet<ClusterKind>,
-    /// An expression uses the authorizer, or a plugin may ask what users may do.
+    /// Whether an expression uses the authorizer, or a plugin may ask what users may do.
     authorizer: bool,
-    /// A stage calls another server.
+    /// Whether a stage connects to another server.
     pub(super) calls_out: bool,
 }
 
 impl Needs {
-    /// Finds the needs of these chains, and of the chains that tenants may write.
+    /// Finds the needs of these chains, and of the chains that the authors of namespaces may add.
     pub(super) fn of(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self {
@@ -59,7 +59,7 @@ impl Needs {
         }
     }
 
-    /// Whether the API server is used.
+    /// Whether the chains use the API server.
     pub(super) fn cluster(&self) -> bool {
         self.authorizer || !self.kinds.is_empty()
     }
@@ -83,7 +83,7 @@ impl Needs {
         read.chain(ask).collect()
     }
 
-    /// Returns the resources that are read from the API server, each once, sorted.
+    /// Returns the resources that are read from the API server, sorted and without repetitions.
     fn resources(&self) -> Vec<GroupVersionResource> {
         let resource = |kind: &ClusterKind| {
             GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()

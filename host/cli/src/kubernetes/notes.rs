@@ -7,21 +7,21 @@ use admittance_fleet::{IGNORE_LABEL, Webhook, excluded};
 
 use super::{
     Installation, Prepared,
-    certificates::{Certificates, Server},
+    certificates::{Certificates, CertifiedServer},
     configuration::Configuration,
     manifest::Manifest,
     values::Version,
 };
 
-/// Advises on large objects.
-pub(super) fn of_manifests(manifests: &[Manifest]) -> Option<String> {
+/// Advises how to apply objects that are too large for `kubectl apply`.
+pub(super) fn large_object_note(manifests: &[Manifest]) -> Option<String> {
     manifests.iter().any(Manifest::is_too_large_for_annotation).then(|| {
         "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
     })
 }
 
-/// Lists what a chart cannot contain.
-pub(super) fn of_chart(prepared: &Prepared) -> Vec<String> {
+/// Advises on the contents that a chart cannot have.
+pub(super) fn chart_notes(prepared: &Prepared) -> Vec<String> {
     /// Helm keeps the chart and what was rendered in one Secret of at most 1 MiB: 1.35 times the size of the modules.
     const LARGEST: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
@@ -50,16 +50,19 @@ pub(super) fn of_chart(prepared: &Prepared) -> Vec<String> {
 }
 
 /// Writes the notes that manifests and charts share.
-pub(super) fn notes(installation: &Installation, prepared: &Prepared, webhooks: &[Webhook]) -> Vec<String> {
-    let mut notes = of_webhooks(installation, webhooks);
-    notes.extend(of_configuration(&prepared.configuration));
+pub(super) fn common_notes(
+    installation: &Installation,
+    prepared: &Prepared,
+    webhooks: &[Webhook],
+) -> Vec<String> {
+    let mut notes = webhook_notes(installation, webhooks);
+    notes.extend(configuration_notes(&prepared.configuration));
     let warnings = prepared.chains.iter().flat_map(ChainDefinition::warnings);
     notes.extend(warnings.map(|warning| warning.to_string()));
     notes
 }
 
-/// Writes the notes on the webhooks.
-fn of_webhooks(installation: &Installation, webhooks: &[Webhook]) -> Vec<String> {
+fn webhook_notes(installation: &Installation, webhooks: &[Webhook]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |condition: bool, text: &str| {
         if condition {
@@ -119,8 +122,7 @@ fn of_webhooks(installation: &Installation, webhooks: &[Webhook]) -> Vec<String>
     notes
 }
 
-/// Writes the notes on the configuration.
-fn of_configuration(configuration: &Configuration) -> Vec<String> {
+fn configuration_notes(configuration: &Configuration) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |condition: bool, text: &str| {
         if condition {
@@ -150,21 +152,21 @@ fn of_configuration(configuration: &Configuration) -> Vec<String> {
     notes
 }
 
-/// Writes when the certificate expires, and how to renew it.
-pub(super) fn of_certificate(installation: &Installation, certificates: &Certificates) -> String {
+/// Describes when the certificate expires, and how to renew it.
+pub(super) fn certificate_note(installation: &Installation, certificates: &Certificates) -> String {
     let certs = &installation.certs;
-    let argument = Server::of(installation).argument;
+    let argument = CertifiedServer::of(installation).argument;
     let directory = certs.as_deref().unwrap_or(Path::new("certs")).display();
     let command = format!("admittance certs {argument} --out {directory}");
-    let ends = certificates.ends;
+    let last_day = certificates.last_day;
     if certs.is_none() {
         format!(
-            "a new certificate was made, which expires on {ends}; each run makes a new one, with a new CA. To \
+            "a new certificate was made, which expires on {last_day}; each run makes a new one, with a new CA. To \
              renew it with the same CA: `{command}`, and --certs {directory}"
         )
     } else {
         format!(
-            "the certificate expires on {ends}; to renew it: `{command} --renew`, and apply the manifests again"
+            "the certificate expires on {last_day}; to renew it: `{command} --renew`, and apply the manifests again"
         )
     }
 }

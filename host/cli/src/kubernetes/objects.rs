@@ -15,13 +15,15 @@ use super::{
     certificates::Certificates,
     configuration::Configuration,
     deployment::deployment,
+    files::Files,
     layout::{ADMIN_PORT, CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, WEBHOOK_PORT},
     manifest::Manifest,
     roles::roles,
     values::Version,
 };
 
-/// Returns all objects in the order in which they are applied, without the Secret if there are no certificates.
+/// Returns all objects in the order in which they are applied. The Secret with the certificate is left out if
+/// `certificates` is `None`.
 pub(super) fn all(
     installation: &Installation,
     prepared: &Prepared,
@@ -30,7 +32,6 @@ pub(super) fn all(
     let Prepared {
         configuration,
         bundle,
-        needs,
         ..
     } = prepared;
     let mut objects = vec![namespace(installation), service_account(installation)];
@@ -56,8 +57,7 @@ pub(super) fn all(
     objects.push(disruption_budget(installation));
     objects.extend(installation.max_replicas.map(|max| autoscaler(installation, max)));
     if installation.network_policy {
-        let may_call_out = needs.calls_out || configuration.uses_cluster() || configuration.exports_traces();
-        objects.push(network_policy(installation, may_call_out));
+        objects.push(network_policy(installation, prepared.calls_out()));
     }
     if installation.service_monitor {
         objects.push(metrics_service(installation, configuration));
@@ -69,7 +69,7 @@ pub(super) fn all(
 
 pub(super) fn namespace(installation: &Installation) -> Json {
     let mut labels = installation.labels();
-    // The label excludes the namespace from the webhooks where namespaces have no label with their name.
+    // This label excludes the namespace from the webhooks of clusters whose namespaces have no label with their name.
     labels[IGNORE_LABEL] = "true".into();
     json!({
         "apiVersion": "v1",
@@ -105,21 +105,34 @@ fn admin(installation: &Installation, configuration: &Configuration) -> Option<J
     })
 }
 
-fn config(installation: &Installation, configuration: &Configuration) -> Json {
-    let mut data = Map::new();
-    data.insert(CONFIG_FILE.into(), configuration.text().into());
+/// Returns the configuration, and the files next to it that it names, by file name.
+pub(super) fn config_files(configuration: &Configuration) -> Files {
+    let mut files = configuration.files.clone();
+    files.insert(CONFIG_FILE.to_owned(), configuration.text());
     if let Some(authorities) = &configuration.client_ca {
-        data.insert(CLIENT_CA_FILE.into(), authorities.as_str().into());
+        files.insert(CLIENT_CA_FILE.to_owned(), authorities.clone());
     }
-    let files = configuration.files.iter();
-    data.extend(files.map(|(name, text)| (name.clone(), text.as_str().into())));
-    config_map(installation, "config", "data", data)
+    files
+}
+
+fn config(installation: &Installation, configuration: &Configuration) -> Json {
+    config_map(
+        installation,
+        "config",
+        "data",
+        texts(&config_files(configuration)),
+    )
 }
 
 fn chains(installation: &Installation, bundle: &Bundle) -> Json {
-    let text = |(name, text): (&String, &String)| (name.clone(), text.as_str().into());
-    let data = bundle.documents.iter().map(text).collect();
-    config_map(installation, "chains", "data", data)
+    config_map(installation, "chains", "data", texts(&bundle.documents))
+}
+
+fn texts(files: &Files) -> Map<String, Json> {
+    let texts = files.iter();
+    texts
+        .map(|(name, text)| (name.clone(), text.as_str().into()))
+        .collect()
 }
 
 fn module(installation: &Installation, module: &Module) -> Json {
@@ -142,24 +155,27 @@ fn service(installation: &Installation) -> Json {
 }
 
 fn disruption_budget(installation: &Installation) -> Json {
-    let version = if installation.supports(Version::has_stable_policies) {
-        "policy/v1"
-    } else {
-        "policy/v1beta1"
-    };
     // Not `minAvailable`: with one replica it would prevent a node from being drained.
     let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": installation.labels()}});
     installation.object(
-        version,
+        disruption_budget_version(installation),
         "PodDisruptionBudget",
         &installation.name,
         [("spec", spec)],
     )
 }
 
-/// Allows all sources: requests come from the API server and probes from the nodes, which no selector covers. Outgoing
-/// connections are blocked unless something needs them.
-fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
+pub(super) fn disruption_budget_version(installation: &Installation) -> &'static str {
+    if installation.supports(Version::has_stable_policies) {
+        "policy/v1"
+    } else {
+        "policy/v1beta1"
+    }
+}
+
+/// Returns a NetworkPolicy for the two ports. It allows all sources, because no selector matches the API server and the
+/// nodes. It blocks outgoing connections unless something needs them.
+fn network_policy(installation: &Installation, calls_out: bool) -> Json {
     let mut spec = json!({
         "podSelector": {"matchLabels": installation.labels()},
         "policyTypes": ["Ingress"],
@@ -168,7 +184,7 @@ fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
             {"protocol": "TCP", "port": ADMIN_PORT},
         ]}],
     });
-    if !may_call_out {
+    if !calls_out {
         spec["policyTypes"] = json!(["Ingress", "Egress"]);
         spec["egress"] = json!([]);
     }
@@ -179,13 +195,8 @@ fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
 /// The percentage of the CPU request above which Pods are added.
 pub(super) const TARGET_CPU: u8 = 70;
 
-/// Returns an autoscaler by the use of processors.
+/// Returns an autoscaler that follows the use of processors.
 fn autoscaler(installation: &Installation, max_replicas: u16) -> Json {
-    let version = if installation.supports(Version::has_stable_autoscaling) {
-        "autoscaling/v2"
-    } else {
-        "autoscaling/v2beta2"
-    };
     let target = json!({"type": "Utilization", "averageUtilization": TARGET_CPU});
     let spec = json!({
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": installation.name},
@@ -194,10 +205,18 @@ fn autoscaler(installation: &Installation, max_replicas: u16) -> Json {
         "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
     });
     let (kind, name) = ("HorizontalPodAutoscaler", &installation.name);
-    installation.object(version, kind, name, [("spec", spec)])
+    installation.object(autoscaling_version(installation), kind, name, [("spec", spec)])
 }
 
-/// The label that tells the Service of metrics apart from the Service of the webhooks.
+pub(super) fn autoscaling_version(installation: &Installation) -> &'static str {
+    if installation.supports(Version::has_stable_autoscaling) {
+        "autoscaling/v2"
+    } else {
+        "autoscaling/v2beta2"
+    }
+}
+
+/// The label that distinguishes the Service of metrics from the Service of the webhooks.
 const METRICS_LABEL: (&str, &str) = ("app.kubernetes.io/component", "metrics");
 
 /// Returns the Service by which Prometheus finds the admin ports.
@@ -228,13 +247,14 @@ fn service_monitor(installation: &Installation, configuration: &Configuration) -
     let mut endpoint = json!({"port": ADMIN_PORT, "path": "/metrics"});
     if configuration.has_admin_tls() {
         endpoint["scheme"] = "https".into();
-        endpoint["tlsConfig"] = match configuration.has_own_admin_tls() {
-            true => json!({
+        endpoint["tlsConfig"] = if configuration.has_own_admin_tls() {
+            json!({
                 "serverName": format!("{}.{}.svc", installation.name, installation.namespace),
                 "ca": {"secret": {"name": installation.named("tls"), "key": CA_FILE}},
-            }),
-            // Its authority is not among the files of the configuration.
-            false => json!({"insecureSkipVerify": true}),
+            })
+        } else {
+            // The authority of another certificate is not among the files of the configuration.
+            json!({"insecureSkipVerify": true})
         };
     }
     let spec = json!({"selector": {"matchLabels": labels}, "endpoints": [endpoint]});

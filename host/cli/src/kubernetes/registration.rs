@@ -1,11 +1,11 @@
-//! Registers the webhooks of an installation.
+//! Chooses the webhooks that are registered for an installation.
 
 use admittance_fleet::{RegisteredChain, Registration, Webhook};
 
 use super::{Installation, Prepared, values::Version};
 
 impl Installation {
-    /// Returns how the API server calls the installation.
+    /// Returns the settings with which the API server calls the installation.
     pub(super) fn registration(&self) -> Registration {
         Registration {
             name: self.name.clone(),
@@ -19,7 +19,8 @@ impl Installation {
         }
     }
 
-    /// Refuses arguments about webhooks, which the leader registers as the configuration says.
+    /// Refuses arguments about webhooks that the configuration already describes, since the leader follows the
+    /// configuration.
     pub(super) fn leave_webhooks_to_the_leader(&self) -> Result<(), &'static str> {
         let given = Registration {
             has_match_conditions: Registration::default().has_match_conditions,
@@ -30,16 +31,18 @@ impl Installation {
             namespace: self.namespace.clone(),
             ..Registration::default()
         };
-        match () {
-            () if self.static_pod => Err(
+        if self.static_pod {
+            return Err(
                 "--static: the API server reads webhooks from files; remove dialect.kubernetes.webhookConfigurations",
-            ),
-            () if given != default => Err(
+            );
+        }
+        if given != default {
+            return Err(
                 "--per-chain, --timeout, --failure-policy, --exclude-namespace and --include-kube-system: write them in \
                  dialect.kubernetes.webhookConfigurations, which the leader of the Pods reads",
-            ),
-            () => Ok(()),
+            );
         }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Changes the sources of plugins in the text of a document, and leaves the rest of it as it is written.
+//! Replaces the sources of plugins in the text of a document, without changing anything else in it.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use admittance_definitions::{
     document::{self, Document, Node},
 };
 
-/// The position of a stage or of a member of its group, and the new source of one of its plugins.
+/// The new source of a plugin, and its position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) at: Location,
-    /// The field of the stage, `plugin` or `candidate`; `None` for a member.
+    /// The field of the stage that has the plugin: `plugin` or `candidate`; `None` for a member of a group.
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
-    /// Whether the text may leave it out: policies of Gatekeeper do not name the stock plugin that evaluates them.
+    /// Whether the text may lack the source: policies of Gatekeeper do not name the stock plugin that evaluates them.
     pub(super) may_be_implied: bool,
 }
 
@@ -31,11 +31,11 @@ impl NewSource {
     }
 }
 
-/// Returns the text of a file with new sources for these stages.
+/// Returns the text of a file with these new sources.
 ///
 /// # Errors
 ///
-/// When a source is written so that it cannot be replaced where it stands.
+/// When a source is written in a way that cannot be replaced in place.
 pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<String, Mistakes> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut mistakes = Mistakes::new();
@@ -48,7 +48,7 @@ pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<Strin
     mistakes.into_result(rewritten)
 }
 
-/// The position of a source in the text.
+/// Returns the position of a source in the text.
 fn place(
     documents: &[Document],
     text: &str,
@@ -78,7 +78,7 @@ fn place(
     };
     let old = node.string(mistakes)?;
     let span = node.span();
-    // Plain, or between quotes without escapes.
+    // The source is plain, or between quotes without escapes.
     let Some(offset) = text.get(span.clone())?.find(old) else {
         node.wrong(
             "the source is written in a way that cannot be changed where it stands",
@@ -91,7 +91,7 @@ fn place(
     Some(start..start + old.len())
 }
 
-/// A field, in whatever case it is written: BCS' documents may have any.
+/// Returns a field, in upper or lower case: documents of BCS may have either.
 fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
     let fields = node.children();
     let exact = fields.iter().find(|(key, _)| *key == Some(name));
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// The document with `new:INDEX` in the place of every source.
+    /// Returns the document with `file:new-INDEX` in place of every source.
     fn rewritten(name: &str, text: &str) -> Result<String, String> {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
@@ -124,8 +124,8 @@ mod tests {
                         spec:\n  rules: [ { operations: [CREATE], resources: [pods] } ]\n  stages:\n";
 
     #[test]
-    fn only_the_source_changes() {
-        // (stages, how they become); sources are found by where their stage is, whatever the style.
+    fn only_the_text_of_the_source_changes() {
+        // (stages, the source that is replaced; `None` if it cannot be)
         for (stages, expected) in [
             (
                 "  - name: s\n    plugin:\n      source: file:a.wasm # the one\n",
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_replaced_in_every_form_of_document() {
+    fn sources_are_replaced_in_documents_of_every_system() {
         let native = r#"{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {"name": "n"},
             "spec": {"rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
             "stages": [{"name": "s", "plugin": {"source": "file:a.wasm"}}]}}"#;

@@ -17,28 +17,17 @@ use super::{Installation, Prepared, configuration::Configuration};
 /// The API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Returns roles and their bindings; empty if the Pods use nothing of the cluster.
+/// Returns roles and their bindings; none if the Pods do not use the cluster.
 pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Json> {
     let configuration = &prepared.configuration;
-    let mut rules = prepared.needs.rules();
-    if configuration.reads_resources {
-        rules.extend(of_resources(configuration.has_admin_users()));
-        let groups = configuration.policies.iter().flat_map(|system| system.groups());
-        rules.extend(groups.map(|group| {
-            let verbs = ["list", "watch"];
-            json!({"apiGroups": [group.name], "resources": group.resources, "verbs": verbs})
-        }));
-    }
+    let mut rules = cluster_rules(prepared);
     if configuration.keeps_webhooks.is_some() {
         rules.extend(of_webhooks(installation));
-    }
-    if let Some(audit) = &configuration.audit {
-        rules.extend(of_audits(audit, &prepared.chains));
     }
     if rules.is_empty() {
         return Vec::new();
     }
-    // The role is cluster-scoped, where another installation may have the same name.
+    // A ClusterRole is in no namespace, so another installation may have the same name.
     let name = format!("{}-{}", installation.namespace, installation.name);
     let mut objects = vec![
         cluster_role(installation, &name, rules.into()),
@@ -53,7 +42,25 @@ pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Jso
     objects
 }
 
-/// Permits to read chains that are resources, and to report on them. Users of the admin API change them through it.
+/// Returns the rules of the Pods' ClusterRole, besides those for the webhook configurations.
+pub(super) fn cluster_rules(prepared: &Prepared) -> Vec<Json> {
+    let configuration = &prepared.configuration;
+    let mut rules = prepared.needs.rules();
+    if configuration.reads_resources {
+        rules.extend(of_resources(configuration.has_admin_users()));
+        let groups = configuration.policies.iter().flat_map(|system| system.groups());
+        rules.extend(groups.map(|group| {
+            let verbs = ["list", "watch"];
+            json!({"apiGroups": [group.name], "resources": group.resources, "verbs": verbs})
+        }));
+    }
+    if let Some(audit) = &configuration.audit {
+        rules.extend(of_audits(audit, &prepared.chains));
+    }
+    rules
+}
+
+/// Permits the Pods to read chains that are resources and to report on them, and users of the admin API to change them.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
@@ -64,13 +71,13 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     vec![
         json!({"apiGroups": [group], "resources": RESOURCES, "verbs": verbs}),
         json!({"apiGroups": [group], "resources": statuses, "verbs": ["get", "update", "patch"]}),
-        // An Event is in the namespace of its object, or in `default` if the object has none.
+        // The rule covers all namespaces, because an Event is in the namespace of its object, or in `default`.
         json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
     ]
 }
 
-/// Permits the leader to read what it audits, and to keep its reports. If the configuration lists no resources, those
-/// in the rules of the chains are audited.
+/// Permits the leader to read the audited resources, and to keep its reports. If the configuration lists no resources,
+/// the resources in the rules of the chains are audited.
 fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources
@@ -100,13 +107,13 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             let resource = match pattern.split_once('/') {
                 None => &pattern,
                 Some(("*", "*")) => "*",
-                // Subresources are not objects.
+                // A subresource is not an object.
                 Some(_) => continue,
             };
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // Namespaces are read for their labels, by which the configuration leaves some out.
+    // The labels of namespaces are read, because the configuration may exclude namespaces by labels.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];
@@ -123,7 +130,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     rules
 }
 
-/// Permits to keep the webhook configurations of this name. Creating cannot be limited to a name.
+/// Permits the leader to keep the webhook configurations of this name up to date. Creation cannot be limited to a name.
 fn of_webhooks(installation: &Installation) -> [Json; 2] {
     let group = "admissionregistration.k8s.io";
     let resources = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
@@ -138,8 +145,8 @@ fn of_webhooks(installation: &Installation) -> [Json; 2] {
     ]
 }
 
-/// Permits the Leases by which the Pods elect a leader and find one another, and the Secret with the certificate if
-/// they issue it.
+/// Permits the use of Leases, by which the Pods elect a leader and find one another, and of the Secret with the
+/// certificate if the Pods issue it.
 fn own_namespace(installation: &Installation, configuration: &Configuration) -> [Json; 2] {
     let version = format!("{GROUP}/v1");
     let mut rules = vec![json!({
@@ -148,7 +155,7 @@ fn own_namespace(installation: &Installation, configuration: &Configuration) -> 
         "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
     })];
     if configuration.keeps_webhooks.is_some() {
-        // The first webhook configuration is written when an EndpointSlice has a Pod that is ready.
+        // The leader writes the first webhook configuration when an EndpointSlice has a ready Pod.
         rules.push(json!({
             "apiGroups": ["discovery.k8s.io"],
             "resources": ["endpointslices"],

@@ -1,7 +1,7 @@
-//! Makes a static Pod for each control plane node, and the webhooks as files of its API server, as KEP-5793 describes
-//! them.
+//! Makes the files of a control plane node: a static Pod, and the webhooks as files of its API server, as KEP-5793
+//! describes them.
 //!
-//! A static Pod cannot refer to objects of the cluster, so what ConfigMaps and Secrets hold otherwise are files of the
+//! A static Pod cannot refer to objects of the cluster. So the contents of ConfigMaps and Secrets become files of the
 //! node.
 
 #![expect(
@@ -33,7 +33,7 @@ use crate::files::{self, PUBLIC, SECRET};
 
 /// The directory in which kubelets look for static Pods.
 const MANIFESTS: &str = "etc/kubernetes/manifests";
-/// The path of the files in the Pod: the parent of the directories of the layout.
+/// The directory of all files in the Pod, which contains the directories of the layout.
 const MOUNT: &str = "/etc/admittance";
 /// The namespace of the control plane's static Pods.
 const NAMESPACE: &str = "kube-system";
@@ -45,12 +45,11 @@ const PRIORITY_CLASS: &str = "system-node-critical";
 /// The content and the mode of files, by their paths below the root of a node.
 pub(super) type Files = BTreeMap<String, (Vec<u8>, u32)>;
 
-/// Returns the directory of the installation below the root of a node.
+/// Returns the directory of the installation, relative to the root of a node.
 fn directory(installation: &Installation) -> String {
     format!("etc/kubernetes/{}", installation.name)
 }
 
-/// Returns all files of a node.
 pub(super) fn files(
     installation: &Installation,
     prepared: &Prepared,
@@ -102,7 +101,7 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Returns the files of a ConfigMap or Secret, in the directory where the Pod has them.
+/// Returns the files of a ConfigMap or Secret in the directory where the Pod reads them; no files for other objects.
 fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<Files> {
     let is_secret = manifest.kind() == "Secret";
     if !is_secret && manifest.kind() != "ConfigMap" {
@@ -112,17 +111,19 @@ fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) ->
     let suffix = name
         .strip_prefix(&format!("{}-", installation.name))
         .unwrap_or_default();
-    let place = match suffix.starts_with("module-") {
-        true => "modules",
-        false => suffix,
+    let place = if suffix.starts_with("module-") {
+        "modules"
+    } else {
+        suffix
     };
     let mut files = Files::new();
     for (field, is_encoded) in [("data", is_secret), ("binaryData", true)] {
         for (key, value) in manifest.object[field].as_object().into_iter().flatten() {
             let text = value.as_str().unwrap_or_default();
-            let content = match is_encoded {
-                true => BASE64_STANDARD.decode(text)?,
-                false => text.as_bytes().to_vec(),
+            let content = if is_encoded {
+                BASE64_STANDARD.decode(text)?
+            } else {
+                text.as_bytes().to_vec()
             };
             let mode = if is_secret { SECRET } else { PUBLIC };
             files.insert(format!("{directory}/{place}/{key}"), (content, mode));
@@ -168,7 +169,8 @@ fn pod(installation: &Installation, prepared: &Prepared) -> Json {
     })
 }
 
-/// Lets the webhooks of a configuration call the same node, and gives them names for files.
+/// Changes a webhook configuration so that the API server calls the Pod on its own node, and gives it and its webhooks
+/// the names that configurations in files need.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -184,7 +186,7 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// Permits what the Pods need to the user of the kubeconfig, who has the name of the installation.
+/// Grants the user of the kubeconfig, who has the name of the installation, the permissions that the Pods need.
 fn roles(installation: &Installation, prepared: &Prepared) -> [Json; 2] {
     let name = format!("{NAMESPACE}-{}", installation.name);
     let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": installation.name});
@@ -194,7 +196,7 @@ fn roles(installation: &Installation, prepared: &Prepared) -> [Json; 2] {
     ]
 }
 
-/// Lists what else the node needs.
+/// Describes what the user must do on the node besides writing the files.
 pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<String> {
     let directory = directory(installation);
     let mut notes = vec![format!(
@@ -211,8 +213,8 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<Str
     notes
 }
 
-/// Writes the files below a directory, and removes other files from the directories of the installation: the Pod would
-/// read a chain of an earlier run.
+/// Writes the files below a directory, and removes other files from the directories of the installation. Otherwise the
+/// Pod would read chains of an earlier run.
 pub(super) fn write(root: &Path, installation: &Installation, node: &Files) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;

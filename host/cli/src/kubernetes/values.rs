@@ -1,10 +1,10 @@
-//! Parses the values of arguments.
+//! Parses the values of the arguments of `kubernetes`.
 
 use std::{fmt, str::FromStr};
 
 use admittance_admission::{is_dns_label, is_dns_subdomain};
 
-/// The name of a namespace: a DNS label.
+/// Parses the name of a namespace: a DNS label.
 pub(super) fn label(text: &str) -> Result<String, &'static str> {
     if is_dns_label(text) {
         Ok(text.to_owned())
@@ -13,8 +13,8 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The name of the installation, which is the prefix of the names of all its objects. It is also the name of
-/// a Service, so it must begin with a letter, and leave room for suffixes.
+/// Parses the name of the installation, the prefix of the names of all its objects. It is also the name of a Service,
+/// so it must begin with a letter, and leave room for suffixes.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let name = label(text)?;
     if name.starts_with(|first: char| first.is_ascii_lowercase()) && name.len() <= 40 {
@@ -24,22 +24,23 @@ pub(super) fn name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The name of a PersistentVolumeClaim: a DNS subdomain.
+/// Parses the name of a PersistentVolumeClaim: a DNS subdomain.
 pub(super) fn claim(text: &str) -> Result<String, &'static str> {
-    match is_dns_subdomain(text) {
-        true => Ok(text.to_owned()),
-        false => {
-            Err("write lower-case letters, digits, `-` and `.`, as in the name of a PersistentVolumeClaim")
-        }
+    if is_dns_subdomain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("write lower-case letters, digits, `-` and `.`, as in the name of a PersistentVolumeClaim")
     }
 }
 
-/// A group of users. Those of Kubernetes itself (`system:`) would give users of the gateway more than they may have.
+/// Parses a group of users. The groups of Kubernetes itself (`system:`) would give users of the gateway too many
+/// permissions.
 pub(super) fn group(text: &str) -> Result<String, &'static str> {
-    match !text.is_empty() && !text.starts_with("system:") && text.bytes().all(|byte| byte.is_ascii_graphic())
-    {
-        true => Ok(text.to_owned()),
-        false => Err("write the name of a group that does not begin with system:"),
+    let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_printable && !text.starts_with("system:") {
+        Ok(text.to_owned())
+    } else {
+        Err("write the name of a group that does not begin with system:")
     }
 }
 
@@ -53,7 +54,7 @@ pub(super) fn directory(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// An amount of processor time or memory, as Kubernetes writes it: `100m`, `0.5`, `256Mi`.
+/// Parses an amount of processor time or memory, as Kubernetes writes it: `100m`, `0.5`, `256Mi`.
 pub(super) fn quantity(text: &str) -> Result<String, &'static str> {
     const UNITS: [&str; 10] = ["", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"];
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -79,7 +80,7 @@ impl FromStr for Version {
         let wrong = "write major and minor version, 1.30";
         let numbers = text.strip_prefix('v').unwrap_or(text);
         let minor = numbers.strip_prefix("1.").ok_or(wrong)?;
-        // A patch version is ignored, `1.30.2`, and the sign of some vendors, `1.30+`.
+        // The patch version in `1.30.2`, and the sign in some vendors' `1.30+`, are ignored.
         let digits = minor.split('.').next().unwrap_or_default().trim_end_matches('+');
         match digits.parse().map_err(|_| wrong)? {
             ..16 => Err("1.16 is the oldest with admissionregistration.k8s.io/v1"),
@@ -95,27 +96,27 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// Match conditions of webhooks are enabled.
+    /// Whether webhooks may have match conditions.
     pub(super) fn has_match_conditions(self) -> bool {
         self.0 >= 28
     }
 
-    /// The API server can read webhooks from files.
+    /// Whether the API server can read webhooks from files.
     pub(super) fn reads_webhooks_from_files(self) -> bool {
         self.0 >= 36
     }
 
-    /// Every namespace has its name as a label.
+    /// Whether every namespace has a label with its name.
     pub(super) fn labels_namespaces(self) -> bool {
         self.0 >= 21
     }
 
-    /// HorizontalPodAutoscalers are in `autoscaling/v2`.
+    /// Whether HorizontalPodAutoscalers are in `autoscaling/v2`.
     pub(super) fn has_stable_autoscaling(self) -> bool {
         self.0 >= 23
     }
 
-    /// PodDisruptionBudgets are in `policy/v1`.
+    /// Whether PodDisruptionBudgets are in `policy/v1`.
     pub(super) fn has_stable_policies(self) -> bool {
         self.0 >= 21
     }

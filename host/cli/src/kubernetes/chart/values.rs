@@ -1,4 +1,4 @@
-//! The values of the chart, with their documentation and schema.
+//! Writes the values of the chart, with their documentation and schema.
 
 use admittance_definitions::document::to_yaml;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -15,7 +15,7 @@ pub(super) struct Values {
     /// The number of Pods; with autoscaling, the smallest number.
     #[schemars(range(min = 1))]
     pub(super) replicas: u64,
-    /// A HorizontalPodAutoscaler.
+    /// A HorizontalPodAutoscaler for the Pods.
     pub(super) autoscaling: Autoscaling,
     /// CPU and memory of a Pod, as in the field `resources` of a container.
     pub(super) resources: Object,
@@ -25,29 +25,31 @@ pub(super) struct Values {
     pub(super) node_selector: Object,
     /// Taints of nodes that Pods tolerate, as in the field `tolerations` of a Pod.
     pub(super) tolerations: Vec<Object>,
-    /// As in the field `affinity` of a Pod. Without it, Pods are spread over the nodes.
+    /// The affinity of the Pods, as in the field `affinity` of a Pod. Without it, Pods are spread over the nodes.
     pub(super) affinity: Object,
-    /// A PersistentVolumeClaim for the store of modules and their compiled forms, which the Pods then share and a new Pod
-    /// finds filled. Its content is executed: no other Pod may mount it. If it is empty, each Pod has a store of its own.
+    /// A PersistentVolumeClaim for the store of modules and their compiled forms. The Pods share the volume, so that a
+    /// new Pod finds it filled. Its content is executed: no other Pod may mount it. If the value is empty, each Pod has
+    /// a store of its own.
     pub(super) store_claim: String,
-    /// More labels for all objects.
+    /// Additional labels of all objects.
     pub(super) labels: Object,
-    /// Annotations for all objects.
+    /// Annotations of all objects.
     pub(super) annotations: Object,
-    /// More labels for the Pods.
+    /// Additional labels of the Pods.
     pub(super) pod_labels: Object,
-    /// Annotations for the Pods. With a ServiceMonitor, remove those of Prometheus: it would read the metrics twice.
+    /// Annotations of the Pods. With a ServiceMonitor, remove the annotations of Prometheus: it would read the metrics
+    /// twice.
     pub(super) pod_annotations: Object,
-    /// A NetworkPolicy that allows connections only to the ports of the Pods, and outgoing ones only if the chains
-    /// need them.
+    /// A NetworkPolicy that allows connections only to the ports of the Pods, and outgoing connections only if the
+    /// chains need them.
     pub(super) network_policy: NetworkPolicy,
-    /// A ServiceMonitor, for the operator of Prometheus.
+    /// A ServiceMonitor for the Prometheus Operator.
     pub(super) service_monitor: ServiceMonitor,
-    /// The certificate of the webhooks: from a Secret, which cert-manager can make.
+    /// The Secret with the certificate of the webhooks, which cert-manager can make.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Tls")]
     pub(super) tls: Option<Tls>,
-    /// Values of a parent chart; not used.
+    /// Values that a parent chart shares with all charts; this chart does not use them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) global: Option<Object>,
 }
@@ -55,10 +57,10 @@ pub(super) struct Values {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Image {
-    /// Its entry point is the program `admittance`.
+    /// The reference of the image, whose entry point is the program `admittance`.
     #[schemars(length(min = 1))]
     pub(super) reference: String,
-    /// Always, IfNotPresent or Never. If it is empty, Kubernetes decides.
+    /// Always, IfNotPresent or Never. If the value is empty, Kubernetes decides.
     #[schemars(extend("enum" = ["", "Always", "IfNotPresent", "Never"]))]
     pub(super) pull_policy: String,
     /// The Secrets of the registry, as in the field `imagePullSecrets` of a Pod.
@@ -87,18 +89,18 @@ pub(super) struct NetworkPolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ServiceMonitor {
     pub(super) enabled: bool,
-    /// Labels by which Prometheus selects it.
+    /// Labels by which Prometheus selects the ServiceMonitor.
     pub(super) labels: Object,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Tls {
-    /// A Secret of the type kubernetes.io/tls in the namespace of the release, which also has its authority as ca.crt. If
-    /// it is empty, the name of the release and `-tls`.
+    /// A Secret of the type kubernetes.io/tls in the namespace of the release, which also contains the certificate's
+    /// authority as ca.crt. If the value is empty, its name is the name of the release and `-tls`.
     pub(super) secret_name: String,
-    /// Let cert-manager make the Secret, and renew the certificate. The leader writes the authority into the webhook
-    /// configurations.
+    /// Whether cert-manager makes the Secret and renews the certificate. The leader writes the authority into the
+    /// webhook configurations.
     pub(super) cert_manager: CertManager,
 }
 
@@ -106,14 +108,14 @@ pub(super) struct Tls {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct CertManager {
     pub(super) enabled: bool,
-    /// An issuer of one authority, as in the field `issuerRef` of a Certificate: `{ kind: ClusterIssuer, name: ca }`.
+    /// An issuer with one authority, as in the field `issuerRef` of a Certificate: `{ kind: ClusterIssuer, name: ca }`.
     pub(super) issuer_ref: Object,
 }
 
 impl Values {
-    /// The schema of the values of this chart, which helm checks.
+    /// Returns the schema of the values of this chart, which helm checks.
     pub(super) fn schema(&self) -> Json {
-        // The version that every helm 3 and 4 reads.
+        // Every helm 3 and 4 reads this draft.
         let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
         let mut schema = settings.into_generator().into_root_schema_for::<Values>();
         schema.remove("title");
@@ -126,7 +128,7 @@ impl Values {
             }
             return schema.to_value();
         }
-        // Every value has a default; helm reads the defaults of the chart first.
+        // With cert-manager, the issuer needs a name. The defaults of all other values are valid.
         let cert_manager = |of_it: Json| json!({"properties": {"tls": {"properties": {"certManager": {"properties": of_it}}}}});
         let disabled = cert_manager(json!({"enabled": {"const": false}}));
         let from_issuer = cert_manager(json!({"issuerRef": {"required": ["name"]}}));
@@ -134,7 +136,7 @@ impl Values {
         schema.to_value()
     }
 
-    /// The text of `values.yaml`: the values, with their descriptions in the schema as comments.
+    /// Returns the text of `values.yaml`, in which comments describe each value as the schema does.
     pub(super) fn text(&self) -> crate::Result<String> {
         let values = serde_json::to_value(self)?;
         let mut text = String::new();
@@ -171,7 +173,7 @@ fn describe(values: &Json, schema: &Json, indent: usize, text: &mut String) {
     }
 }
 
-/// The words of a text in lines of this width.
+/// Wraps a text into lines of this width.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,21 +1,21 @@
-//! Adds the requirements of definitions that structural schemas cannot express: rules in CEL, which API servers check from
-//! Kubernetes 1.25 on. The lists and texts that rules read need bounds, because API servers estimate the cost of rules
-//! before they accept them.
+//! Adds rules in CEL for the requirements of definitions that structural schemas cannot express. API servers from
+//! Kubernetes 1.25 on check them. The lists and texts that rules read need bounds, because API servers estimate the
+//! cost of rules before they accept them.
 
 use serde_json::{Map, Value as Json, json};
 
-/// Places in the schema of `spec`, as [`schema_at`] reads them, and the keywords that are added there.
+/// Keywords that are added to places in the schema of `spec`, written as [`schema_at`] reads them.
 type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
     /// Rules, each with the message for values that violate it.
     Rules(&'static [(&'static str, &'static str)]),
-    /// The most items of a list, and the longest text of each; 0 for items that are not texts.
+    /// The largest number of items of a list, and the greatest length of each item; 0 for items that are not texts.
     Items(u64, u64),
     Length(u64),
-    /// The field in which items must differ.
+    /// The items of a list must differ in this field.
     Key(&'static str),
-    /// Items must differ.
+    /// The items of a list must differ.
     Set,
 }
 
@@ -322,14 +322,15 @@ pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }
 
-/// Finds the schema of a place: `a.b`, `list[].c` or `map.<name>`; the empty one is the root.
+/// Finds the schema of a place, such as `a.b`, `list[].c` or `map.<name>`. The empty place is the root.
 fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, Json>> {
     let mut schema = spec;
     for part in place.split('.').filter(|part| !part.is_empty()) {
         let name = part.trim_end_matches("[]");
-        schema = match name.starts_with('<') {
-            true => schema.get_mut("additionalProperties")?,
-            false => schema.get_mut("properties")?.get_mut(name)?,
+        schema = if name.starts_with('<') {
+            schema.get_mut("additionalProperties")?
+        } else {
+            schema.get_mut("properties")?.get_mut(name)?
         };
         if part.ends_with("[]") {
             schema = schema.get_mut("items")?;
@@ -341,7 +342,7 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 fn add(spec: &mut Json, additions: &[Addition]) {
     for (places, keywords) in additions {
         for place in *places {
-            // A test makes sure that every place exists.
+            // Every place exists, as a test makes sure.
             let Some(schema) = schema_at(spec, place) else {
                 continue;
             };

@@ -3,7 +3,7 @@ use std::fs;
 use super::*;
 
 #[test]
-fn each_file_is_mounted_once() {
+fn a_file_that_is_named_twice_is_mounted_once() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("other")).unwrap();
     for (name, text) in [
@@ -58,7 +58,7 @@ fn pairs(files: &Files) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn files_of_the_admin_port_are_in_its_secret() {
+fn paths_of_the_admin_port_lead_to_its_secret() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.pem", "a.key", "ca.pem", "ci.token"] {
         fs::write(folder.path().join(name), name).unwrap();
@@ -96,7 +96,7 @@ fn files_of_the_admin_port_are_in_its_secret() {
         ]
     );
 
-    // Tokens are not sent in the clear.
+    // Tokens need TLS, so the certificate of the installation is added.
     let (section, files) = of(&json!({"tokens": [digest]})).unwrap();
     assert!(files.is_empty());
     assert_eq!(section["tls"]["key"], "../tls/tls.key");

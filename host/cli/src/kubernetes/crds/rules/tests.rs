@@ -20,11 +20,11 @@ use crate::schema;
 
 const VALIDATIONS: &str = "x-kubernetes-validations";
 
-/// The cost that an API server allows for one rule, and for all rules of a definition.
+/// The largest cost of one rule, and of all rules of a definition, that an API server allows.
 const RULE_COST: u64 = 10_000_000;
 const TOTAL_COST: u64 = 100_000_000;
 
-/// The schemas of `spec`, by the kind of the definition.
+/// Returns the schema of `spec` of a kind of definition.
 fn spec_schema(kind: &str) -> Json {
     let (text, add): (_, fn(&mut Json)) = match kind {
         "AdmissionException" => (schema::EXCEPTION, of_exceptions),
@@ -91,8 +91,8 @@ fn valid_cel() -> Json {
     json!({"validations": [{"expression": "true"}]})
 }
 
-/// Returns definitions with one mistake each, which the rules and the reader find.
-fn bad() -> Vec<Json> {
+/// Returns definitions with one mistake each, which both the rules and the reader find.
+fn invalid_definitions() -> Vec<Json> {
     let cel = |cel: Json| chain("Mutating", json!({"name": "a", "cel": cel}));
     let plugin = |plugin: Json| chain("Mutating", json!({"name": "a", "plugin": plugin}));
     let webhook = |webhook: Json| chain("Mutating", json!({"name": "a", "webhook": webhook}));
@@ -180,17 +180,17 @@ fn bad() -> Vec<Json> {
 }
 
 #[tokio::test]
-async fn bad_definitions_are_refused_by_a_rule_and_by_the_reader() {
+async fn a_rule_and_the_reader_refuse_the_same_definitions() {
     let mut seen = BTreeSet::new();
     let schemas = schemas_of_kinds();
-    for document in bad() {
+    for document in invalid_definitions() {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         let messages = schemas.rules.violated(&document["spec"]).await;
         assert_eq!(messages.len(), 1, "{document:#}\n{messages:?}");
         assert!(read(&document).is_err(), "the reader accepts {document:#}");
         seen.extend(messages);
     }
-    // Every rule was violated once.
+    // Each rule refuses at least one of the definitions.
     for kind in ["AdmissionChain", "AdmissionException"] {
         each_place(&spec_schema(kind), 1, &mut |schema, _| {
             for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
@@ -201,7 +201,7 @@ async fn bad_definitions_are_refused_by_a_rule_and_by_the_reader() {
     }
 }
 
-/// The chains and exceptions of the documentation.
+/// Returns the chains and exceptions of the documentation.
 fn documented() -> Vec<Json> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut texts = Vec::new();
@@ -229,14 +229,14 @@ fn documented() -> Vec<Json> {
 }
 
 #[tokio::test]
-async fn documented_definitions_violate_nothing() {
+async fn documented_definitions_follow_the_rules() {
     let documents = documented();
     assert!(documents.len() > 15, "{}", documents.len());
     let schemas = schemas_of_kinds();
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // In files, paths may be relative to the directory.
+        // A path in a file may be relative to the directory of the file.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
@@ -263,7 +263,7 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls this with every place of the schema, and the most values that there may be in it: `u64::MAX` for any number.
+/// Calls `act` with every place of the schema, and with the largest number of values in it: `u64::MAX` without a limit.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
@@ -278,8 +278,8 @@ fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u6
     }
 }
 
-/// An upper bound of the cost of a rule for one value: each of its words, for each item of the lists that it goes through,
-/// and a tenth of the length of each text that it reads.
+/// Returns an upper bound of the cost of a rule for one value: each of its words, for each item of the lists that it
+/// goes through, and a tenth of the length of each text that it reads.
 fn cost(rule: &str, schema: &Json) -> u64 {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: Vec<&str> = rule
@@ -303,7 +303,7 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // Enumerated texts are short, and the fields of objects are counted on their own.
+                // Enumerated texts are short, and the fields of objects are counted separately.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }
@@ -318,7 +318,7 @@ fn cost(rule: &str, schema: &Json) -> u64 {
 }
 
 #[test]
-fn rules_are_within_the_limits_of_api_servers() {
+fn the_rules_cost_less_than_the_limits_of_api_servers() {
     for kind in ["AdmissionChain", "AdmissionException"] {
         let schema = spec_schema(kind);
         let mut total = 0;

@@ -1,4 +1,4 @@
-//! Holds values to schemas and their rules, as editors and API servers do.
+//! Checks values with schemas and their rules, as editors and API servers do.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,10 +17,10 @@ use serde_json::{Value as Json, json};
 use super::{LIST_TYPE, VALIDATIONS, spec_schema};
 use crate::schema;
 
-/// The schemas of a kind of definition: one of files, and one of resources with its rules.
+/// The schemas of a kind of definition: the schema of files, and the schema of resources with its rules.
 pub(super) struct Schemas {
     of_files: Json,
-    /// Outside of `spec`, it is the schema of files.
+    /// The schema of resources. Outside of `spec`, it equals the schema of files.
     of_resources: Json,
     pub(super) rules: Rules,
 }
@@ -49,7 +49,7 @@ impl Schemas {
     }
 
     pub(super) async fn resources_refuse(&self, document: &Json) -> bool {
-        // API servers evaluate rules last.
+        // The rules come last, as in API servers.
         !is_of(&self.of_resources, &self.of_resources, document)
             || !self.rules.violated(&document["spec"]).await.is_empty()
     }
@@ -65,12 +65,12 @@ impl Schemas {
     }
 }
 
-/// Stands for each item of a list, or each value of an object with free keys, in place of a field's name.
+/// The part of a path that stands for each item of a list, or for each value of an object with free keys.
 const EACH: &str = "[]";
 
-/// The rules of a place and of what it contains, evaluated by this program's own CEL.
+/// The rules of a place and of the places below it, evaluated by this program's own CEL.
 pub(super) struct Rules {
-    /// The conditions, each with its message.
+    /// The rules of this place as conditions, each with its message.
     own: Vec<(CelConditions, String)>,
     inner: BTreeMap<String, Rules>,
 }
@@ -101,7 +101,7 @@ impl Rules {
         }
     }
 
-    /// The messages of all rules that do not hold in this value or in what it contains.
+    /// Returns the messages of all rules that do not hold in this value or below it.
     pub(super) async fn violated(&self, value: &Json) -> Vec<String> {
         let mut violated = Vec::new();
         for (rule, message) in &self.own {
@@ -110,7 +110,7 @@ impl Rules {
             request.object = Object::from_value(json!({"self": value}));
             let deadline = Deadline::after(Duration::from_secs(60));
             let result = rule.evaluate(&request, &NoAuthorizer, deadline).await;
-            // A rule that fails is violated, as in an API server.
+            // An error in a rule counts as a violation, as in an API server.
             if !matches!(result, Ok(None)) {
                 violated.push(message.clone());
             }
@@ -148,7 +148,7 @@ fn without_unknown(schema: &mut Json) {
     }
 }
 
-/// Whether the value is of the schema, whose references are into `root`.
+/// Whether the value is valid by the schema, whose references are resolved in `root`.
 pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     let Json::Object(keywords) = schema else {
         return *schema == Json::Bool(true);
@@ -157,7 +157,8 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
 }
 
-/// Whether a keyword with this argument holds. Most of them are about values of one type, and hold for all others.
+/// Whether a value satisfies a keyword with this argument. Most keywords are about values of one type, and accept all
+/// others.
 fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
     let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
     let text = || value.as_str();

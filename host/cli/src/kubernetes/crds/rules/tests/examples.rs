@@ -1,4 +1,4 @@
-//! Writes definitions that together have every field of the schemas.
+//! Makes definitions that together have every field of the schemas.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
@@ -7,7 +7,7 @@ use super::document;
 
 const OCI: &str = "oci://registry.example.com/images:1.0";
 
-/// A definition, which is changed at all places under this JSON Pointer.
+/// A definition with the JSON Pointer of the part that tests change.
 pub(super) struct Example {
     pub(super) document: Json,
     pub(super) under: &'static str,

@@ -1,5 +1,5 @@
-//! Schemas and rules refuse what the reader of definitions refuses: complete definitions are changed in one place at a
-//! time.
+//! Tests that schemas and rules refuse what the reader of definitions refuses, by changing complete definitions in one
+//! place at a time.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::schema;
 
-/// A text that means nothing, and the name of a field that does not exist.
+/// A text without a meaning, and the name of a field that does not exist.
 const UNKNOWN: &str = "qqqq";
 
 /// Adds the JSON Pointers of the value at `pointer` and of everything in it.
@@ -43,7 +43,7 @@ impl Change {
         }
     }
 
-    /// Returns the document with the change at this place. The root cannot be removed.
+    /// Returns the document with the change at this place; `None` where it cannot be made.
     fn made(&self, document: &Json, pointer: &str) -> Json {
         let mut changed = document.clone();
         match (self, pointer.rsplit_once('/')) {
@@ -98,7 +98,7 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     others.into_iter().map(Change::To).chain(removal).collect()
 }
 
-/// The words that the reader would take, as its mistakes say.
+/// Returns the words that the reader accepts, as its mistakes list them.
 fn words(document: &Json) -> impl Iterator<Item = String> {
     let fixes: Vec<_> = match read(document) {
         Ok(_) => Vec::new(),
@@ -125,8 +125,8 @@ const BY_READER: Refused = [false, false, true];
 const BY_READER_AND_FILES: Refused = [true, false, true];
 const BY_SCHEMAS: Refused = [true, true, false];
 
-/// The deliberate differences between schemas and reader: a pattern of places, the kinds of changes, who refuses them,
-/// and why.
+/// The deliberate differences between schemas and reader: a pattern of places, the kinds of changes, whether each of
+/// the three refuses them, and the reason.
 const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
     (
         "^/metadata/(labels|annotations)$",
