@@ -24,7 +24,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The header in which browsers send whether the request opens a page.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The rules of who may use the API. Cheap to clone; lives as long as the admin port.
+/// Decides who may use the API. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Access(Arc<AccessPolicy>);
 
@@ -118,7 +118,7 @@ impl Access {
         Self(Arc::new(policy))
     }
 
-    /// Returns the caller and its role, if the role suffices.
+    /// Returns the caller and its role, if the role is sufficient.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(Denied::Closed),
@@ -135,8 +135,8 @@ impl Access {
         Ok((caller, role))
     }
 
-    /// Returns the client of a page of the console that needs no session: on loopback without authentication, or by
-    /// its certificate. [`from_own_page`] says which requests of browsers may come here.
+    /// Returns a client that needs no session for pages of the console: on loopback without authentication, or with a
+    /// certificate. [`from_own_page`] decides which requests of browsers are accepted.
     pub(crate) fn visitor(&self, head: &Parts) -> Result<(Caller, Role), Denied> {
         match &*self.0 {
             AccessPolicy::Closed => Err(Denied::Closed),
@@ -148,7 +148,7 @@ impl Access {
         }
     }
 
-    /// Returns the holder of a token; `None` if no token has this digest, or no longer.
+    /// Returns the holder of a token; `None` if no current token has this digest.
     pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, Role)> {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => {
@@ -181,7 +181,7 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
-        // Browsers send the client certificate with requests of any page.
+        // A browser would send the client certificate with requests of any page.
         no_browser(head)?;
     }
     certified(head, tokens, clients)
@@ -207,26 +207,25 @@ fn certified(
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
-/// Whether a request to the console may come from where it does: from a page of the console, from the address bar, from a
-/// link on any page if it opens a page in place of that one, or from no browser at all. `changes` requires a page of the
-/// console.
+/// Whether the console accepts the origin of a request: a page of the console, the address bar, a link on any page that
+/// opens a page in its place, or no browser at all. With `changes`, only pages of the console are accepted.
 pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);
     let origin = text(&ORIGIN);
     let is_own_origin = origin.is_some_and(|origin| is_own_origin(head, origin));
     let allowed = match site {
-        // The origin is then `null`, since pages of the console ask for no referrer.
+        // The origin may be `null`, since pages of the console request no referrer.
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
         Some(_) => !changes && is_link_from_elsewhere(head),
-        // No browser, or an old one, which sends the origin with every form.
+        // An old browser sends no such header, but the origin with every form; other programs send neither.
         None => is_own_origin || (!changes && origin.is_none()),
     };
     if allowed { Ok(()) } else { Err(Denied::OtherPage) }
 }
 
-/// Whether a page of another site opens this one. Browsers do not send the session with such a request.
+/// Whether the request follows a link on a page of another site. Browsers do not send the session with such a request.
 pub(crate) fn is_link_from_elsewhere(head: &Parts) -> bool {
     let is = |name: &HeaderName, values: &[&str]| {
         let value = head.headers.get(name);
@@ -252,7 +251,7 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(authority))
 }
 
-/// Refuses requests from browsers: pages of any site can make one on this machine send requests here.
+/// Refuses requests from browsers, because pages of any site can make a browser on this machine send requests here.
 fn no_browser(head: &Parts) -> Result<(), Denied> {
     let is_of_page = head.headers.contains_key(ORIGIN)
         || head
@@ -262,8 +261,8 @@ fn no_browser(head: &Parts) -> Result<(), Denied> {
     if is_of_page { Err(Denied::Browser) } else { Ok(()) }
 }
 
-/// Refuses other hosts than loopback ones. A page can make its own name resolve to this machine (DNS rebinding), so
-/// that the browser treats both as one site; but the browser sends that name.
+/// Refuses hosts other than loopback ones. A page can make its own host name resolve to this machine (DNS rebinding),
+/// so that the browser treats both as one site; but the browser sends that name.
 fn loopback_host(head: &Parts) -> Result<(), Denied> {
     let named = head
         .headers
@@ -296,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_loopback_address_are_known() {
+    fn all_names_of_the_loopback_address_are_accepted() {
         for (host, expected) in [
             ("localhost", true),
             ("LocalHost:9090", true),

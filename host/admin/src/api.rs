@@ -1,4 +1,5 @@
-//! The types of requests and replies of the API below `/v1`, in addition to types of other crates such as [`Revision`].
+//! Defines the types of requests and replies of the API below `/v1`, in addition to types of other crates such as
+//! [`Revision`].
 
 mod decisions;
 pub mod evaluation;
@@ -18,9 +19,9 @@ pub use self::decisions::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerStatus {
-    /// Its section of the configuration: `listen` or `admin`.
+    /// The section of the configuration that describes the port: `listen` or `admin`.
     pub listener: String,
-    /// Its address.
+    /// The address of the port.
     pub address: SocketAddr,
     /// Whether connections are encrypted.
     #[serde(rename = "tls")]
@@ -31,17 +32,17 @@ pub struct ListenerStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
-    /// Where it is presented: `listen`, `admin` or `upstream`.
+    /// The use of the certificate: `listen`, `admin` or `upstream`.
     pub certificate: String,
-    /// When it expires.
+    /// The time at which the certificate expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Moment>,
-    /// Why the current content of the files is not in use.
+    /// The reason for which the current content of the files is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// `GET /v1/history`.
+/// The reply to `GET /v1/history`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionList {
@@ -49,31 +50,31 @@ pub struct RevisionList {
     pub revisions: Vec<Revision>,
 }
 
-/// `GET /v1/storage`.
+/// The reply to `GET /v1/storage`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageList {
-    /// The directories that the driver writes to.
+    /// The directories to which the driver writes.
     pub storage: Vec<StorageStatus>,
 }
 
-/// `GET /v1/candidates`.
+/// The reply to `GET /v1/candidates`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateList {
-    /// In the order of their chains and stages.
+    /// The candidates, in the order of their chains and stages.
     pub candidates: Vec<CandidateReport>,
 }
 
-/// `GET /v1/definitions` and `GET /v1/definitions/{kind}/{name}`.
+/// The reply to `GET /v1/definitions` and `GET /v1/definitions/{kind}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionList {
-    /// In the order of their files.
+    /// The definitions, in the order of their files.
     pub definitions: Vec<StoredDefinition>,
 }
 
-/// `POST /v1/rollback`.
+/// The body of `POST /v1/rollback`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RollbackRequest {
@@ -81,7 +82,7 @@ pub struct RollbackRequest {
     pub revision: u64,
 }
 
-/// `POST /v1/promote`.
+/// The body of `POST /v1/promote`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PromoteRequest {
@@ -90,22 +91,22 @@ pub struct PromoteRequest {
     pub stage: String,
 }
 
-/// `POST /v1/stages/disable`.
+/// The body of `POST /v1/stages/disable`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DisableRequest {
     /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
     pub stage: String,
-    /// For how many seconds: 1 to 86,400.
+    /// The time for which the stage is disabled, in seconds: 1 to 86,400.
     pub expires_in: u64,
-    /// Why, in at most 1,000 characters.
+    /// The reason, in at most 1,000 characters.
     pub reason: String,
-    /// Calls it as in mode `Audit`, in place of not calling it.
+    /// Whether the stage is still called, as in mode `Audit`.
     #[serde(default)]
     pub audit: bool,
 }
 
-/// `POST /v1/stages/enable`.
+/// The body of `POST /v1/stages/enable`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EnableRequest {
@@ -113,14 +114,14 @@ pub struct EnableRequest {
     pub stage: String,
 }
 
-/// `POST /v1/stages/rollout`.
+/// The body of `POST /v1/stages/rollout`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutRequest {
     /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
     pub stage: String,
-    /// `next` begins the next step now, `pause` stays at the share, `resume` goes on by itself, after an abort from the
-    /// first step, and with `abort` the plugin decides all requests again.
+    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself,
+    /// after an abort from the first step. After `abort`, the plugin decides all requests again.
     pub action: RolloutAction,
 }
 
@@ -132,13 +133,14 @@ pub struct ErrorReply {
     pub error: ErrorDetail,
 }
 
-/// Why a request to the API failed.
+/// The reason for which a request to the API failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorDetail {
     /// A sentence that explains the error and how to fix it.
     pub message: String,
-    /// The mistakes in the request, a sentence each: where it is, what is wrong, and how to fix it.
+    /// The mistakes in the request. Each is a sentence that says where the mistake is, what is wrong, and how to fix
+    /// it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mistakes: Vec<String>,
 }

@@ -15,10 +15,10 @@ pub struct AdminConfig {
 
 #[derive(Clone, Debug)]
 pub struct AdminTls {
-    /// The certificate of the port. It must request certificates of clients for [`clients`](Self::clients) to be
-    /// known.
+    /// The certificate of the port. The port must request certificates of clients if there are
+    /// [`clients`](Self::clients).
     pub server: ServerTls,
-    /// The clients that authenticate with a certificate. The first with a name of the certificate is used.
+    /// The clients that authenticate with a certificate. The first client with a name in the certificate is used.
     pub clients: Vec<CertificateHolder>,
 }
 
@@ -33,15 +33,15 @@ pub struct CertificateHolder {
 /// The permissions of a client of the admin port. Each role includes the lesser one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Reads status, definitions and history.
+    /// The client may read status, definitions and history.
     Read,
-    /// Changes them, and records requests.
+    /// The client may also change the live table, and record requests.
     Admin,
 }
 
 words!(Role, "role": Read = "Read", Admin = "Admin");
 
-/// Tokens would be sent unencrypted.
+/// The error for tokens that would be sent unencrypted to this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tokens would be sent over the network in the clear, to {0}")]
 pub struct TokensInTheClear(pub SocketAddr);
@@ -83,7 +83,7 @@ impl AdminConfig {
         self.address
     }
 
-    /// `None` for plain HTTP.
+    /// Returns the certificate; `None` for plain HTTP.
     pub fn tls(&self) -> Option<&AdminTls> {
         self.tls.as_ref()
     }

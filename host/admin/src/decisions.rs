@@ -1,5 +1,4 @@
-//! Finds decisions on the last requests in memory and on disk, for the API and for the console; and writes them
-//! elsewhere.
+//! Finds the decisions on recent requests in memory and on disk, for the API and the console, and writes them to sinks.
 
 mod config;
 mod database;
@@ -29,17 +28,17 @@ use crate::{
 /// The number of decisions in a list, unless the client requests another one.
 const DEFAULT_LIMIT: usize = 100;
 /// The most decisions in one reply.
-const MOST: usize = 1000;
+const MAX_LIMIT: usize = 1000;
 /// The most clients that follow decisions.
 pub(crate) const FOLLOWERS: usize = 64;
 
-/// The filter of decisions that are listed or followed: all of its fields must match.
+/// Selects the decisions that are listed or followed: those that match every field.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DecisionQuery {
-    /// The request passed this chain.
+    /// A chain that the request passed.
     pub(crate) chain: Option<String>,
-    /// This stage was called; with `chain`, the stage of that chain.
+    /// A stage that was called; with `chain`, the stage of that chain.
     pub(crate) stage: Option<String>,
     /// The namespace of the request; empty for requests without one.
     pub(crate) namespace: Option<String>,
@@ -50,7 +49,7 @@ pub(crate) struct DecisionQuery {
     /// `allowed`, `changed`, `denied`, `failed`, `deadline` or `dry-run`; `refused` for the last four. May be given more
     /// than once.
     pub(crate) verdict: Vec<String>,
-    /// Not before this moment, `2026-01-02T03:04:05Z`, or not longer ago than this, `10m`.
+    /// Lists only decisions since this moment (`2026-01-02T03:04:05Z`) or in this last time (`10m`).
     pub(crate) since: Option<String>,
     /// Lists only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
@@ -116,8 +115,8 @@ pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiE
 pub(crate) async fn list(api: &Api, role: Role, query: &DecisionQuery) -> Result<DecisionList, ApiError> {
     let filter = query.filter()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
-    if !(1..=MOST).contains(&limit) {
-        return Err(ApiError::Malformed(format!("limit: write 1 to {MOST}")));
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::Malformed(format!("limit: write 1 to {MAX_LIMIT}")));
     }
     if query.after.is_some() {
         let message = "after: only streams begin after a decision; a list has `before`, or `since`";
@@ -151,7 +150,11 @@ struct DecisionsOfUid {
 }
 
 impl DecisionsOfUid {
-    /// Finds decisions with smaller ids than `before`, at least one.
+    /// Finds the decisions with this uid and smaller ids than `before`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
     async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
         let log = api.sources.host.decisions();
         let (in_memory, older) = log.get(uid, before);
@@ -161,9 +164,10 @@ impl DecisionsOfUid {
             older,
         };
         if let Some(database) = &api.sources.decisions {
-            let room = match found.older {
-                0 => DecisionLog::OF_UID - found.in_memory.len(),
-                _ => 0,
+            let room = if found.older == 0 {
+                DecisionLog::OF_UID - found.in_memory.len()
+            } else {
+                0
             };
             // The decisions in memory are in the database too.
             let oldest = log.oldest().into_iter().chain(before).min();
@@ -171,14 +175,18 @@ impl DecisionsOfUid {
             found.on_disk = on_disk;
             found.older += older;
         }
-        match found.on_disk.is_empty() && found.in_memory.is_empty() {
-            true => Err(unknown(uid)),
-            false => Ok(found),
+        if found.on_disk.is_empty() && found.in_memory.is_empty() {
+            return Err(unknown(uid));
         }
+        Ok(found)
     }
 }
 
-/// Returns the newest decisions of this uid with smaller ids than `before`. An error if there is none.
+/// Returns the newest decisions with this uid and smaller ids than `before`.
+///
+/// # Errors
+///
+/// When there is none.
 pub(crate) async fn get(
     api: &Api,
     role: Role,
@@ -215,15 +223,15 @@ fn unknown(uid: &str) -> ApiError {
     ))
 }
 
-/// Removes the values that only administrators should see, as in recordings.
+/// Removes the values that only administrators may see.
 pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     if role < Role::Admin {
         record.without_values();
     }
 }
 
-/// Replays the newest requests with this uid through the live chains. A request in memory is replayed as it was, one on
-/// disk as far as it was not redacted.
+/// Replays the newest requests with this uid through the live chains. Requests in memory are replayed as they were,
+/// requests on disk without their redacted values.
 pub(crate) async fn replay(
     api: &Api,
     uid: &str,

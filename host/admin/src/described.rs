@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{api::evaluation::DescribedRequest, error::ApiError};
 
 impl DescribedRequest {
-    /// Returns the request with its objects. Mistakes name fields in place of files.
+    /// Returns the request with its objects. Mistakes name the field in place of a file.
     pub(crate) fn request(&self) -> Result<Request, ApiError> {
         let object = self
             .object
@@ -116,7 +116,7 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
 
 fn object(name: &str, given: &Value) -> Result<Object, ApiError> {
     let value = value(name, given)?;
-    // Stages see the text that a client would send.
+    // Stages get the same text as from a client.
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 

@@ -1,4 +1,4 @@
-//! Replies with the errors of the API.
+//! Converts the errors of the API to replies.
 
 use admittance::{ChangeError, DisableError, Error, HistoryError};
 use admittance_definitions::{self as definitions, StoreError};
@@ -39,7 +39,7 @@ pub enum ApiError {
     /// The request has these mistakes.
     #[error("the request was not evaluated, because there are mistakes")]
     CannotEvaluate(Vec<String>),
-    /// The driver cannot do it now.
+    /// The driver cannot process the request now.
     #[error("{0}")]
     Unavailable(String),
 }

@@ -1,7 +1,7 @@
-//! The admin port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
+//! Serves the admin port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
 //!
-//! `routes` is the table of everything that it answers to programs. The router and the OpenAPI document are made from it.
-//! The `console` has routes of its own for browsers.
+//! The table `routes` has all routes for programs. The router and the OpenAPI document are made from it. The `console`
+//! has routes of its own for browsers.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
@@ -71,7 +71,7 @@ use self::{
 /// The most requests in flight, apart from probes.
 const REQUESTS: usize = 256;
 
-/// The paths of probes. Their replies are made where connections are served, so they wait for no other reply.
+/// The paths of probes. Their replies are made where connections are served, so that no other reply delays them.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Writes all metrics in Prometheus' text format.
@@ -80,13 +80,13 @@ pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 /// The state that the admin port shows and changes.
 pub struct Sources {
     pub host: Host,
-    /// The body of `GET /v1/status`.
+    /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
     /// Returns the state of the driver for the console.
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
-    /// Returns the reason if the driver is not ready for requests. Whether it is stopping is in `is_stopping`.
+    /// Returns the reason for which the driver is not ready for requests; `is_stopping` tells whether it is stopping.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
-    /// The reply to `/healthz` of a front end that has one of its own.
+    /// Returns the reply to `/healthz` of a front end that has its own.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,
     /// Values for the routes of front ends, one of each type.
     pub extensions: Extensions,
@@ -123,7 +123,7 @@ impl fmt::Debug for Sources {
 struct Api {
     access: Access,
     sources: Arc<Sources>,
-    /// One permit for each recording that goes on.
+    /// A permit for each active recording.
     recordings: Arc<Semaphore>,
     /// A permit for each concurrent reply of `/v1/applies`.
     explanations: Arc<Semaphore>,
@@ -151,7 +151,8 @@ fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: 
     routes
 }
 
-/// The OpenAPI document of the port, with these types and routes of the program around the host.
+/// Returns the OpenAPI document of the port. `S` and `H` are as for [`AdminService::start`], and `more` are routes of
+/// front ends.
 pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Value {
     openapi::document(&routes::<S, H>(more))
 }
@@ -159,17 +160,17 @@ pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(m
 /// Answers the requests of the port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminService {
-    /// The routes until there is a host: health, readiness and metrics.
+    /// The routes while there is no host: health, readiness and metrics.
     starting: Router,
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,
     requests: FairLimit,
-    /// Whether its connections are those beyond the limit, on which only probes are answered.
+    /// Whether this service is for connections beyond the limit, on which only probes are answered.
     only_probes: bool,
 }
 
 impl AdminService {
-    /// A service without a host. `bodies` limits the memory for bodies of requests.
+    /// Returns a service without a host. `bodies` limits the memory for bodies of requests.
     pub fn new(metrics: RenderMetrics, bodies: BodyBudget) -> Self {
         Self {
             starting: operations::starting(metrics),
@@ -180,7 +181,7 @@ impl AdminService {
         }
     }
 
-    /// Starts to answer all requests, also for these routes of front ends. `S` is the body of `GET /v1/status`, and
+    /// Starts to answer all requests, including these routes of front ends. `S` is the body of `GET /v1/status`, and
     /// `H` the body of `/healthz` at a front end that has its own.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
@@ -212,13 +213,13 @@ impl AdminService {
                 let error = ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"));
                 console::not_found(request.headers()).unwrap_or_else(|| error.into_response())
             });
-        // It is started once.
+        // The service is started only once, so this does not fail.
         let _ = self.started.set(router.with_state(api));
     }
 }
 
 impl AdminService {
-    /// The reply to a request that is not a probe.
+    /// Answers a request that is not a probe.
     async fn answer(&self, request: Request<Body>, client: Client) -> Response<Body> {
         if self.only_probes {
             let text = "too many connections of this client to the admin port: close some, or wait";
@@ -258,12 +259,13 @@ impl Handler for AdminService {
     async fn handle(self, mut request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
         request.extensions_mut().insert(self.bodies.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let mut response = match PROBES.contains(&path.as_str()) {
-            true => routed(self.router(), request).await,
-            false => self.answer(request, client).await,
+        let mut response = if PROBES.contains(&path.as_str()) {
+            routed(self.router(), request).await
+        } else {
+            self.answer(request, client).await
         };
         let headers = response.headers_mut();
-        // The reply is a snapshot for this client, except for assets of the console.
+        // Replies must not be cached, except for assets of the console: each is a snapshot for its client.
         headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-store"));

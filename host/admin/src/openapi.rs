@@ -11,7 +11,7 @@ use crate::{
     route::{Content, ReplyForm, Route},
 };
 
-/// Refusals that every route with a role may give.
+/// The error statuses of every route that requires a role.
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
 /// Returns a generator of schemas for input, in which a field with a default is optional.
@@ -72,7 +72,7 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         let response = responses
             .entry(status.to_string())
             .or_insert_with(|| json!({"description": description, "content": {}}));
-        // A status may come with one of several types of content.
+        // The replies with one status may have several types of content.
         if let (Some(known), Json::Object(more)) = (
             response.pointer_mut("/content").and_then(Json::as_object_mut),
             contents(vec![content]),
@@ -120,7 +120,8 @@ fn description(route: &Route) -> String {
     [route.description, &role].join(" ").trim().to_owned()
 }
 
-/// `{}` means no authentication: on loopback, if no credentials are configured.
+/// Returns the security requirement of a route. `{}` stands for no authentication, which is possible on loopback
+/// without configured credentials.
 fn security(role: Option<Role>) -> Json {
     match role {
         None => json!([]),
@@ -156,7 +157,7 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-/// Removes null from a schema: a missing parameter is absent, and not null.
+/// Removes null from a schema, because a missing parameter is absent, and not null.
 fn without_null(schema: &mut Map<String, Json>) {
     if schema.get("default").is_some_and(Json::is_null) {
         schema.remove("default");

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`, for probes and scrapers. No authentication is required.
+//! Serves `/healthz`, `/readyz` and `/metrics` for probes and scrapers, without authentication.
 
 use std::marker::PhantomData;
 
@@ -30,7 +30,7 @@ pub(super) fn routes<H: JsonSchema + Send + 'static>() -> Vec<Route> {
     ]
 }
 
-/// The routes of a driver that loads its chains and plugins.
+/// Returns the routes of a driver that is still loading its chains and plugins.
 pub(super) fn starting(render: RenderMetrics) -> Router {
     let unavailable = "the driver is starting: it loads its chains and plugins";
     Router::new()
@@ -68,18 +68,19 @@ async fn healthz<H>(call: Call) -> Result<Health<H>, ApiError> {
     ))
 }
 
-/// Whether the driver is ready for requests. Details are at `/v1/status`, which requires authentication.
+/// Whether the driver is ready for requests. `/v1/status` has details, and requires authentication.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct Readiness {
-    /// `true` from when the driver has loaded its chains until it is told to stop, while it serves the table that its
-    /// replicas have agreed on; of a gateway with users, from when it has read its database. It does not depend on the
-    /// upstream: clients of a driver that is not ready get refused connections in place of replies that explain the problem.
+    /// `true` after the driver has loaded its chains and until it is asked to stop, while it serves the table on which
+    /// its replicas have agreed; for a gateway with users, after it has read its database. It does not depend on the
+    /// upstream: clients of a driver that is not ready get refused connections instead of replies that explain the
+    /// problem.
     ready: bool,
-    /// The first digits of the content hash of the live table: the same on every replica that serves the same. Absent
-    /// while the driver starts.
+    /// The first digits of the content hash of the live table, which is the same on every replica with the same table.
+    /// Absent while the driver starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<String>,
-    /// Why it is not ready; absent while the driver starts.
+    /// The reason for which the driver is not ready; absent while it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
 }
@@ -133,7 +134,7 @@ async fn metrics(call: Call) -> Result<Text, ApiError> {
 }
 
 async fn rendered(render: RenderMetrics) -> Result<Text, ApiError> {
-    // With thousands of stages, the text is megabytes long: it is written for one scraper after another.
+    // With thousands of stages, the text is megabytes long, so it is rendered for one scraper at a time.
     static TURN: Semaphore = Semaphore::const_new(1);
     let _turn = TURN.acquire().await;
     let text = tokio::task::spawn_blocking(move || render())

@@ -1,5 +1,5 @@
-//! A row of the table from which the router and the OpenAPI document are made. The types of the handler declare the
-//! parameters, the body and the replies.
+//! Defines the rows of the table from which the router and the OpenAPI document are made. The types of a handler
+//! declare the parameters, the body and the replies of its route.
 
 use std::{future::Future, time::Duration};
 
@@ -29,14 +29,14 @@ pub(crate) const LARGE_BODY: usize = 8 << 20;
 pub(crate) const REQUEST_BODY: usize = 4 << 20;
 /// The largest body of any other request, and of a form.
 pub(crate) const SMALL_BODY: usize = 64 << 10;
-/// The most requests with a body that may be larger than that, at a time.
+/// The most simultaneous requests whose body may be larger than [`SMALL_BODY`].
 pub(crate) const LARGE_BODIES: usize = 8;
 /// The most parameters of an address, and fields of a form.
 const PARAMETERS: usize = 128;
-/// The timeout for such a body.
+/// The timeout for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The media types of definitions, with their other names.
+/// The media types of definitions, with their aliases.
 const TEXT_TYPES: [&str; 5] = [
     "application/yaml",
     "application/json",
@@ -49,15 +49,15 @@ const TEXT_TYPES: [&str; 5] = [
 #[derive(Clone, Debug)]
 pub struct Route {
     pub(crate) method: Method,
-    /// `None`: no authentication is required.
+    /// The role that the route requires; `None` if it requires no authentication.
     pub(crate) role: Option<Role>,
     /// The path in the syntax of axum: `{*name}` takes the rest.
     pub(crate) path: &'static str,
-    /// Its name in the OpenAPI document.
+    /// The name of the operation in the OpenAPI document.
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
-    /// Error statuses in addition to those that every route has.
+    /// The error statuses of this route, in addition to the common ones.
     pub(crate) refusals: &'static [u16],
     pub(crate) handler: MethodRouter<Api>,
     pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
@@ -107,7 +107,7 @@ pub struct ReplyForm {
 }
 
 impl ReplyForm {
-    /// A reply with the status 200.
+    /// Returns a reply with the status 200.
     pub fn ok(media_type: &'static str, schema: Schema) -> Self {
         Self {
             status: 200,
@@ -123,14 +123,14 @@ pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) api: Api,
     /// The client; `None` if no authentication is required.
     pub(crate) caller: Option<Caller>,
-    /// The role of the client, in the same cases.
+    /// The role of the client; `None` if no authentication is required.
     pub(crate) role: Option<Role>,
     /// The head of the request.
     pub(crate) head: Parts,
     pub path: P,
     pub query: Q,
     pub body: B,
-    /// A place among the requests whose body may be large; held until the reply is made.
+    /// The permit for a large body; held until the reply is made.
     _place: Option<Permit<Caller>>,
 }
 
@@ -165,7 +165,7 @@ impl ReadBody for Nothing {
     }
 }
 
-/// Definitions: YAML or JSON, as in a file.
+/// Definitions in YAML or JSON, as in a file.
 #[derive(Debug)]
 pub(crate) struct DefinitionText(pub(crate) String);
 
@@ -190,7 +190,7 @@ impl ReadBody for DefinitionText {
     }
 }
 
-/// A body of at most this many bytes, or a reply, in JSON.
+/// A JSON body of at most this many bytes, or a reply in JSON.
 #[derive(Debug)]
 pub struct Json<T, const LIMIT: usize = SMALL_BODY>(pub T);
 
@@ -225,7 +225,7 @@ impl<T: Serialize + JsonSchema> Reply for Json<T> {
     }
 }
 
-/// Text with its content type.
+/// A text with its content type.
 #[derive(Debug)]
 pub(crate) struct Text(pub(crate) &'static str, pub(crate) String);
 
@@ -242,7 +242,7 @@ impl Reply for Text {
 }
 
 impl Route {
-    /// A route with this handler; `role` is the role that it requires.
+    /// Returns a route with this handler; `role` is the role that it requires.
     pub fn new<P, Q, B, R, F>(
         method: Method,
         role: Option<Role>,
@@ -286,7 +286,7 @@ impl Route {
         Self { description, ..self }
     }
 
-    /// The statuses of its own refusals.
+    /// Sets the error statuses of this route, in addition to the common ones.
     pub fn refusals(self, refusals: &'static [u16]) -> Self {
         Self { refusals, ..self }
     }
@@ -298,7 +298,7 @@ impl<P, Q, B> Call<P, Q, B> {
         self.api.sources.extensions.get()
     }
 
-    /// The name of the client, for the audit log.
+    /// Returns the name of the client for the audit log.
     pub fn by(&self) -> String {
         changes::by(self.caller.clone())
     }
@@ -384,8 +384,8 @@ pub(crate) fn large_body(
     })
 }
 
-/// The parameters of an address or a form. They are counted before they are read: an unknown one costs as much as any
-/// other.
+/// Parses the parameters of an address or a form. They are counted first, because an unknown parameter costs as much as
+/// any other.
 pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
     if text.bytes().filter(|byte| *byte == b'&').count() >= PARAMETERS {
         let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");

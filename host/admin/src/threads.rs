@@ -1,5 +1,5 @@
-//! Runs the threads on which replies of the admin port are made and decisions are written. Requests of the driver's
-//! port, accepting connections, and probes use others.
+//! Runs the threads on which replies of the admin port are made and decisions are written. The driver's port, accepting
+//! connections, and probes use other threads.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// The number of threads. A slow reply on one leaves the other to the rest.
+/// The number of threads. While one makes a slow reply, the other makes all other replies.
 const COUNT: usize = 2;
 
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("operators", COUNT));
@@ -35,7 +35,7 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
     }
 }
 
-/// Lets a task of this thread's runtime make a body that is not complete yet, in place of the thread that sends it.
+/// Lets a task of this runtime make the rest of a body, instead of the thread that sends it.
 fn forwarded(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;

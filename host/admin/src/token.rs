@@ -15,7 +15,7 @@ use crate::config::Role;
 /// A token and its role. Cheap to clone, and clones follow the same file; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// The name of its holder in the log.
+    /// The name of the token's holder in the log.
     pub name: String,
     pub role: Role,
     pub source: TokenSource,
@@ -23,7 +23,7 @@ pub struct Token {
 
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// The configuration contains its digest.
+    /// The configuration contains the digest of the token.
     Digest(TokenDigest),
     File(TokenFile),
 }
@@ -36,15 +36,15 @@ pub enum TokenFileError {
     #[error(
         "{path}: not a valid token: write one of {shortest} to {longest} letters, digits and signs, with no \
          spaces between them, as `openssl rand -hex 32` prints",
-        path = path.display(), shortest = SHORTEST, longest = LONGEST,
+        path = path.display(), shortest = MIN_LENGTH, longest = MAX_LENGTH,
     )]
     NoToken { path: PathBuf },
 }
 
-/// The fewest characters of a token in a file. Fewer can be guessed.
-const SHORTEST: usize = 16;
-/// The most characters of a token: a header has to hold it.
-const LONGEST: usize = 1024;
+/// The fewest characters of a token in a file. A shorter token could be guessed.
+const MIN_LENGTH: usize = 16;
+/// The most characters of a token, which must fit into a header.
+const MAX_LENGTH: usize = 1024;
 
 /// A token in a file that is read again when it changes. Cheap to clone, and clones share the token; lives as long as
 /// the admin port.
@@ -57,7 +57,7 @@ pub struct TokenFile(Reloaded<Option<TokenDigest>>);
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // An invalid file is an error at the start, and a refused token afterwards.
+        // At the start, an invalid file is an error; afterwards, its token is refused.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {
@@ -71,12 +71,12 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
-    // Twice the length leaves room for surrounding whitespace.
-    let most = 2 * u64::try_from(LONGEST).unwrap_or(u64::MAX);
+    // Twice the length of a token leaves room for surrounding whitespace.
+    let most = 2 * u64::try_from(MAX_LENGTH).unwrap_or(u64::MAX);
     let unreadable = |error: SecretError| TokenFileError::Unreadable(error.describe(path, "the token file"));
     let bytes = file::read_secret(path, most).map_err(unreadable)?;
     let token = bytes.trim_ascii();
-    let is_token = (SHORTEST..=LONGEST).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
+    let is_token = (MIN_LENGTH..=MAX_LENGTH).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
     if !is_token {
         return Err(TokenFileError::NoToken {
             path: path.to_owned(),
@@ -133,13 +133,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_of_a_token_is_private_and_has_one_word() {
+    fn a_token_file_is_private_and_has_one_word() {
         use std::{fs::Permissions, os::unix::fs::PermissionsExt};
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let good = "0123456789abcdef";
-        let longest = "a".repeat(LONGEST);
-        // (text, mode, the token in it or what the error says)
+        let longest = "a".repeat(MAX_LENGTH);
+        // (text, mode, expected token or part of the error)
         for (text, mode, expected) in [
             (good.to_owned(), 0o600, Ok(good)),
             (format!(" \n{good}\r\n"), 0o640, Ok(good)),
@@ -176,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_same_tokens_counts() {
-        // printf %s 0123456789abcdef | sha256sum
+    fn the_first_of_two_equal_tokens_is_used() {
+        // The digest is the output of `printf %s 0123456789abcdef | sha256sum`.
         let digest = "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f";
         let source = || TokenSource::Digest(digest.parse().unwrap());
         let tokens = [

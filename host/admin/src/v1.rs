@@ -1,4 +1,4 @@
-//! The API below `/v1`.
+//! Serves the API below `/v1`.
 
 pub(crate) mod changes;
 pub(crate) mod decisions;

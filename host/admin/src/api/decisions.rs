@@ -1,20 +1,21 @@
-//! The types of decisions in the API.
+//! Defines the types of decisions in the API.
 
 use admittance::{ChainRates, DecisionDetail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `GET /v1/decisions/{uid}`.
+/// The reply to `GET /v1/decisions/{uid}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionDetails {
-    /// The newest 20 of them, or fewer if they are large, the oldest first. There are several if the control plane sent the
-    /// request several times, such as kube-apiserver to `/mutate` and to `/validate`, or if clients choose the same uid.
+    /// The newest 20 decisions with this uid, or fewer if they are large, the oldest first. There are several if the
+    /// control plane sent the request several times, such as kube-apiserver to `/mutate` and to `/validate`, or if
+    /// clients choose the same uid.
     pub decisions: Vec<DecisionDetail>,
     /// The number of older decisions with this uid.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub older: usize,
-    /// The value of `before` for the next older ones; absent if there are none.
+    /// The value of `before` for the next older decisions; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
@@ -24,7 +25,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// `GET /v1/decisions/rates`.
+/// The reply to `GET /v1/decisions/rates`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RateList {
@@ -32,16 +33,17 @@ pub struct RateList {
     pub chains: Vec<ChainRates>,
 }
 
-/// `POST /v1/decisions/{uid}/replay`.
+/// The body of `POST /v1/decisions/{uid}/replay`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplayRequest {
-    /// Whether the webhooks of the chains may be called. Otherwise the request is only replayed if there are none.
+    /// Whether the webhooks of the chains may be called. Without it, a request is only replayed if its chains have
+    /// none.
     #[serde(default)]
     pub call_webhooks: bool,
 }
 
-/// The decisions of a uid, made again by the live chains.
+/// The decisions on requests with one uid, made again by the live chains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionReplays {
@@ -49,7 +51,7 @@ pub struct DecisionReplays {
     pub replays: Vec<DecisionReplay>,
 }
 
-/// A decision, and what the live chains say of its request.
+/// A decision, and the decision of the live chains on the same request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionReplay {
@@ -57,7 +59,7 @@ pub struct DecisionReplay {
     pub before: DecisionDetail,
     /// The new decision. Its id is 0, since it is not in the log.
     pub after: DecisionDetail,
-    /// The parts that differ; empty if the answer is the same.
+    /// The parts of the answer that differ; empty if the answers are the same.
     pub differences: Vec<Difference>,
 }
 
@@ -65,7 +67,7 @@ pub struct DecisionReplay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Difference {
-    /// Whether it is allowed, or the code of the refusal.
+    /// Whether the request is allowed, or the code of the refusal.
     Verdict,
     /// The message of the refusal.
     Message,

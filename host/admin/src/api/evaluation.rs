@@ -1,4 +1,4 @@
-//! The types of `POST /v1/evaluate` and `POST /v1/applies`.
+//! Defines the types of `POST /v1/evaluate` and `POST /v1/applies`.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A request as people describe it. What is absent is guessed.
+/// A request as people describe it. Absent fields are guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DescribedRequest {
-    /// The object: JSON, or a text in YAML or JSON. An AdmissionReview is a whole request, next to which nothing else is
+    /// The object: JSON, or a text in YAML or JSON. An AdmissionReview is a complete request, so no other field may be
     /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
-    /// The object before the operation, in the same way.
+    /// The object before the operation: JSON, or a text in YAML or JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_object: Option<Value>,
-    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`. Default: `UPDATE` with both objects, `DELETE` with an old object alone,
-    /// and else `CREATE`.
+    /// The operation: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`. Default: `UPDATE` with both objects, `DELETE` with
+    /// only an old object, and otherwise `CREATE`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// The type of the object, `apps/v1/Deployment`, if no object is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// The resource: `pods`, `pods/status`. Default: guessed from the kind.
+    /// The resource, such as `pods` or `pods/status`. Default: guessed from the kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     /// The namespace, if the object does not name one.
@@ -42,24 +42,24 @@ pub struct DescribedRequest {
     pub groups: Vec<String>,
 }
 
-/// `POST /v1/evaluate`. Either `definitions` or `chain` is given.
+/// The body of `POST /v1/evaluate`. Either `definitions` or `chain` is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EvaluateRequest {
     /// The text of one or more definitions, as in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definitions: Option<String>,
-    /// The name that stands for that text in mistakes. Default: `definitions`.
+    /// The name of the text `definitions` in mistakes. Default: `definitions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Phase and name of a live chain: `Mutating:pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// Settings in place of those of a plugin, by the name of its stage, or of stage and member, `images/signed`: JSON, or
-    /// a text in YAML or JSON.
+    /// Settings that replace the settings of plugins: JSON, or a text in YAML or JSON. The key is the name of a stage,
+    /// or stage and member, such as `images/signed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Value>,
-    /// Whether webhooks of matching chains are called, as for a dry run. Otherwise a chain with a webhook is refused.
+    /// Whether webhooks of matching chains are called, as for a dry run. Without it, a chain with a webhook is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_webhooks: bool,
     /// The request to evaluate.
@@ -86,6 +86,6 @@ pub struct EvaluateReply {
 pub struct AppliesReply {
     /// The revision of the table.
     pub revision: u64,
-    /// The chains that apply first, each group in the order in which requests pass them.
+    /// The chains, those that apply first. Each group is in the order in which requests pass its chains.
     pub chains: Vec<ChainApplies>,
 }

@@ -6,7 +6,8 @@ use url::Url;
 /// The sinks to which decisions are written, besides memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
-    /// The share of the requests that were allowed unchanged; `None` for none. All others are always written.
+    /// The share of requests that were allowed unchanged which is written; `None` for none. All other requests are
+    /// always written.
     pub share: Option<Share>,
     /// Whether the objects of requests are written too.
     pub objects: bool,
@@ -43,7 +44,7 @@ pub struct SqliteConfig {
     pub file: PathBuf,
     /// The time for which decisions are kept. Default: 30 days.
     pub keep: Duration,
-    /// The size of the database from which on the oldest decisions are removed, in bytes. Default: 1 GiB.
+    /// The size of the database above which the oldest decisions are removed, in bytes. Default: 1 GiB.
     pub size_limit: u64,
 }
 
@@ -64,7 +65,7 @@ pub enum NdjsonPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpConfig {
     pub url: Url,
-    /// The file with the token to send; read for each request.
+    /// The file with the token to send, which is read for each request.
     pub token_file: Option<PathBuf>,
     /// The authorities to trust for the server, in addition to the system's.
     pub ca: Option<PathBuf>,

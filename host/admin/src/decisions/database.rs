@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use admittance::{
     DecisionDetail, DecisionFilter, DecisionLog, DecisionRecord, Moment, RecordedRequest, Redacted,
+    admission::async_trait,
 };
 use admittance_watch::file;
 use futures_util::TryStreamExt as _;
@@ -18,22 +19,25 @@ use sqlx::{
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use super::{config::SqliteConfig, sinks::SinkError};
+use super::{
+    config::SqliteConfig,
+    sinks::{DecisionSink, SinkError},
+};
 
 /// The table of migrations.
 const MIGRATIONS: &str = "admittance_decision_migrations";
 
-/// One connection writes, the others read.
+/// The most connections: one writes, the others read.
 const CONNECTIONS: u32 = 4;
 
 /// The interval at which old decisions are removed.
-const PRUNE: Duration = Duration::from_secs(60);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A database that is too large loses its oldest decisions: one in this number.
+/// If the database is too large, its oldest decisions are removed: one in this number.
 const REMOVED_ONE_IN: i64 = 10;
 
 /// The most values in one statement: SQLite allows 32,766.
-const VALUES: usize = 30_000;
+const MAX_VALUES: usize = 30_000;
 
 /// A database of decisions. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -43,11 +47,11 @@ pub struct DecisionDatabase(Arc<Inner>);
 struct Inner {
     pool: SqlitePool,
     config: SqliteConfig,
-    /// When old decisions were last removed.
+    /// The time at which old decisions were last removed.
     pruned: Mutex<Option<Instant>>,
 }
 
-/// The objects of a request, as a column has them.
+/// The column `objects`: the request and the object that resulted from it, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredObjects {
     review: Option<RecordedRequest>,
@@ -66,7 +70,7 @@ impl DecisionDatabase {
             .auto_vacuum(SqliteAutoVacuum::Incremental)
             // Readers see a consistent state while something is written.
             .journal_mode(SqliteJournalMode::Wal)
-            // After a crash of the machine the last decisions may be missing, but the database is whole.
+            // After a crash of the machine, the last decisions may be missing, but the database is consistent.
             .synchronous(SqliteSynchronous::Normal);
         let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS);
         let pool = pool.connect_with(options).await?;
@@ -87,8 +91,8 @@ impl DecisionDatabase {
         })))
     }
 
-    /// Writes decisions that the database does not have yet, and removes old ones now and then.
-    pub(super) async fn write(&self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
+    /// Inserts decisions that the database does not have yet, and regularly removes old ones.
+    pub(super) async fn insert(&self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
         let mut change = self.0.pool.begin().await?;
         let mut rows = Vec::with_capacity(batch.len());
         let mut passages = Vec::new();
@@ -107,7 +111,7 @@ impl DecisionDatabase {
             ));
             passages.extend(passages_of(&detail.decision));
         }
-        for rows in rows.chunks(VALUES / 7) {
+        for rows in rows.chunks(MAX_VALUES / 7) {
             let mut insert = QueryBuilder::<Sqlite>::new(
                 "INSERT OR IGNORE INTO admittance_decisions (id, uid, namespace, user_name, verdict, record, objects) ",
             );
@@ -122,7 +126,7 @@ impl DecisionDatabase {
             });
             insert.build().execute(&mut *change).await?;
         }
-        for passages in passages.chunks(VALUES / 3) {
+        for passages in passages.chunks(MAX_VALUES / 3) {
             let mut insert =
                 QueryBuilder::<Sqlite>::new("INSERT OR IGNORE INTO admittance_passages (chain, stage, id) ");
             insert.push_values(passages, |mut row, (chain, stage, id)| {
@@ -144,7 +148,7 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` keeps this order: the passages are the shorter list, and in the order of ids.
+            // With `CROSS JOIN`, SQLite reads the passages first, which are fewer, and sorted by id.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -186,7 +190,7 @@ impl DecisionDatabase {
             select.push(")");
         }
         select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
-        // One more than requested shows whether there are more.
+        // One decision more than requested shows whether there are more.
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
         let mut records = select.build_query_scalar::<String>().fetch(&self.0.pool);
         let (mut decisions, mut bytes) = (Vec::new(), 0);
@@ -200,7 +204,7 @@ impl DecisionDatabase {
         Ok((decisions, false))
     }
 
-    /// Returns the newest decisions of this uid with smaller ids than `before`, the oldest of them first, at most
+    /// Returns the newest decisions with this uid and smaller ids than `before`, the oldest of them first, at most
     /// `limit` and [`DecisionLog::PAGE_BYTES`]; and the number of older ones.
     pub(super) async fn get(
         &self,
@@ -243,7 +247,7 @@ impl DecisionDatabase {
     async fn prune(&self) -> Result<(), SinkError> {
         let Inner { pool, config, pruned } = &*self.0;
         let mut pruned = pruned.lock().await;
-        if pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE) {
+        if pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE_INTERVAL) {
             if let Some(oldest) = Moment::now().0.checked_sub(config.keep) {
                 self.remove_before(number(Moment(oldest).as_micros())).await?;
             }
@@ -291,6 +295,17 @@ impl DecisionDatabase {
     }
 }
 
+#[async_trait]
+impl DecisionSink for DecisionDatabase {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
+        self.insert(batch).await
+    }
+}
+
 /// Lists the chains and stages by which a decision can be found.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
@@ -306,7 +321,7 @@ fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     passages
 }
 
-/// Converts an id: SQLite has signed numbers, and ids are microseconds, which are small enough.
+/// Converts an id to a signed number of SQLite. Ids are microseconds, which are small enough.
 fn number(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
 }

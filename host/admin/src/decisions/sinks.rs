@@ -4,11 +4,11 @@ mod events;
 mod http;
 mod ndjson;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use admittance::{
     DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, Followed, LoggedDecision,
-    Moment,
+    Moment, admission::async_trait,
 };
 use admittance_cluster::{Cluster, Events};
 use admittance_definitions::Share;
@@ -36,16 +36,16 @@ metric_table! {
 }
 
 /// The most memory of the decisions that wait to be written to one sink, in bytes.
-const QUEUE: usize = 32 << 20;
+const QUEUE_BYTES: usize = 32 << 20;
 
 /// The most decisions that are written at once.
 const BATCH: usize = 500;
 
 /// The time for which decisions may still arrive in the queue after the driver was stopped.
-const LAST: Duration = Duration::from_millis(200);
+const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
 /// The time for which sinks may write their queues at shutdown.
-const END: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reason for which decisions cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -87,17 +87,25 @@ impl SinkError {
 /// The sinks of decisions, until they are started.
 #[derive(Debug)]
 pub struct DecisionSinks {
-    sinks: Vec<Sink>,
-    choice: SinkSelection,
+    sinks: Vec<Box<dyn DecisionSink>>,
+    selection: SinkSelection,
     database: Option<DecisionDatabase>,
     events: Option<Events>,
 }
 
-#[derive(Debug)]
-enum Sink {
-    Sqlite(DecisionDatabase),
-    Ndjson(Ndjson),
-    Http(Box<HttpSink>),
+/// A place to which decisions are written in batches.
+#[async_trait]
+pub(super) trait DecisionSink: Debug + Send {
+    /// The name of the sink in metrics and in the log.
+    fn name(&self) -> &'static str;
+
+    /// The time for which the sink gathers more decisions after the first one; `None` if it writes at once.
+    fn gathering_time(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Writes the batch. After an error, all of it is written again if a later attempt may succeed.
+    async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError>;
 }
 
 /// Selects the decisions that are written, with or without their objects.
@@ -107,27 +115,29 @@ struct SinkSelection {
     objects: bool,
 }
 
-/// A decision that waits, with its share of the queue's memory.
+/// A decision that waits to be written, with its share of the queue's memory.
 type QueuedDecision = (LoggedDecision, OwnedSemaphorePermit);
 
 impl DecisionSinks {
     /// Opens the sinks, within a runtime. Events are written to this cluster.
     pub async fn open(config: SinksConfig, cluster: Option<&Cluster>) -> Result<Self, SinkError> {
-        let mut sinks = Vec::new();
+        let mut sinks: Vec<Box<dyn DecisionSink>> = Vec::new();
         let database = match config.sqlite {
             Some(config) => Some(DecisionDatabase::open(config).await?),
             None => None,
         };
-        sinks.extend(database.clone().map(Sink::Sqlite));
+        if let Some(database) = &database {
+            sinks.push(Box::new(database.clone()));
+        }
         if let Some(place) = config.ndjson {
-            sinks.push(Sink::Ndjson(Ndjson::open(place).await?));
+            sinks.push(Box::new(Ndjson::open(place).await?));
         }
         if let Some(config) = config.http {
-            sinks.push(Sink::Http(Box::new(HttpSink::new(config)?)));
+            sinks.push(Box::new(HttpSink::new(config)?));
         }
         Ok(Self {
             sinks,
-            choice: SinkSelection {
+            selection: SinkSelection {
                 share: config.share,
                 objects: config.objects,
             },
@@ -140,13 +150,13 @@ impl DecisionSinks {
         self.database.clone()
     }
 
-    /// Begins to write the decisions of this log.
+    /// Starts to write the decisions of this log.
     pub fn start(self, log: &DecisionLog) -> RunningSinks {
         let stop = CancellationToken::new();
-        let choice = self.choice;
+        let selection = self.selection;
         let tasks = self.sinks.into_iter().map(|sink| {
             let decisions = log.follow(DecisionFilter::default(), None);
-            threads().spawn(run(sink, decisions, choice, stop.clone()))
+            threads().spawn(run(sink, decisions, selection, stop.clone()))
         });
         let mut tasks: Vec<_> = tasks.collect();
         tasks.extend(self.events.map(|events| {
@@ -167,7 +177,7 @@ impl RunningSinks {
     /// Writes the last decisions, for a few seconds at most.
     pub async fn finish(self) {
         self.stop.cancel();
-        let end = tokio::time::Instant::now() + END;
+        let end = tokio::time::Instant::now() + SHUTDOWN_TIMEOUT;
         for mut task in self.tasks {
             if tokio::time::timeout_at(end, &mut task).await.is_err() {
                 tracing::warn!("the last decisions could not be written in time");
@@ -177,21 +187,26 @@ impl RunningSinks {
     }
 }
 
-async fn run(mut sink: Sink, decisions: DecisionStream, choice: SinkSelection, stop: CancellationToken) {
+async fn run(
+    mut sink: Box<dyn DecisionSink>,
+    decisions: DecisionStream,
+    selection: SinkSelection,
+    stop: CancellationToken,
+) {
     let (sender, queue) = mpsc::unbounded_channel();
     let dropped = counter!(DROPPED, "sink" => sink.name());
     tokio::join!(
-        read(decisions, sender, QUEUE, choice, dropped.clone(), stop),
-        write(&mut sink, queue, choice, dropped)
+        read(decisions, sender, QUEUE_BYTES, selection, dropped.clone(), stop),
+        write(&mut *sink, queue, selection, dropped)
     );
 }
 
-/// Fills the queue, which has room for this many bytes, until the driver stops.
+/// Puts decisions into the queue, which has room for this many bytes, until the driver stops.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
     bytes: usize,
-    choice: SinkSelection,
+    selection: SinkSelection,
     dropped: Counter,
     stop: CancellationToken,
 ) {
@@ -201,11 +216,14 @@ async fn read(
     loop {
         let followed = match stop.run_until_cancelled(decisions.next()).await {
             Some(followed) => followed,
-            None => tokio::time::timeout(LAST, decisions.next()).await.ok().flatten(),
+            None => tokio::time::timeout(LAST_ARRIVALS, decisions.next())
+                .await
+                .ok()
+                .flatten(),
         };
         match followed {
             Some(Followed::Decision(decision)) => {
-                if !choice.is_due(&decision, &mut unchanged) {
+                if !selection.is_due(&decision, &mut unchanged) {
                     continue;
                 }
                 let size = u32::try_from(decision.size()).unwrap_or(u32::MAX);
@@ -234,7 +252,7 @@ impl SinkSelection {
         self.share.is_some_and(|share| share.is_due(number))
     }
 
-    fn of(self, decision: &LoggedDecision) -> DecisionDetail {
+    fn detail(self, decision: &LoggedDecision) -> DecisionDetail {
         if self.objects {
             decision.detail()
         } else {
@@ -245,9 +263,9 @@ impl SinkSelection {
 
 /// Writes the queue, until it is closed and empty.
 async fn write(
-    sink: &mut Sink,
+    sink: &mut dyn DecisionSink,
     mut queue: mpsc::UnboundedReceiver<QueuedDecision>,
-    choice: SinkSelection,
+    selection: SinkSelection,
     dropped: Counter,
 ) {
     let written = counter!(WRITTEN, "sink" => sink.name());
@@ -256,7 +274,7 @@ async fn write(
     failures.absolute(0);
     let mut waiting = Vec::with_capacity(BATCH);
     while queue.recv_many(&mut waiting, BATCH).await > 0 {
-        if let Some(time) = sink.gathers() {
+        if let Some(time) = sink.gathering_time() {
             let gathering = async {
                 while waiting.len() < BATCH {
                     let room = BATCH - waiting.len();
@@ -270,12 +288,12 @@ async fn write(
         }
         let mut batch = Vec::with_capacity(waiting.len());
         for (decision, _) in &waiting {
-            batch.push(choice.of(decision));
+            batch.push(selection.detail(decision));
             // Other tasks run between decisions, which may have large objects.
             tokio::task::yield_now().await;
         }
         let count = batch.len() as u64;
-        match retried(sink, &batch, &failures).await {
+        match write_with_retries(sink, &batch, &failures).await {
             Ok(()) => written.increment(count),
             Err(error) => {
                 tracing::error!(sink = sink.name(), count, "decisions are not written: {error}");
@@ -288,7 +306,11 @@ async fn write(
 }
 
 /// Writes decisions, and tries again as long as a later attempt may succeed.
-async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) -> Result<(), SinkError> {
+async fn write_with_retries(
+    sink: &mut dyn DecisionSink,
+    batch: &[DecisionDetail],
+    failures: &Counter,
+) -> Result<(), SinkError> {
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
     let mut since = None;
     loop {
@@ -310,30 +332,6 @@ async fn retried(sink: &mut Sink, batch: &[DecisionDetail], failures: &Counter) 
             );
         }
         tokio::time::sleep(backoff.after_failure()).await;
-    }
-}
-
-impl Sink {
-    /// The name of the sink in metrics and in the log.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Sqlite(_) => "sqlite",
-            Self::Ndjson(_) => "ndjson",
-            Self::Http(_) => "http",
-        }
-    }
-
-    /// The time for which the sink gathers more decisions after the first one.
-    fn gathers(&self) -> Option<Duration> {
-        matches!(self, Self::Http(_)).then_some(Duration::from_secs(1))
-    }
-
-    async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
-        match self {
-            Self::Sqlite(database) => database.write(batch).await,
-            Self::Ndjson(ndjson) => ndjson.write(lines(batch)?).await,
-            Self::Http(http) => http.write(lines(batch)?).await,
-        }
     }
 }
 

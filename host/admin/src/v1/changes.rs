@@ -1,5 +1,4 @@
-//! Changes the live table. A change runs to its end even if the client disconnects; each is logged with
-//! its user.
+//! Changes the live table. A change is completed even if the client disconnects, and is logged with its user.
 
 use std::fmt::Display;
 
@@ -22,7 +21,7 @@ use crate::{
     },
 };
 
-/// Error statuses of every change.
+/// The error statuses of every change.
 const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 422, 503];
 
 pub(super) fn routes() -> [Route; 4] {
@@ -50,7 +49,7 @@ pub(super) fn routes() -> [Route; 4] {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ChangeQuery {
-    /// Dry run: validate and report the effect, but change nothing.
+    /// Whether the change is only validated, and its effect reported.
     #[serde(default)]
     dry_run: bool,
 }
@@ -59,7 +58,7 @@ struct ChangeQuery {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ApplyQuery {
-    /// Dry run: validate and report the effect, but change nothing.
+    /// Whether the change is only validated, and its effect reported.
     #[serde(default)]
     dry_run: bool,
     /// The name to use for the text in error messages, such as its file name.

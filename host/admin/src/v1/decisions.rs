@@ -105,18 +105,18 @@ async fn list(call: Call<Nothing, DecisionQuery>) -> Result<Json<DecisionList>, 
     decisions::list(&call.api, role, &call.query).await.map(Json)
 }
 
-/// A request in a path.
+/// The parameters of a path with a request.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct DecisionPath {
     /// The uid of the request.
     uid: String,
 }
 
-/// The page of the decisions of a uid.
+/// The parameters of a page of decisions with one uid.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct OfUidQuery {
-    /// Only decisions with a smaller id, the `next` of the previous reply.
+    /// Shows only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
 }
 
@@ -140,11 +140,11 @@ async fn replay(
     decisions::replay(&call.api, uid, options).await.map(Json)
 }
 
-/// The time that rates are of.
+/// The time over which rates are computed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RatesQuery {
-    /// The seconds: 1 to 3600. Default: 60.
+    /// The time in seconds: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
 }
@@ -189,13 +189,13 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<DecisionEvents, Ap
     })
 }
 
-/// Decisions as events.
+/// The reply that sends decisions as server-sent events.
 struct DecisionEvents {
     decisions: DecisionStream,
     client: FollowingClient,
 }
 
-/// The client of a stream of events. Lives as long as the stream.
+/// The client of a stream of events.
 struct FollowingClient {
     api: Api,
     role: Role,
@@ -204,7 +204,7 @@ struct FollowingClient {
 }
 
 impl FollowingClient {
-    /// Returns the reason if the stream ends now.
+    /// Returns the reason for which the stream must end now, if there is one.
     fn end(&self) -> Option<String> {
         if self.api.is_stopping() {
             return Some("the driver stops".to_owned());

@@ -14,14 +14,14 @@ use crate::{
     route::{Call, Json, LARGE_BODY, Method::Post, Nothing, REQUEST_BODY, Route},
 };
 
-/// The error statuses of both routes.
+/// The error statuses of `/v1/evaluate` and `/v1/applies`.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
-/// The most concurrent replies of `/v1/applies`: each may evaluate the conditions of all stages with a large
+/// The most concurrent replies of `/v1/applies`, each of which may evaluate the conditions of all stages with a large
 /// object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
-/// The name of a text of definitions without a name.
+/// The default name of a text of definitions in mistakes.
 const NAME: &str = "definitions";
 
 pub(super) fn routes() -> [Route; 2] {
@@ -72,7 +72,7 @@ async fn evaluate(
     }))
 }
 
-/// Evaluates a request, and logs who does.
+/// Evaluates a request, and logs the client.
 pub(crate) async fn evaluated(
     api: &Api,
     caller: Option<Caller>,

@@ -20,7 +20,7 @@ use crate::{
     route::{Call, Content, Method::Get, Nothing, Reply, ReplyForm, Route},
 };
 
-/// The maximum number of simultaneous recordings. Each copies requests.
+/// The most simultaneous recordings, each of which copies requests.
 pub(crate) const RECORDINGS: usize = 8;
 
 const DEFAULT_SECONDS: u64 = 60;
@@ -28,7 +28,7 @@ const MOST_SECONDS: u64 = 3600;
 const DEFAULT_COUNT: usize = 1000;
 const MOST_COUNT: usize = 1_000_000;
 
-/// JSON texts, one per line.
+/// The media type of JSON texts, one per line.
 const NDJSON: &str = "application/x-ndjson";
 
 /// The lines that are buffered for the client.
@@ -45,21 +45,21 @@ pub(super) fn route() -> Route {
         .refusals(&[503])
 }
 
-/// The requests to record.
+/// The parameters of a recording.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordQuery {
-    /// The most requests: 1 to 1,000,000. Default: 1000.
+    /// The largest number of requests: 1 to 1,000,000. Default: 1000.
     #[serde(default)]
     count: Option<usize>,
-    /// The most seconds: 1 to 3600. Default: 60.
+    /// The longest time in seconds: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
-    /// The share of the requests that is taken, `10%`. Default: all.
+    /// The share of the requests that is recorded, such as `10%`. Default: all.
     #[serde(default)]
     share: Option<String>,
-    /// Values to leave out: a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`.
-    /// May be given more than once.
+    /// JSON Pointers to values that are left out, with `*` for every key or index, such as
+    /// `/spec/containers/*/env/*/value`. May be given more than once.
     #[serde(default)]
     redact: Vec<String>,
 }
@@ -98,7 +98,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     config.redact = redact;
     let recording = call.api.sources.host.record(config);
     let (lines, waiting) = mpsc::channel(WAITING);
-    // A separate task, so that the recording ends in time when the client does not read.
+    // The recording is a separate task, so that it ends in time even if the client does not read.
     tokio::spawn(async move {
         let _permit = permit;
         let duration = Duration::from_secs(seconds);
@@ -118,7 +118,7 @@ fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
     Ok(value)
 }
 
-/// Sends requests until the count is reached, or the client disconnects.
+/// Sends recorded requests until the count is reached, or the client disconnects.
 async fn send(recording: Recording, count: usize, lines: mpsc::Sender<Bytes>) {
     let mut requests = recording.take(count);
     loop {

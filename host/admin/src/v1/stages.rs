@@ -1,4 +1,4 @@
-//! Disables and enables stages, and steers the roll-outs of their candidates, with nothing but the live table.
+//! Disables and enables stages, and steers the rollouts of their candidates, without reading definitions or stores.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<J
     steered(&call.api, stage, action, by(call.caller)).await
 }
 
-/// Steers the roll-out of a candidate.
+/// Steers the rollout of a candidate.
 pub(crate) async fn steered(
     api: &Api,
     stage: StageId,

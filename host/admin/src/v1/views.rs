@@ -71,7 +71,7 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
     ]
 }
 
-/// The state of the driver, which is an `S`.
+/// The state of the driver, as JSON of the type `S`.
 struct StatusReply<S>(Value, PhantomData<S>);
 
 impl<S> IntoResponse for StatusReply<S> {
@@ -103,7 +103,7 @@ async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
     Ok(Json(RevisionList { revisions }))
 }
 
-/// A revision in a path.
+/// The parameters of a path with a revision.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct RevisionPath {
     /// The number of the revision.
@@ -129,7 +129,7 @@ pub(crate) fn detail(
     Ok(detail)
 }
 
-/// Whether a client with this role does not see the values that definitions grant to plugins, which may be secrets. Only
+/// Whether values that definitions grant to plugins, which may be secrets, are hidden from clients with this role. Only
 /// users who can change definitions see them.
 fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
@@ -167,12 +167,12 @@ async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiErr
     Ok(stored)
 }
 
-/// A definition in a path.
+/// The parameters of a path with a definition.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct DefinitionPath {
-    /// `AdmissionChain`, `admissionwebhook` and so on.
+    /// The kind: `AdmissionChain`, `admissionwebhook` and so on.
     pub(super) kind: String,
-    /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
+    /// The name: `metadata.name`, or `{namespace}/{name}` for definitions of BCS.
     pub(super) name: String,
 }
 

@@ -20,7 +20,7 @@ fn detail(id: u64, namespace: &str, verdict: &str, stage: &str) -> DecisionDetai
     DecisionDetail::from(serde_json::from_value::<DecisionRecord>(record).unwrap())
 }
 
-/// Now, in microseconds.
+/// Returns the current time in microseconds.
 fn now() -> u64 {
     Moment::now().as_micros()
 }
@@ -57,9 +57,9 @@ async fn lists_are_filtered_and_continue_on_further_pages() {
         detail(now + 1, "shop", "denied", "images"),
         detail(now + 2, "bank", "changed", "sidecar"),
     ];
-    database.write(&batch).await.unwrap();
+    database.insert(&batch).await.unwrap();
     // A batch that is written again changes nothing.
-    database.write(&batch).await.unwrap();
+    database.insert(&batch).await.unwrap();
     let filter = |change: fn(&mut DecisionFilter)| {
         let mut filter = DecisionFilter::default();
         change(&mut filter);
@@ -112,13 +112,13 @@ async fn lists_are_filtered_and_continue_on_further_pages() {
 }
 
 #[tokio::test]
-async fn old_decisions_are_removed() {
+async fn decisions_are_removed_when_they_are_too_old() {
     let folder = tempfile::tempdir().unwrap();
     let database = database(&folder, 1 << 30).await;
     let now = now();
     let old = now - 2 * 3600 * 1_000_000;
     database
-        .write(&[
+        .insert(&[
             detail(old, "shop", "denied", "images"),
             detail(now, "shop", "denied", "images"),
         ])
@@ -134,7 +134,7 @@ async fn old_decisions_are_removed() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_too_large_loses_the_oldest() {
+async fn the_oldest_decisions_of_a_too_large_database_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let limit = 2 << 20;
     let database = database(&folder, limit).await;
@@ -144,7 +144,7 @@ async fn a_database_that_is_too_large_loses_the_oldest() {
         let batch: Vec<_> = (first..first + 500)
             .map(|id| detail(id, "shop", "allowed", "images"))
             .collect();
-        database.write(&batch).await.unwrap();
+        database.insert(&batch).await.unwrap();
     }
     assert!(database.size().await.unwrap() < limit + limit / 4);
     let found = ids(&database, &DecisionFilter::default()).await;

@@ -18,17 +18,17 @@ const NAME: &str = "events";
 /// The most events that wait to be written.
 const QUEUE: usize = 256;
 /// The rate of events for all objects together.
-const TOTAL: EventRate = EventRate {
+const TOTAL_RATE: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
 };
 /// The rate of events for one object, such as the Pods of a workload that is denied again and again.
-const OBJECT: EventRate = EventRate {
+const OBJECT_RATE: EventRate = EventRate {
     burst: 5.0,
     interval: Duration::from_secs(60),
 };
-/// The most objects whose events are counted apart.
-const OBJECTS: usize = 4096;
+/// The most objects whose events are counted separately.
+const MAX_OBJECTS: usize = 4096;
 
 /// Writes an event for every denied request, within the limits, until the driver stops.
 pub(super) async fn run(events: Events, decisions: DecisionStream, stop: CancellationToken) {
@@ -89,7 +89,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
                 problem = None;
                 written.increment(1);
             }
-            // A late event is worth little, so it is not repeated.
+            // A late event has little value, so it is not sent again.
             Err(error) => {
                 failures.increment(1);
                 dropped.increment(1);
@@ -115,16 +115,18 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
         api_version,
         kind,
         namespace: namespace.clone(),
-        name: match record.name.is_empty() {
-            true => decision.generate_name().unwrap_or_default(),
-            false => record.name,
+        name: if record.name.is_empty() {
+            decision.generate_name().unwrap_or_default()
+        } else {
+            record.name
         },
-        // A new object that is denied never exists, whatever uid it was given.
+        // A denied object never exists, so the uid that it was given is not used.
         uid: decision.stored_uid().unwrap_or_default(),
     };
-    let what = match object.name.is_empty() {
-        true => object.kind.clone(),
-        false => format!("{} {}", object.kind, object.name),
+    let subject = if object.name.is_empty() {
+        object.kind.clone()
+    } else {
+        format!("{} {}", object.kind, object.name)
     };
     // A message may quote the Secret, and more people read events than Secrets.
     let why = record.message.filter(|_| !is_secret);
@@ -134,9 +136,10 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
             format!("denied by stage {} of chain {}", stage.stage, stage.chain)
         })
     });
-    let (regarding, related) = match object.uid.is_empty() && !namespace.is_empty() {
-        true => (namespace_of(namespace), Some(object)),
-        false => (object, None),
+    let (regarding, related) = if object.uid.is_empty() && !namespace.is_empty() {
+        (namespace_of(namespace), Some(object))
+    } else {
+        (object, None)
     };
     Event {
         regarding,
@@ -149,11 +152,11 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
             Operation::Delete => "Delete",
             Operation::Connect => "Connect",
         },
-        note: format!("{what}, requested by {}: {why}", record.user),
+        note: format!("{subject}, requested by {}: {why}", record.user),
     }
 }
 
-/// Refers to the namespace itself. Such a reference is within the namespace, so that its events are too.
+/// Refers to the namespace itself. The reference names the namespace twice, so that the event is created in it.
 fn namespace_of(name: String) -> EventObject {
     EventObject {
         api_version: "v1".to_owned(),
@@ -164,21 +167,21 @@ fn namespace_of(name: String) -> EventObject {
     }
 }
 
-/// A burst of events, and then one in each interval.
+/// A rate of events: a burst, and then one event in each interval.
 #[derive(Clone, Copy)]
 struct EventRate {
     burst: f64,
     interval: Duration,
 }
 
-/// The events that a rate still allows.
+/// The number of events that a rate allows at a time.
 struct RemainingEvents {
     left: f64,
     at: Instant,
 }
 
 impl EventRate {
-    /// Returns the events that are allowed now.
+    /// Returns the number of events that are allowed now.
     fn left(self, rest: Option<&RemainingEvents>, now: Instant) -> f64 {
         rest.map_or(self.burst, |rest| {
             let intervals = (now - rest.at).as_secs_f64() / self.interval.as_secs_f64();
@@ -196,22 +199,22 @@ struct EventLimits {
 impl EventLimits {
     fn allow(&mut self, event: &Event, now: Instant) -> bool {
         let object = event.related.as_ref().unwrap_or(&event.regarding);
-        let of_object = OBJECT.left(self.objects.get(object), now);
-        let of_all = TOTAL.left(self.total.as_ref(), now);
+        let of_object = OBJECT_RATE.left(self.objects.get(object), now);
+        let of_all = TOTAL_RATE.left(self.total.as_ref(), now);
         if of_object < 1.0 || of_all < 1.0 {
             return false;
         }
-        if self.objects.len() >= OBJECTS {
+        if self.objects.len() >= MAX_OBJECTS {
             self.objects
-                .retain(|_, rest| OBJECT.left(Some(rest), now) < OBJECT.burst);
+                .retain(|_, rest| OBJECT_RATE.left(Some(rest), now) < OBJECT_RATE.burst);
         }
         let rest = |left: f64| RemainingEvents {
             left: left - 1.0,
             at: now,
         };
         self.total = Some(rest(of_all));
-        // Beyond this number of objects, only the rate of all of them counts.
-        if self.objects.len() < OBJECTS {
+        // Events of further objects are only limited by the rate of all objects.
+        if self.objects.len() < MAX_OBJECTS {
             self.objects.insert(object.clone(), rest(of_object));
         }
         true
@@ -237,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn events_are_limited_for_each_object_and_in_all() {
+    fn events_are_limited_per_object_and_in_total() {
         let (mut limits, start) = (EventLimits::default(), Instant::now());
         let mut allowed = |name: &str, count: usize, second: u64| {
             let now = start + Duration::from_secs(second);
             (0..count).filter(|_| limits.allow(&event(name), now)).count()
         };
-        // (object, requests, when, events)
+        // (object, requests, second, expected events)
         for (name, requests, second, expected) in [
             ("a", 10, 0, 5),
             ("b", 3, 0, 3),

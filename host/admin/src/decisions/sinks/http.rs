@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use admittance::{DecisionDetail, admission::async_trait};
 use admittance_net::{
     bearer::read_header,
     causes::root_cause,
@@ -14,14 +15,14 @@ use http::{
 };
 use url::Host;
 
-use super::SinkError;
+use super::{DecisionSink, SinkError, lines};
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of a request and the head of its response.
+/// The timeout for the head of the response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest file with a token, in bytes.
-const TOKEN: usize = 16 << 10;
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// A server that takes lines of JSON.
 #[derive(Debug)]
@@ -36,9 +37,10 @@ impl HttpSink {
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
             silence: TIMEOUT,
-            proxy: match is_local(&config) {
-                true => ProxyChoice::None,
-                false => ProxyChoice::Environment,
+            proxy: if is_local(&config) {
+                ProxyChoice::None
+            } else {
+                ProxyChoice::Environment
             },
         };
         Ok(Self {
@@ -47,15 +49,40 @@ impl HttpSink {
         })
     }
 
-    /// A redirect is an error: neither decisions nor the token must go to another server.
-    pub(super) async fn write(&self, lines: Vec<u8>) -> Result<(), SinkError> {
+    /// Reads the token, which may have been replaced.
+    async fn token(&self) -> Result<Option<HeaderValue>, SinkError> {
+        let Some(path) = self.config.token_file.clone() else {
+            return Ok(None);
+        };
+        let name = path.display().to_string();
+        let reading = tokio::task::spawn_blocking(move || read_header(&path, MAX_TOKEN_BYTES, "Bearer "));
+        let value = reading
+            .await
+            .map_err(|error| SinkError::Token(error.to_string()))?;
+        let unusable = |reason| SinkError::Token(format!("{name}: {reason}"));
+        value.map_err(unusable).map(Some)
+    }
+}
+
+#[async_trait]
+impl DecisionSink for HttpSink {
+    fn name(&self) -> &'static str {
+        "http"
+    }
+
+    fn gathering_time(&self) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+
+    async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
         let HttpConfig { url, .. } = &self.config;
         let mut request = ClientRequest::new(Method::POST, url.clone())
             .header(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))
-            .body(lines);
+            .body(lines(batch)?);
         if let Some(token) = self.token().await? {
             request = request.header(AUTHORIZATION, token);
         }
+        // A redirect is an error: neither decisions nor the token must go to another server.
         let response = self.client.send(request).await;
         let response = response.map_err(|error| SinkError::Unreachable {
             url: url.to_string(),
@@ -68,20 +95,6 @@ impl HttpSink {
             url: url.to_string(),
             status: response.status.as_u16(),
         })
-    }
-
-    /// Reads the token, which may have been replaced.
-    async fn token(&self) -> Result<Option<HeaderValue>, SinkError> {
-        let Some(path) = self.config.token_file.clone() else {
-            return Ok(None);
-        };
-        let name = path.display().to_string();
-        let reading = tokio::task::spawn_blocking(move || read_header(&path, TOKEN, "Bearer "));
-        let value = reading
-            .await
-            .map_err(|error| SinkError::Token(error.to_string()))?;
-        let unusable = |reason| SinkError::Token(format!("{name}: {reason}"));
-        value.map_err(unusable).map(Some)
     }
 }
 

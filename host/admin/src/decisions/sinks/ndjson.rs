@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use admittance::{DecisionDetail, admission::async_trait};
 use admittance_watch::file;
 use futures_util::FutureExt;
 use tokio::{
@@ -15,7 +16,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-use super::SinkError;
+use super::{DecisionSink, SinkError, lines};
 use crate::decisions::config::NdjsonPlace;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) enum Ndjson {
     File(LogFile),
 }
 
-/// A file that is appended to. Whoever rotates it renames it, and may send SIGHUP.
+/// A file to which lines are appended. A program that rotates it renames it, and may send SIGHUP.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: Arc<Path>,
@@ -51,8 +52,16 @@ impl Ndjson {
         file.write(Vec::new()).await?;
         Ok(Self::File(file))
     }
+}
 
-    pub(super) async fn write(&mut self, lines: Vec<u8>) -> Result<(), SinkError> {
+#[async_trait]
+impl DecisionSink for Ndjson {
+    fn name(&self) -> &'static str {
+        "ndjson"
+    }
+
+    async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
+        let lines = lines(batch)?;
         match self {
             Self::StandardOutput => {
                 let mut out = tokio::io::stdout();
@@ -93,7 +102,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
-        // The lines are written again later, so no part of them may stay.
+        // The lines are written again later, so no part of them may stay in the file.
         let _ = file.set_len(before);
         return Err(error);
     }
@@ -130,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_appended_to_files_alone() {
+    fn lines_are_only_appended_to_regular_files() {
         let folder = tempfile::tempdir().unwrap();
         assert!(append(folder.path(), None, b"1\n").is_err());
         let pipe = folder.path().join("pipe");

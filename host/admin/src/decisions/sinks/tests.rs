@@ -24,7 +24,7 @@ use tokio::{
 use super::*;
 use crate::decisions::config::{HttpConfig, NdjsonPlace};
 
-/// Denies objects without an owner.
+/// A hook that denies objects without an owner.
 struct OwnerRequired;
 
 #[async_trait]
@@ -91,7 +91,7 @@ async fn queued_decisions_are_written_at_the_end() {
 }
 
 #[tokio::test]
-async fn refusals_are_written_whatever_the_share() {
+async fn refusals_are_written_independently_of_the_share() {
     for (share, objects, expected) in [
         (None, false, vec!["b", "d"]),
         ("50%".parse().ok(), true, vec!["a", "b", "d", "e"]),
@@ -118,7 +118,7 @@ async fn refusals_are_written_whatever_the_share() {
     }
 }
 
-/// A server that answers the first requests with these statuses, and keeps the lines of the others.
+/// Starts a server that answers the first requests with these statuses, and keeps the lines of the others.
 async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
     let kept = Arc::new(Mutex::new(String::new()));
     let statuses = Arc::new(Mutex::new(statuses.to_vec()));
@@ -149,7 +149,7 @@ fn to_server(address: SocketAddr) -> HttpSink {
     HttpSink::new(config).unwrap()
 }
 
-/// A few decisions.
+/// Makes a few decisions.
 async fn batch() -> Vec<DecisionDetail> {
     let host = host().await;
     for uid in ["a", "b", "c"] {
@@ -165,11 +165,11 @@ async fn batch() -> Vec<DecisionDetail> {
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_gets_the_decisions_later() {
+async fn a_busy_server_gets_the_decisions_later() {
     let (address, kept, _) = server(&[503, 429]).await;
-    let mut sink = Sink::Http(Box::new(to_server(address)));
+    let mut sink = to_server(address);
     let failures = Arc::new(AtomicU64::new(0));
-    retried(&mut sink, &batch().await, &Counter::from_arc(failures.clone()))
+    write_with_retries(&mut sink, &batch().await, &Counter::from_arc(failures.clone()))
         .await
         .unwrap();
     assert_eq!(uids(&kept.lock().unwrap()), ["a", "b", "c"]);
@@ -177,27 +177,31 @@ async fn a_server_that_is_busy_gets_the_decisions_later() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_decisions_gets_the_next_ones() {
+async fn refused_decisions_do_not_block_the_next_ones() {
     let (address, kept, _) = server(&[413]).await;
-    let mut sink = Sink::Http(Box::new(to_server(address)));
+    let mut sink = to_server(address);
     let batch = batch().await;
-    let refused = retried(&mut sink, &batch, &Counter::noop()).await.unwrap_err();
+    let refused = write_with_retries(&mut sink, &batch, &Counter::noop())
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("answered with 413"), "{refused}");
-    retried(&mut sink, &batch, &Counter::noop()).await.unwrap();
+    write_with_retries(&mut sink, &batch, &Counter::noop())
+        .await
+        .unwrap();
     assert_eq!(uids(&kept.lock().unwrap()), ["a", "b", "c"]);
 }
 
 #[tokio::test]
-async fn informational_responses_without_end_are_given_up() {
+async fn endless_informational_responses_are_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let sink = to_server(listener.local_addr().unwrap());
+    let mut sink = to_server(listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let _ = stream.read(&mut [0; 4096]).await;
         let hints = b"HTTP/1.1 103 Early Hints\r\n\r\n";
         while stream.write_all(hints).await.is_ok() {}
     });
-    let error = sink.write(b"{}\n".to_vec()).await.unwrap_err();
+    let error = sink.write(&batch().await).await.unwrap_err();
     assert!(error.to_string().contains("informational responses"), "{error}");
 }
 
@@ -213,14 +217,14 @@ async fn decisions_beyond_the_queue_are_dropped_and_counted() {
     let dropped = Arc::new(AtomicU64::new(0));
     let stop = CancellationToken::new();
     stop.cancel();
-    let choice = SinkSelection {
+    let selection = SinkSelection {
         share: Some(Share::ALL),
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // The sizes of decisions differ by the digits of their durations. The queue is not read meanwhile.
+    // The queue has room for ten decisions, and is not read meanwhile. Sizes differ by the digits of durations.
     let room = 10 * size + size / 2;
-    let reading = read(decisions, sender, room, choice, counter, stop);
+    let reading = read(decisions, sender, room, selection, counter, stop);
     let ends = async {
         let mut kept = Vec::new();
         reading.await;
@@ -229,7 +233,7 @@ async fn decisions_beyond_the_queue_are_dropped_and_counted() {
         }
         kept.len()
     };
-    // The stream never ends: after the last decision, reading ends with the driver.
+    // The stream of decisions never ends, so reading ends when the driver stops.
     let kept = ends.await;
     assert_eq!((kept, dropped.load(Ordering::Relaxed)), (10, 90));
 }
