@@ -14,10 +14,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{arguments::word, files, logging, remote::Server};
 
-/// Connect the Kubernetes cluster that this runs in to a gateway: report its credentials, and open a tunnel.
+/// Connect the Kubernetes cluster that this program runs in to a gateway: report its credentials, and open a tunnel.
 ///
-/// `admittance kubernetes manifests --agent` prints what installs it. The gateway gets the token of the service account,
-/// which needs to be allowed to impersonate users and groups, and nothing else.
+/// `admittance kubernetes manifests --agent` prints the manifests that install the agent. The gateway gets the token of
+/// the service account, which must be allowed to impersonate users and groups, and nothing else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance agent --gateway https://gateway.example.com --cluster-id plain-dev --register-token-file token")]
@@ -41,8 +41,8 @@ pub(crate) struct Arguments {
     /// contain the PEM itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The API server, as the gateway or, with the tunnel, this agent reaches it. May be given more than once [default:
-    /// from the Pod's environment].
+    /// The address at which the gateway reaches the API server, or at which this agent does if it has a tunnel. May be
+    /// given more than once [default: from the Pod's environment].
     #[arg(long, value_name = "URL", value_parser = server)]
     api_server: Vec<Uri>,
     /// The directory with `token` and `ca.crt` of the service account.
@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
         default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
     )]
     service_account: PathBuf,
-    /// The period in which the credentials are read and reported: a duration, or a number of seconds.
+    /// The interval at which the credentials are read and reported: a duration, or a number of seconds.
     #[arg(long, visible_alias = "periodsync", value_name = "DURATION", default_value = "60s", value_parser = period)]
     period: Duration,
     /// Open no tunnel: the gateway connects to the addresses of --api-server.
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// The level of log lines, or a filter (`info,admittance=debug`).
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "ADMITTANCE_LOG")]
     log: String,
-    /// The format of log lines: auto is pretty on a terminal, and json otherwise.
+    /// The format of log lines; auto is pretty on a terminal, and json otherwise.
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = word::<LogFormat>(), env = "ADMITTANCE_LOG_FORMAT")]
     log_format: LogFormat,
 }
@@ -93,7 +93,7 @@ impl Arguments {
             )?,
         };
         let servers = match self.api_server.as_slice() {
-            [] => vec![of_pod()?],
+            [] => vec![api_server_of_pod()?],
             servers => servers.to_vec(),
         };
         Ok(AgentConfig {
@@ -122,11 +122,10 @@ impl Arguments {
     }
 }
 
-/// Returns the API server that the environment of a Pod names.
-fn of_pod() -> crate::Result<Uri> {
+fn api_server_of_pod() -> crate::Result<Uri> {
     let variable = |name: &str| {
         env::var(name).map_err(|_| {
-            format!("{name} is not set, so this is no Pod: name the API server with --api-server")
+            format!("{name} is not set, so this is not a Pod: name the API server with --api-server")
         })
     };
     let (host, port) = (
@@ -154,10 +153,10 @@ fn period(text: &str) -> Result<Duration, String> {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,
     };
-    match period.is_zero() {
-        true => Err("write at least a second, such as 60s".to_owned()),
-        false => Ok(period),
+    if period.is_zero() {
+        return Err("write at least a second, such as 60s".to_owned());
     }
+    Ok(period)
 }
 
 #[cfg(test)]
@@ -175,14 +174,14 @@ mod tests {
         ] {
             assert_eq!(period(text).ok(), expected.map(Duration::from_secs), "{text}");
         }
-        for (text, is_right) in [
+        for (text, is_valid) in [
             ("https://10.0.0.1:6443", true),
             ("https://[fd00::1]:443", true),
             ("http://10.0.0.1:6443", false),
             ("10.0.0.1:6443", false),
             ("https://a/b", false),
         ] {
-            assert_eq!(server(text).is_ok(), is_right, "{text}");
+            assert_eq!(server(text).is_ok(), is_valid, "{text}");
         }
     }
 }

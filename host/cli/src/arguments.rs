@@ -1,4 +1,4 @@
-//! Arguments of several commands.
+//! Parses and reads the arguments that several commands share.
 
 use std::{
     io::Read,
@@ -15,7 +15,7 @@ use crate::files;
 
 pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::WORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        // clap has checked the case, unless the argument ignores it.
+        // The case was checked by clap, unless the argument ignores it.
         let found = W::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         found
             .map(|(_, value)| *value)
@@ -31,7 +31,7 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Returns the files and directories that a command was given, or else the ones that its configuration names.
+/// Returns the paths that a command was given, or else the paths that its configuration names.
 pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
     match (config, given) {
         (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
@@ -39,7 +39,7 @@ pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Confi
     }
 }
 
-/// Reads the texts of these files and directories; `-` is `input`, the standard input.
+/// Reads the texts of these files and directories; `-` stands for standard input, which is `input`.
 pub(crate) fn read_definitions(
     paths: &[PathBuf],
     input: &mut impl Read,

@@ -17,12 +17,12 @@ use indicatif::ProgressBar;
 use self::report::{AuditFormat, AuditReport};
 use crate::{arguments, cluster::ClusterArguments, host, logging, progress, replay};
 
-/// Run the objects that a cluster has through chains, and show what they would refuse or change.
+/// Run the objects of a cluster through chains, and show what these would refuse or change.
 ///
-/// Each object is run as if it were created, and as if it were updated to what it is, wherever a chain is for that.
-/// Look-ups find what the cluster has. Nothing is written to the cluster. With a configuration whose upstream has
-/// `lists`, such as Nomad or BCS, the objects in these are run instead. Exits with 0 when no object would be refused, and
-/// with 1 when one would be, or when a resource could not be listed.
+/// Each object is run as if it were created, and as if it were updated without a change, wherever the rules of a chain
+/// match these operations. Look-ups find what the cluster has. Nothing is written to the cluster. With a configuration
+/// whose upstream has `lists`, such as Nomad or BCS, the objects in these are run instead. Exits with 0 when no object
+/// would be refused, and with 1 when one would be, or when a resource could not be listed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance audit chains/
@@ -35,16 +35,16 @@ pub(crate) struct Arguments {
     /// cluster].
     #[arg(value_name = "CHAINS", required_unless_present = "config")]
     chains: Vec<PathBuf>,
-    /// Compare with these chains: show only the objects of which they say something else.
+    /// Compare with these chains: show only the objects that the two sets of chains judge differently.
     #[arg(long, value_name = "CHAINS", num_args = 1..)]
     against: Vec<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArguments,
-    /// Only objects of this resource: pods or deployments.apps. May be given more than once [default: every resource
-    /// that a chain is for].
+    /// Audit only this resource: pods or deployments.apps. May be given more than once [default: every resource that
+    /// the rules of a chain match].
     #[arg(long, value_name = "RESOURCE")]
     resource: Vec<String>,
-    /// Only objects of this namespace, and none without a namespace.
+    /// Audit only the objects of this namespace, and none without a namespace.
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
     /// The user of the requests.
@@ -145,7 +145,7 @@ async fn audit_cluster(
                     auditor.audit(&resource, requests, add).await;
                 }
                 Ok(None) => break,
-                // The others are audited.
+                // The other resources are still audited.
                 Err(error) => {
                     report.not_listed(resource.name(), &error.to_string());
                     break;
@@ -157,7 +157,7 @@ async fn audit_cluster(
     Ok(report)
 }
 
-/// Audits the objects that the lists of the upstream have.
+/// Audits the objects in the lists of the upstream.
 async fn audit_lists(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -281,7 +281,7 @@ impl Arguments {
         Auditor::new(tables, user, processors)
     }
 
-    /// Returns the resources that the arguments select. One that no chain is for is an error.
+    /// Returns the resources that the arguments select. A selected resource that no chain matches is an error.
     fn selected(&self, resources: Vec<Resource>) -> crate::Result<Vec<Resource>> {
         for name in &self.resource {
             if !resources.iter().any(|resource| resource.is_called(name)) {

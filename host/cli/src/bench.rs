@@ -28,9 +28,9 @@ use crate::{
 /// Measure a plugin or a chain in the sandbox, without a server.
 ///
 /// Requests pass the hooks one after the other, on one core; each call of a plugin has its own instance, as under
-/// `serve`. The time of plugins is shown twice: what it takes to create and end their instances, and what they compute.
-/// MEMORY is what they write, in pages, each of which a call has to copy first. With --compare, rounds of the two versions alternate, and the verdict says whether the difference is more
-/// than noise.
+/// `serve`. INSTANCE is the time in which instances of plugins are created and ended, GUEST the time in which they
+/// compute, and MEMORY the size of the pages that they write, each of which is copied for a call. With --compare,
+/// rounds of the two versions alternate, and the verdict says whether the difference is more than noise.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance bench images.wasm pod.yaml --settings '{\"refuseLatest\": true}'
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Another version to compare with: a plugin that gets the same settings and grants, or another chain.
     #[arg(long, value_name = "CHAIN|PLUGIN")]
     compare: Option<PathBuf>,
-    /// The time for which each version is measured: 5s, 1m.
+    /// The time for which each version is measured, such as 5s or 1m.
     #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
     time: Duration,
     /// The output format.
@@ -55,11 +55,11 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The duration of a round: long enough for thousands of calls, and short enough that both versions meet the same
+/// The duration of a round. It is long enough for thousands of calls, and short enough that both versions meet the same
 /// disturbances.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The fewest rounds of each version; with fewer, a comparison says nothing.
+/// The fewest rounds of each version. Fewer rounds would be too few to compare.
 const LEAST_ROUNDS: u32 = 12;
 
 /// The number of requests whose memory is measured; as many requests before them only warm up.
@@ -71,13 +71,12 @@ struct BenchedVersion {
     table: Arc<Table>,
     /// Measures the calls of the table's plugins.
     meter: Arc<Meter>,
+    /// The time of each request.
     times: Vec<Duration>,
-    /// The costs of the plugins' calls.
     costs: Vec<CallCost>,
     /// The bytes that the plugins write for a request.
     touched: Option<u64>,
-    /// The median of each round.
-    medians: Vec<Duration>,
+    round_medians: Vec<Duration>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
@@ -111,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
             let builder = arguments
                 .hooks
                 .builder(hooks, config.as_ref(), Some(&of_memory))?;
-            let touched = touched(&builder.build().await?.table(), &of_memory, &requests).await;
+            let touched = touched_bytes(&builder.build().await?.table(), &of_memory, &requests).await;
             versions.push(BenchedVersion {
                 hooks: hooks.display().to_string(),
                 table,
@@ -119,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
                 times: Vec::new(),
                 costs: Vec::new(),
                 touched,
-                medians: Vec::new(),
+                round_medians: Vec::new(),
             });
         }
         let requests: Vec<_> = requests.into_iter().map(|found| found.request).collect();
@@ -130,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a request that fails or that no chain matches: its time would not measure the hooks.
+/// Refuses a request that fails or that no chain matches, because its time would not measure the hooks.
 async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     let place = &found.place;
     let outcome = table.admit(found.request.clone()).await;
@@ -145,9 +144,9 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median of the bytes that plugins write for a request; `None` if no plugin is called, or the kernel does
-/// not report it.
-async fn touched(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
+/// Returns the median of the bytes that plugins write for a request; `None` if no plugin is called, or if the kernel
+/// does not report it.
+async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
         table.admit(found.request.clone()).await;
@@ -168,24 +167,24 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         .max(LEAST_ROUNDS);
     for round in 0..WARM_UP.saturating_add(rounds) {
         for version in versions.iter_mut() {
-            let (mut times, mut costs) = turn(version, requests).await;
+            let (mut times, mut costs) = run_round(version, requests).await;
             if round >= WARM_UP {
                 times.sort_unstable();
-                version.medians.extend(quantile(&times, 0.5));
+                version.round_medians.extend(quantile(&times, 0.5));
                 version.times.append(&mut times);
                 version.costs.append(&mut costs);
             }
         }
         versions.reverse();
     }
-    // Restores the order of the arguments.
+    // The versions are returned in the order of the arguments.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }
 }
 
 /// Runs one round, and returns the times of its requests and the costs of their plugins.
-async fn turn(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
+async fn run_round(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
     let started = Instant::now();
     let (mut times, mut costs) = (Vec::new(), Vec::new());
     for request in requests.iter().cycle() {

@@ -1,4 +1,4 @@
-//! `admittance certs`: a CA, and certificates that it signs.
+//! `admittance certs`: makes a CA, and certificates that it signs.
 
 mod report;
 #[cfg(test)]
@@ -20,8 +20,8 @@ use crate::{
 
 /// Make certificates for webhook servers: a CA, and server certificates with the names that callers check.
 ///
-/// Each --service gets its own certificate, which also includes every --host. Without --service, the hosts
-/// share one. An existing CA in the directory is reused, so that clients that trust it continue to work.
+/// Each --service gets its own certificate, which also includes every --host. Without --service, all hosts share one
+/// certificate. An existing CA in the directory is reused, so that clients that trust it continue to work.
 ///
 /// To keep certificates valid, run the same command with --renew, for instance daily: the driver reloads
 /// replaced certificates while it runs. To rotate the CA without downtime, run with --new-ca, distribute
@@ -54,11 +54,11 @@ pub(crate) struct Arguments {
     /// ca.pem in the directory, created if it does not exist].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Replace existing certificates. The CA stays.
+    /// Replace existing certificates, but not the CA.
     #[arg(long)]
     force: bool,
-    /// Replace existing certificates that have less than a third of their validity left, that have other
-    /// names, or that the CA did not sign. The others, and the CA, stay.
+    /// Replace existing certificates that have less than a third of their validity left, that have other names, or that
+    /// the CA did not sign. Other certificates and the CA stay.
     #[arg(long, conflicts_with = "force")]
     renew: bool,
     /// Replace the CA in the directory with a new one. ca.pem then holds the new and the previous CA;
@@ -90,15 +90,15 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
-/// Adds the name of the certificate that cannot be made to an error.
+/// Names the certificate that cannot be made in its error.
 fn not_made(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }
 
-/// A CA that expires within this time is reported, so that it is replaced.
+/// The remaining validity below which the report advises a new CA.
 const LAST_YEAR: Duration = Duration::days(365);
 
-/// Makes and writes everything, or fails without replacing existing files.
+/// Makes and writes all certificates, or fails without replacing existing files.
 fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<CertificateReport> {
     let ca_files = match &arguments.ca {
         Some(path) => CertificateFiles {
@@ -158,7 +158,7 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
     })
 }
 
-/// Returns the certificates to make, with the paths of their files.
+/// Returns the certificates to make, with their files.
 fn planned(
     arguments: &Arguments,
     ca_files: &CertificateFiles,
@@ -225,8 +225,8 @@ fn authority(
     }
 }
 
-/// Writes both to temporary files first and then renames them, so that a reader hardly ever sees one old and
-/// one new file. The key is renamed first, because a certificate without its key causes less clear errors.
+/// Writes both to temporary files and then renames these, so that a reader hardly ever sees one old and one new file.
+/// The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;

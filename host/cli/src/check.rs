@@ -22,24 +22,22 @@ use crate::{
     output::{BAD, GOOD, Output, WARN},
 };
 
-/// Check chain definitions: every mistake of every file, with its line, its field and the fix.
+/// Check chain definitions, and report every mistake of every file with its line, its field and the fix.
 ///
-/// Valid but probably unintended settings are reported as warnings, which do not change the exit code.
+/// Settings that are valid but probably unintended are reported as warnings, which do not change the exit code.
 ///
-/// Plugins are loaded and given their settings, so that a wrong setting or a missing module is found
-/// too. Nothing is read from ZooKeeper or a cluster: definitions that are kept there are reported as
-/// unchecked. Exits with 1 when something is wrong.
+/// Plugins are loaded and given their settings, so that a wrong setting or a missing module is found too. Definitions
+/// in ZooKeeper or a cluster are not read, and are reported as unchecked. Exits with 1 when something is wrong.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance check chains/
   admittance check --config admittance.yaml --output json")]
 pub(crate) struct Arguments {
-    /// Files with chains or BCS admissionwebhooks, or directories, of which *.yaml, *.yml and *.json are
-    /// read.
+    /// Files with definitions, or directories, of which *.yaml, *.yml and *.json are read.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A configuration of `serve`: it is checked too, with the definitions that it names. Its settings of
-    /// modules and signatures apply, and what it allows to chains of namespaces in the cluster.
+    /// A configuration of `serve`, which is checked too, with the definitions that it names. Its settings of modules
+    /// and signatures apply, and so do the permissions that it gives to chains of namespaces in the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
@@ -69,7 +67,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     })
 }
 
-/// The result of a check.
 enum Report {
     Valid {
         definitions: Definitions,
@@ -79,24 +76,24 @@ enum Report {
     },
     Documents {
         mistakes: Mistakes,
-        /// Scalars that YAML 1.2 reads differently.
+        /// Warnings about scalars that YAML 1.2 reads differently.
         warnings: Vec<String>,
     },
     Stages(Vec<StageMistake>),
 }
 
-/// A mistake in a stage, at its own line.
+/// A mistake in a stage, with its own line.
 struct StageMistake {
     location: Location,
     chain: Arc<str>,
     stage: Arc<str>,
-    /// Whether it is in the candidate of the stage.
+    /// Whether the mistake is in the candidate of the stage.
     candidate: bool,
     message: String,
 }
 
 impl StageMistake {
-    /// One for each setting that the plugin rejected, or one for the stage.
+    /// Returns one mistake for each setting that the plugin rejected, or one for the whole stage.
     fn all_of(error: &StageError) -> Vec<Self> {
         let of = |location, message| Self {
             location,
@@ -113,7 +110,7 @@ impl StageMistake {
             )];
         };
         let mistakes = mistakes.iter().map(|mistake| {
-            // A plugin whose setting is a text, a policy in Rego, says where in it.
+            // A plugin whose setting is a text, such as a policy in Rego, names the line in that text.
             let line = mistake
                 .message
                 .strip_prefix("line ")
@@ -145,8 +142,8 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// The error with its mistakes in stages at the fields that are wrong, as `check` reports them. No field is wrong where a
-/// server cannot be reached: that error is kept, since its exit code is another.
+/// Rewrites an error so that its mistakes in stages name the wrong fields, as `check` does. An error because a server
+/// cannot be reached stays as it is: no field is wrong, and it has another exit code.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {
@@ -170,7 +167,7 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
         }
     };
     if !arguments.documents_only {
-        // Loads the plugins of the chains, as a host would, and those that nothing calls.
+        // The plugins of the chains are loaded as by a host, and so are plugins that no stage calls.
         let builder = host::builder(config.as_ref(), arguments.store.clone());
         let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
             chain.stages.append(&mut chain.idle);
@@ -198,7 +195,7 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
-        // They may be in a store that is not read; without one, they are mistakes.
+        // A stage that an exception names may be in a store that is not read. If every store is read, it is a mistake.
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
@@ -212,14 +209,15 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
     })
 }
 
-/// The definition stores that are not read by this command.
+/// Returns the names of the definition stores that this command does not read.
 fn unread_stores(config: Option<&Config>) -> Vec<String> {
     let places = config.into_iter().flat_map(|config| &config.definitions);
     let unread = places.filter(|place| place.path().is_none());
     unread.map(|place| place.name()).collect()
 }
 
-/// The chains and exceptions of every document, and the configuration. Finding none is a mistake.
+/// Reads the chains and exceptions of all documents, and the configuration. A command line without definitions is a
+/// mistake.
 fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
@@ -247,8 +245,8 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// Lists what chains of namespaces use although the configuration does not allow it to chains in the cluster. Files of the
-/// configuration itself are the operator's.
+/// Finds what chains of namespaces use although the configuration does not allow it to chains in the cluster. Files
+/// that the configuration itself names are the operator's, and may use everything.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
     let is_given = |chain: &&ChainDefinition| {
@@ -314,7 +312,7 @@ impl Report {
         format!("{}\n{warnings}{BAD}{count}{BAD:#}\n", lines.join("\n"))
     }
 
-    /// Its JSON form is part of the program's interface: fields are only added.
+    /// Returns the report as JSON, which is part of the program's interface: fields are only added.
     fn json(&self) -> Value {
         match self {
             Self::Valid {

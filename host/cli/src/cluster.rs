@@ -1,4 +1,4 @@
-//! The cluster that a command reads from.
+//! Connects a command to the cluster that its arguments name.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ impl ClusterArguments {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// Returns the client of the cluster. Nothing is sent yet.
+    /// Returns a client of the cluster, without sending a request.
     pub(crate) async fn connect(&self) -> crate::Result<Cluster> {
         let source = if self.are_given() {
             ClusterSource::Kubeconfig {

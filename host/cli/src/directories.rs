@@ -11,8 +11,8 @@ use std::{
 
 use admittance::{Digest, catalog::Store};
 
-/// Returns the directory of modules and their compiled forms: the named one, or the user's default. A default that
-/// cannot be created only causes a warning; a named one causes an error where it is used.
+/// Returns the directory of modules and their compiled forms: the named one, or the user's default. A default directory
+/// that cannot be created only causes a warning; a named one causes an error where it is used.
 pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| {
         usable(default_store(&variable), "store", |directory| {
@@ -23,8 +23,8 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// Returns the directory of the history under this configuration: the named one, or the user's default, which may
-/// be missing as in [`store`].
+/// Returns the directory of this configuration's history: the named one, or the user's default. As in [`store`], there
+/// may be none.
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
         usable(
@@ -38,11 +38,11 @@ pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<Pa
 }
 
 fn usable(
-    found: Option<PathBuf>,
+    default: Option<PathBuf>,
     what: &'static str,
     try_it: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Option<PathBuf> {
-    let problem = match found {
+    let problem = match default {
         Some(directory) => match try_it(&directory) {
             Ok(()) => return Some(directory),
             Err(problem) => problem,
@@ -53,7 +53,7 @@ fn usable(
     None
 }
 
-/// Creates a directory for its owner alone, and checks that files can be created in it.
+/// Creates a directory that only its owner may use, and checks that files can be created in it.
 fn writable(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     tempfile::tempfile_in(directory).map(drop)
@@ -65,7 +65,7 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
-/// Reads a path from a variable. The XDG base directory specification requires that relative ones are ignored.
+/// Reads a path from a variable. Relative paths are ignored, as the XDG base directory specification requires.
 fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)
@@ -78,7 +78,8 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// systemd sets `STATE_DIRECTORY` for a service, possibly with several directories separated by `:`.
+/// Returns the default directory of the history, below `STATE_DIRECTORY` for services of systemd, which may contain
+/// several directories separated by `:`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || {
         let listed = variable("STATE_DIRECTORY")?;
@@ -89,8 +90,8 @@ fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathB
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
     // Two drivers on one machine have different configurations.
-    let whole = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
-    let name: String = Digest::of(whole.as_os_str().as_bytes())
+    let canonical = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
+    let name: String = Digest::of(canonical.as_os_str().as_bytes())
         .to_hex()
         .chars()
         .take(16)
@@ -102,7 +103,7 @@ fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathB
 mod tests {
     use super::*;
 
-    fn of<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
+    fn environment<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
         |name| {
             let found = pairs.iter().find(|(key, _)| *key == name)?;
             Some(found.1.into())
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_the_users() {
+    fn default_directories_come_from_the_environment_of_the_user() {
         for (pairs, store, states) in [
             (
                 vec![("HOME", "/h")],
@@ -135,7 +136,7 @@ mod tests {
             (vec![("STATE_DIRECTORY", "")], None, None),
             (vec![], None, None),
         ] {
-            let variable = of(&pairs);
+            let variable = environment(&pairs);
             assert_eq!(default_store(&variable), store.map(PathBuf::from), "{pairs:?}");
             let history = default_history(Path::new("/a.yaml"), &variable);
             let parent = history.as_deref().and_then(Path::parent).and_then(Path::parent);
@@ -149,7 +150,7 @@ mod tests {
         let path = folder.path().join("a.yaml");
         fs::write(&path, "").unwrap();
         let pairs = [("HOME", "/h")];
-        let variable = of(&pairs);
+        let variable = environment(&pairs);
         let history = |path: &Path| default_history(path, &variable).unwrap();
         let roundabout = folder.path().join(".").join("a.yaml");
         assert_eq!(history(&path), history(&roundabout));
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_directory_may_be_missing() {
+    fn an_unusable_default_directory_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();

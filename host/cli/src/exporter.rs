@@ -1,5 +1,5 @@
-//! Exports metrics. Labels with names that users choose have a bounded number of values, and the series of a
-//! cluster that is deleted or unused are forgotten.
+//! Exports metrics. Labels whose values users choose have a bounded number of values, and series of deleted or unused
+//! clusters are forgotten.
 
 use std::{
     borrow::Cow,
@@ -16,10 +16,10 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use metrics_util::MetricKindMask;
 use parking_lot::Mutex;
 
-/// The label of clusters, of which users of a gateway may create any number.
+/// The label with the cluster, of which users of a gateway may create any number.
 const CLUSTER: &str = "cluster";
-/// The most values of each label. Authors of definitions choose the values of most of these labels. Values of
-/// `path` are nodes of ZooKeeper.
+/// The most values of each label. Authors of definitions choose the values of most of these labels; values of `path`
+/// are nodes of ZooKeeper.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
@@ -30,12 +30,11 @@ const MOST_VALUES: [(&str, usize); 8] = [
     ("path", 4096),
     ("stage", 4096),
 ];
-/// The value that stands for all others.
+/// The value that replaces all values beyond the limit.
 const OTHER: &str = "other";
-/// The time after which a series of a cluster that did not change is forgotten.
+/// The time after which an unchanged series of a cluster is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Renders all metrics. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Metrics([PrometheusHandle; 2]);
 
@@ -53,7 +52,7 @@ impl Metrics {
         self.0.iter().map(PrometheusHandle::render).collect()
     }
 
-    /// Histograms keep samples until they are drained, which only a scrape does otherwise.
+    /// Drains the samples of histograms, which otherwise only a scrape does.
     pub(crate) fn run_upkeep(&self) {
         self.0.iter().for_each(PrometheusHandle::run_upkeep);
     }
@@ -62,15 +61,16 @@ impl Metrics {
 #[derive(Debug)]
 struct Exporter {
     lasting: PrometheusRecorder,
+    /// Records series with the label of a cluster, which are forgotten when they are unused.
     of_clusters: PrometheusRecorder,
     forgotten_after: Duration,
-    /// The values of each label in [`MOST_VALUES`], with the last time that they were used.
+    /// The values of each label in [`MOST_VALUES`], with the time of their last use.
     values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
 }
 
 impl Exporter {
     fn new(forgotten_after: Duration) -> crate::Result<Self> {
-        // Buckets of all duration histograms, for plugins and webhooks alike.
+        // All histograms of durations have the same buckets.
         let builder = || {
             let durations = Matcher::Suffix("duration_seconds".into());
             PrometheusBuilder::new().set_buckets_for_metric(durations, &DURATION_BUCKETS)
@@ -98,26 +98,27 @@ impl Exporter {
         };
         let is_within = |label: &&Label| {
             let limit = MOST_VALUES.iter().find(|(name, _)| *name == label.key());
-            limit.is_none_or(|(name, most)| self.is_within(name, *most, label.value()))
+            limit.is_none_or(|(name, most)| self.use_value(name, *most, label.value()))
         };
         let mut beyond = key.labels().filter(|label| !is_within(label)).peekable();
         if beyond.peek().is_none() {
             return (recorder, Cow::Borrowed(key));
         }
         let beyond: Vec<&Label> = beyond.collect();
-        let labels = key.labels().map(|label| match beyond.contains(&label) {
-            true => Label::new(label.key().to_owned(), OTHER),
-            false => label.clone(),
-        });
-        let labels: Vec<Label> = labels.collect();
-        (
-            recorder,
-            Cow::Owned(Key::from_parts(key.name().to_owned(), labels)),
-        )
+        let bounded = |label: &Label| {
+            if beyond.contains(&label) {
+                Label::new(label.key().to_owned(), OTHER)
+            } else {
+                label.clone()
+            }
+        };
+        let labels: Vec<Label> = key.labels().map(bounded).collect();
+        let key = Key::from_parts(key.name().to_owned(), labels);
+        (recorder, Cow::Owned(key))
     }
 
-    /// Whether a label may have this value; notes that the value is used.
-    fn is_within(&self, label: &'static str, most: usize, value: &str) -> bool {
+    /// Records that a value is used; whether the label may have it.
+    fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut values = self.values.lock();
         let values = values.entry(label).or_default();
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_cannot_make_series_without_end() {
+    fn a_label_has_a_bounded_number_of_values() {
         let exporter = Exporter::new(FORGOTTEN_AFTER).unwrap();
         with_local_recorder(&exporter, || {
             for number in 0..2000 {
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_series_of_an_unused_cluster_are_forgotten_and_make_room() {
+    fn the_series_of_an_unused_cluster_are_replaced() {
         let exporter = Exporter::new(Duration::from_millis(20)).unwrap();
         let metrics = exporter.handles();
         let count = |cluster: String| {

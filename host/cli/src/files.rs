@@ -1,4 +1,4 @@
-//! Files that commands read and write.
+//! Reads and writes the files that users name to commands.
 
 #![allow(
     clippy::disallowed_methods,
@@ -19,12 +19,11 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(at(path))
 }
 
-/// Reads bytes.
 pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Opens a file for reading. The error names the file.
+/// Opens a file for reading; an error names the file.
 pub(crate) fn open(path: &Path) -> Result<File, String> {
     File::open(path).map_err(at(path))
 }
@@ -59,7 +58,7 @@ impl<'a> FileDraft<'a> {
         Ok(Self { path, file })
     }
 
-    /// Renames the file to its path. One that exists there is an error, unless it may be replaced.
+    /// Renames the file to its path. A file that exists there is an error, unless `replace` is set.
     pub(crate) fn publish(self, replace: bool) -> Result<(), String> {
         let published = if replace {
             self.file.persist(self.path)
@@ -75,7 +74,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), Stri
     FileDraft::new(path, content, mode)?.publish(true)
 }
 
-/// Replaces a file atomically, and creates its directory if there is none.
+/// Replaces a file atomically, and creates its directory if that is missing.
 pub(crate) fn replace_in_tree(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     fs::create_dir_all(directory(path)).map_err(at(path))?;
     replace(path, content, mode)

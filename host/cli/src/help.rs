@@ -1,4 +1,4 @@
-//! The help of the program, with its commands in groups.
+//! Renders the help of the program, with its commands in groups.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// The heading of the commands that are in no group.
+/// The heading of commands without a group.
 const OTHERS: &str = "Shell and editor";
 
 /// Returns the program's command line, whose help lists the commands in groups.

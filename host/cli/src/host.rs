@@ -7,15 +7,16 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// Returns the configuration of the sandbox. This very program compiles plugins, even if its file was replaced.
+/// Returns the configuration of the sandbox. The running program itself compiles plugins, even if its file was
+/// replaced.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
     sandbox.compiler = Some("/proc/self/exe".into());
     sandbox
 }
 
-/// Returns a builder with the configuration of modules and plugins. Modules are kept in `store`, else in the store of
-/// the configuration, else in the user's default store.
+/// Returns a builder with the configuration of modules and plugins. Modules are kept in `store`, else in the directory
+/// that the configuration names, else in the user's default directory.
 pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let mut builder = Host::builder()
         .on_progress(progress::show())

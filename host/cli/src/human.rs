@@ -1,4 +1,4 @@
-//! Human-readable times, durations, counts and names.
+//! Writes times, durations, counts and names for people.
 
 use std::{fmt::Display, time::Duration};
 
@@ -26,7 +26,7 @@ pub(crate) fn age(from: Moment, to: Moment) -> String {
     }
 }
 
-/// The name of an object: `default/web`.
+/// Writes the name of an object: `default/web`.
 pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{namespace}/{name}"),
@@ -34,18 +34,18 @@ pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Writes a moment to the second, as in logs.
+/// Writes a moment with whole seconds.
 pub(crate) fn clock(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }
 
-/// Returns the first twelve digits, which are enough to tell digests apart.
+/// Shortens a digest to its first twelve digits, which are enough to tell digests apart.
 pub(crate) fn short_digest(digest: &str) -> &str {
     let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
     digits.get(..12).unwrap_or(digits)
 }
 
-/// `1 request`, `2 requests`.
+/// Writes a number with its noun: `1 request`, `2 requests`.
 pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{plural}")

@@ -1,4 +1,4 @@
-//! `admittance import`: policies of other systems as native chains.
+//! `admittance import`: writes policies of other systems as native chains.
 
 mod cluster;
 
@@ -21,20 +21,20 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Write policies of other systems as native chains, and report what maps exactly and what does not.
+/// Write policies of other systems as native chains, and report which ones are translated exactly.
 ///
-/// Webhook configurations and policies of Kubernetes, policies of Kubewarden, documents of Gatekeeper, SidecarSets of
-/// OpenKruise and BCS admissionwebhooks are read, from manifests, from a cluster, or both. Each is written as a native
-/// chain if one does the same, and kept as it is otherwise: this program reads it too. Exits with 1 if one of them has
-/// mistakes.
+/// The command reads webhook configurations and policies of Kubernetes, policies of Kubewarden, documents of
+/// Gatekeeper, SidecarSets of OpenKruise and BCS admissionwebhooks, from manifests, from a cluster, or both. It writes
+/// each as a native chain if a chain can do the same, and otherwise keeps it as it is, since this program reads it too.
+/// Exits with 1 if one of them has mistakes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance import policies/ --dry-run
   admittance import --cluster --to chains/imported.yaml
   kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | admittance import - --to chains/imported.yaml")]
 pub(crate) struct Arguments {
-    /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Other
-    /// documents than policies are passed over.
+    /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Documents
+    /// that are not policies are skipped.
     #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context"])]
     files: Vec<PathBuf>,
     /// Read the policies of a cluster: the one that kubectl would use, unless --kubeconfig or --context names another.
@@ -56,13 +56,13 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// The name of the file in mistakes if none is written.
+/// The name of the file in mistakes when no file is written.
 const NO_FILE: &str = "imported.yaml";
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
     let writes = !arguments.dry_run;
-    // Checked before anything is read, and again when the file is written.
+    // This is checked before anything is read, and again when the file is written.
     if writes && !arguments.force && to.exists() {
         return Err(format!(
             "{} already exists; give --force to replace it, or another --to",

@@ -10,9 +10,7 @@ use crate::{
     serve::DEFAULT_CONFIG,
 };
 
-/// Write a first configuration, a chain, and a request to try, all with comments.
-///
-/// Nothing that exists is replaced.
+/// Write a first configuration, a chain, and a request to try, all with comments. Existing files are not replaced.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance init
@@ -89,9 +87,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         std::fs::create_dir_all(files::directory(path)).map_err(files::at(path))?;
         FileDraft::new(path, content.as_bytes(), files::PUBLIC)?.publish(false)?;
     }
-    let enter = match arguments.directory == Path::new(".") {
-        true => String::new(),
-        false => format!("\n  {BOLD}cd {}{BOLD:#}", arguments.directory.display()),
+    let enter = if arguments.directory == Path::new(".") {
+        String::new()
+    } else {
+        format!("\n  {BOLD}cd {}{BOLD:#}", arguments.directory.display())
     };
     Ok(write(&format!(
         "wrote {DEFAULT_CONFIG}, {CHAIN} and {request}\n{enter}\n  \

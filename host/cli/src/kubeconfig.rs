@@ -11,7 +11,7 @@ use crate::{files, output, remote::Server};
 
 /// Print a kubeconfig for a cluster behind a gateway.
 ///
-/// `admittance clusters` lists the identifiers of clusters. Nothing is sent.
+/// `admittance clusters` lists the identifiers of clusters. The command sends no request.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance kubeconfig plain-dev --gateway https://gateway.example.com --token-file token")]
@@ -22,11 +22,11 @@ pub(crate) struct Arguments {
     /// The URL of the gateway.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_GATEWAY")]
     gateway: Server,
-    /// The file with your token, which kubectl reads; without it, the environment variable ADMITTANCE_TOKEN contains the
-    /// token, which is printed.
+    /// The file with your token, which kubectl reads. Without it, the kubeconfig contains the token in the environment
+    /// variable ADMITTANCE_TOKEN.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// The CAs of the gateway, as PEM [default: kubectl trusts the system's].
+    /// The CAs of the gateway, as PEM [default: the CAs of the system where kubectl runs].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// The name of cluster, user and context [default: the identifier].
@@ -76,10 +76,10 @@ impl Arguments {
 
 fn identifier(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match !text.is_empty() && text.bytes().all(is_plain) {
-        true => Ok(text.to_owned()),
-        false => Err("write the identifier as `admittance clusters` prints it".to_owned()),
+    if text.is_empty() || !text.bytes().all(is_plain) {
+        return Err("write the identifier as `admittance clusters` prints it".to_owned());
     }
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]
@@ -126,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_have_no_slash() {
-        for (text, is_right) in [("plain-dev-x1", true), ("", false), ("a/b", false), ("A", true)] {
-            assert_eq!(identifier(text).is_ok(), is_right, "{text}");
+    fn an_identifier_has_no_slash() {
+        for (text, is_valid) in [("plain-dev-x1", true), ("", false), ("a/b", false), ("A", true)] {
+            assert_eq!(identifier(text).is_ok(), is_valid, "{text}");
         }
     }
 }

@@ -91,7 +91,7 @@ enum Command {
     Pull(modules::PullArguments),
     Push(modules::PushArguments),
     Inspect(modules::InspectArguments),
-    /// Compile a component from standard input to standard output. The program runs this itself, in a child
+    /// Compile a component from standard input to standard output. The program runs this command itself in a child
     /// process.
     #[command(hide = true)]
     Compile {
@@ -107,10 +107,10 @@ enum Command {
     Man(shell::ManArguments),
 }
 
-/// The width up to which help is wrapped, in columns.
+/// The largest width of help texts, in columns.
 const HELP_WIDTH: usize = 100;
 
-/// The exit code for wrong usage or invalid input; 1 is a refusal.
+/// The exit code for wrong usage or invalid input. The exit code for refusals is 1.
 const INVALID: u8 = 2;
 
 /// The exit code for temporary failures: `EX_TEMPFAIL` of sysexits.h.
@@ -189,10 +189,10 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// The time for which the end of a command waits for threads that still read a file or resolve a name.
+/// The time for which a command waits at its end for threads that still read a file or resolve a name.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The exit code of a command that judges something: 0 if nothing is refused, 1 otherwise.
+/// Returns the exit code of a command that judges requests or objects: 0 if nothing is refused, 1 otherwise.
 fn exit_code(is_clean: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_clean))
 }

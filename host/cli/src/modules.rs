@@ -1,4 +1,4 @@
-//! The commands `pull`, `push` and `inspect`.
+//! Fetches, uploads and describes modules: the commands `pull`, `push` and `inspect`.
 
 mod inspect;
 mod pull;
@@ -19,7 +19,7 @@ use url::Url;
 pub(crate) use self::{inspect::InspectArguments, pull::PullArguments, push::PushArguments};
 use crate::{directories, host};
 
-/// The arguments for fetching modules from servers and registries. Each overrides the configuration.
+/// The arguments for fetching modules from servers and registries. Each takes precedence over the configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Modules")]
 pub(crate) struct ModuleArguments {
@@ -41,7 +41,7 @@ pub(crate) struct ModuleArguments {
 }
 
 impl ModuleArguments {
-    /// Opens the catalog. `keys`, if given, replace the signature rules of the configuration.
+    /// Opens the catalog. If there are `keys`, they replace the signature rules of the configuration.
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
         let (mut config, named) = self.config(keys)?;
         let directory = directories::store(self.store.clone().or(named));
@@ -57,7 +57,7 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Returns the configuration without its store, whose directory it may name.
+    /// Returns the configuration without its store, and the directory of the store if it names one.
     fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let config = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, store) = config
@@ -84,7 +84,7 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     }]))
 }
 
-/// Runs `describe` of a plugin.
+/// Runs the function `describe` of a plugin.
 async fn inspected(module: &Module) -> crate::Result<Inspection> {
     let sandbox = Sandbox::new(host::sandbox(None))?;
     let inspection = sandbox.inspect(module.bytes().clone()).await;
@@ -95,7 +95,7 @@ async fn inspected(module: &Module) -> crate::Result<Inspection> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // Without a scheme it is a path; a text with `:` may be an invalid reference.
+        // A text without a scheme is a path; a text with `:` may be an invalid reference.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_need_no_scheme() {
+    fn a_file_needs_no_scheme() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.wasm");
         std::fs::write(&file, "").unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked() {
+    fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
             ("pull oci://r.example.com/a:1", true),
             (

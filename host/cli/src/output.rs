@@ -39,14 +39,14 @@ impl Output {
     }
 }
 
-/// Writes to standard output. A closed pipe is an error.
+/// Writes to standard output. If the reader closed the pipe, this is an error.
 pub(crate) fn write_all(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Writes to standard output. A closed pipe is not an error.
+/// Writes to standard output. If the reader closed the pipe, this is not an error.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     match write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -64,8 +64,8 @@ pub(crate) fn harmless_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
-/// Returns the coloured lines of the difference between two objects: a group for each change, with `context` lines
-/// around.
+/// Returns the coloured lines of the difference between two objects, in groups of neighbouring changes with `context`
+/// lines around them.
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();
@@ -86,15 +86,15 @@ pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) 
     hunks.collect()
 }
 
-/// Style of good results.
+/// The style of good results.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Style of refusals and errors.
+/// The style of refusals and errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// Style of warnings.
+/// The style of warnings.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// Style of secondary text.
+/// The style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// Style of headings.
+/// The style of headings.
 pub(crate) const BOLD: Style = Style::new().bold();
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_others_move_no_cursor() {
+    fn control_characters_of_untrusted_texts_are_replaced() {
         for (text, one_line, lines) in [
             ("plain", "plain", "plain"),
             ("a\nb\tc", "a b c", "a\nb\tc"),

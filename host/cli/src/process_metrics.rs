@@ -1,5 +1,5 @@
-//! The metrics of the process that Prometheus' client libraries name `process_*`, read from /proc. On other systems
-//! than Linux they are absent.
+//! Measures the process with the metrics that Prometheus' client libraries name `process_*`. They are read from /proc,
+//! and absent on systems other than Linux.
 
 #![allow(clippy::disallowed_methods, reason = "they are files of the kernel")]
 
@@ -51,7 +51,7 @@ pub(crate) fn collect() {
         }
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        // One of them is the directory itself.
+        // One of the descriptors is the open directory itself.
         gauge!(OPEN_FDS).set(descriptors.count().saturating_sub(1) as f64);
         if let Some(limit) = getrlimit(Resource::Nofile).current {
             gauge!(MAX_FDS).set(limit as f64);
@@ -59,7 +59,7 @@ pub(crate) fn collect() {
     }
 }
 
-/// Fields of /proc/self/stat; proc_pid_stat(5) numbers them.
+/// The fields of /proc/self/stat, which proc_pid_stat(5) numbers.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     processor_ticks: Option<u64>,
@@ -69,7 +69,7 @@ struct Stat {
 
 impl Stat {
     fn parse(stat: &str) -> Self {
-        // The second field is the name in parentheses, which may contain spaces and parentheses.
+        // The second field is the name of the program in parentheses, which may contain spaces and parentheses.
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let field = |number: usize| rest.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
         Self {
@@ -80,7 +80,7 @@ impl Stat {
     }
 }
 
-/// Returns when the machine started, in seconds since 1970.
+/// Returns the time at which the machine started, in seconds since 1970.
 fn boot_time() -> Option<u64> {
     number_after(&fs::read_to_string("/proc/stat").ok()?, "btime ")
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_look_like_fields() {
+    fn a_program_name_may_contain_spaces_and_parentheses() {
         let stat = "7 (a) 1 2 (b) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 5 0 4200 1000 50";
         assert_eq!(
             Stat::parse(stat),

@@ -1,4 +1,4 @@
-//! Shows the progress of loading, downloads and uploads.
+//! Shows the progress of loading modules, of downloads and of uploads.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -56,7 +56,7 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     }
 }
 
-/// The digests of modules that were logged.
+/// The digests of the modules that were logged already.
 #[derive(Default)]
 struct LoggedModules(Mutex<HashSet<String>>);
 
@@ -68,10 +68,10 @@ impl LoggedModules {
 }
 
 enum LoadingScreen {
-    /// Loading has not started.
+    /// Loading has not begun.
     Waiting,
     Bars(Bars),
-    /// Log lines alone: requests are served, or there is no terminal.
+    /// The progress is only logged, because requests are served, or standard error is no terminal.
     Plain,
 }
 
@@ -114,7 +114,7 @@ impl Bars {
     }
 }
 
-/// Logs each module once at `info`, and further stages with it at `debug`.
+/// Logs a module at `info` when it is new, and further stages with it at `debug`.
 fn log(loaded: &Loaded, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
@@ -159,7 +159,7 @@ fn log_fetch(progress: FetchProgress) {
     }
 }
 
-/// Gives a bar this template, and redraws it regularly.
+/// Sets the template of a bar, which is redrawn regularly.
 pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -174,14 +174,14 @@ pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sy
     move |progress| transfers.show("", progress)
 }
 
-/// Shows transfers as bars on a terminal, and as lines elsewhere. Lives as long as the transfers.
+/// Shows transfers as bars on a terminal, and as lines elsewhere.
 #[derive(Debug)]
 struct Transfers {
-    /// `None` without a terminal.
+    /// The bars on the terminal; `None` without one.
     bars: Option<MultiProgress>,
-    /// The bars, by reference.
+    /// The bar of each transfer, by reference.
     current: Mutex<HashMap<String, ProgressBar>>,
-    /// `fetching` or `pushing`.
+    /// The verb in lines: `fetching` or `pushing`.
     verb: &'static str,
 }
 
@@ -194,7 +194,7 @@ impl Transfers {
         }
     }
 
-    /// Shows the progress of a transfer, by the name that tells it apart from others.
+    /// Shows the progress of the transfer with this name.
     fn show(&self, which: &str, progress: FetchProgress) {
         match &self.bars {
             Some(bars) => self.draw(bars, which, progress),
@@ -277,7 +277,7 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // Later tables are made while requests are served, and log lines would break through bars.
+        // Later tables are made while requests are served, and log lines would disturb bars.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;

@@ -16,10 +16,10 @@ use crate::{
     output::{BOLD, harmless},
 };
 
-/// Recognizes, builds and tests the projects of a language. Commands run in the project's directory.
+/// A language of plugins: how its projects are recognized, built and tested. Commands run in the project's directory.
 #[derive(Debug)]
 struct Language {
-    /// The files of a project outside of `src` and `tests`. The first is its manifest, which every project has.
+    /// The files of a project outside of `src` and `tests`. The first one is its manifest, which every project has.
     files: &'static [&'static str],
     setup: &'static [SetupStep],
     build: &'static [&'static str],
@@ -30,7 +30,7 @@ struct Language {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// Dependencies that are installed before the first build, and again when a file that names them changes.
+/// A step that installs dependencies before the first build, and again when a file that names them changes.
 #[derive(Debug)]
 struct SetupStep {
     /// The path that exists once the dependencies are installed.
@@ -49,7 +49,7 @@ impl Language {
 /// The path to which a build writes the component.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// Cargo prints the path.
+    /// Cargo prints the path of the component.
     OfCargo,
     File(&'static str),
 }
@@ -91,7 +91,7 @@ const LANGUAGES: [Language; 3] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // Where pip is not packaged, `venv` makes the directory before it fails.
+                // If pip is not installed, `venv` fails only after it has made the directory.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],
@@ -138,7 +138,8 @@ const LANGUAGES: [Language; 3] = [
     },
 ];
 
-/// The programs that users install, the variables that may name other paths, and the fix if they are missing.
+/// The programs that users must install, the variables that may name other paths for them, and the fix if they are
+/// missing.
 const TOOLS: [(&str, &str, &str); 3] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
@@ -232,11 +233,12 @@ impl Project {
             }
         }
         if !cargo.wait()?.success() {
-            return Err(match self.lacks_target() {
-                true => format!(
+            return Err(if self.lacks_target() {
+                format!(
                     "the target {TARGET} is not installed for this toolchain; run `rustup target add {TARGET}`"
-                ),
-                false => does_not_compile("cargo build"),
+                )
+            } else {
+                does_not_compile("cargo build")
             }
             .into());
         }
@@ -255,7 +257,7 @@ impl Project {
             named_in,
             command,
         } = setup;
-        // A file that does not exist is like an empty one.
+        // A missing file counts as an empty one.
         let read = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
         let named =
             || named_in.map(|(files, kept)| (files.iter().map(read).collect::<Vec<_>>().concat(), kept));

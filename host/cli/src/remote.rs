@@ -56,7 +56,7 @@ struct Query {
 }
 
 impl Query {
-    /// Gets the resource at a path below `/v1`, prints and returns it.
+    /// Gets the resource at a path below `/v1`, and prints and returns it.
     fn show<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -70,7 +70,7 @@ impl Query {
         self.send(Method::GET, path, message, text)
     }
 
-    /// Posts a body as JSON, and prints the reply. `()` sends none.
+    /// Posts a body as JSON, and prints the reply. The body `()` is not sent.
     fn post<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -85,7 +85,7 @@ impl Query {
         self.send(Method::POST, path, message, text).map(drop)
     }
 
-    /// Sends a request, prints and returns the reply.
+    /// Sends a request, and prints and returns the reply.
     fn send<T: Serialize + DeserializeOwned>(
         &self,
         method: Method,

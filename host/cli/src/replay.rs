@@ -35,7 +35,7 @@ use crate::{
   admittance replay requests.ndjson chains/ --module images-2.wasm --stage pods/images
   admittance replay reviews.json new-chains/ --against chains/")]
 pub(crate) struct Arguments {
-    /// A file written by `record`, or AdmissionReviews, one after the other.
+    /// A file from `record`, or a file of AdmissionReviews one after the other.
     #[arg(value_name = "REQUESTS")]
     requests: PathBuf,
     /// Chain files, or directories of them [default: the definitions of --config].
@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     /// Compare with the answers of these chains instead of the recorded ones.
     #[arg(long, value_name = "CHAINS", num_args = 1..)]
     against: Vec<PathBuf>,
-    /// Call the webhooks of the chains for each request, as live traffic does. Chains with webhooks are
-    /// refused without it.
+    /// Call the webhooks of the chains for each request, as live traffic does. Without this option, chains with
+    /// webhooks are refused.
     #[arg(long)]
     call_webhooks: bool,
     /// A configuration of `serve`, for its settings of modules, signatures, namespaces and webhook addresses.

@@ -1,4 +1,4 @@
-//! Reports outcomes, on a terminal and as JSON.
+//! Reports outcomes on a terminal and as JSON.
 
 use std::fmt::Display;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// An outcome with its request.
 pub(crate) struct RunReport {
-    /// The file of the request, and the document in it.
+    /// The file and document from which the request was read.
     pub(crate) place: String,
     /// The request before any stage changed it.
     pub(crate) request: Request,
@@ -32,7 +32,7 @@ pub(crate) struct MismatchedChain {
 }
 
 impl MismatchedChain {
-    /// `None` if the chain matches.
+    /// Compares a request with the rules of a chain; `None` if they match.
     pub(crate) fn new<S>(chain: &Chain<S>, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -258,7 +258,7 @@ fn stage(row: &TraceRow) -> Value {
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),
-        // Whole nanoseconds give at most three decimals.
+        // A whole number of nanoseconds has at most three decimals in microseconds.
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {

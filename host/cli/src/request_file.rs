@@ -26,10 +26,11 @@ use crate::files;
 /// The properties of a request that a bare object, or the body of an HTTP request, does not contain.
 #[derive(Debug, Args)]
 pub(crate) struct ObjectArguments {
-    /// Read the files as bodies of this HTTP request, as in 'PUT /v1/services/web'; without a file, it has none.
+    /// Read the files as bodies of this HTTP request, such as 'PUT /v1/services/web'. Without a file, the request has
+    /// no body.
     #[arg(long, value_name = "METHOD PATH", value_parser = request_line)]
     pub(crate) request: Option<String>,
-    /// A header of the request of --request, as in 'BCS-ClusterID: BCS-MESOS-10001'. May be given more than once.
+    /// A header of the request in --request, such as 'BCS-ClusterID: BCS-MESOS-10001'. May be given more than once.
     #[arg(long, value_name = "NAME: VALUE", requires = "request")]
     header: Vec<String>,
     /// The operation on a bare object [default: CREATE].
@@ -64,7 +65,7 @@ fn request_line(text: &str) -> Result<String, String> {
 /// A document of a file.
 #[derive(Debug)]
 struct RequestDocument {
-    /// The file, and the line or number of the document if it is not the only one.
+    /// The file, and the line or number of the document if the file has several.
     place: String,
     json: Vec<u8>,
 }
@@ -76,7 +77,8 @@ pub(crate) struct LocatedRequest {
     pub(crate) request: Request,
 }
 
-/// Reads the requests in files and directories, at least one; `-` is standard input. With `--request`, they are bodies.
+/// Reads the requests in files and directories, of which there must be at least one; `-` is standard input. With
+/// `--request`, the files are bodies.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -108,9 +110,10 @@ pub(crate) fn read(
             });
         }
     }
-    match requests.is_empty() {
-        true => Err(format!("there is no request in {}", files::list(paths))),
-        false => Ok(requests),
+    if requests.is_empty() {
+        Err(format!("there is no request in {}", files::list(paths)))
+    } else {
+        Ok(requests)
     }
 }
 
@@ -126,7 +129,7 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Str
     Ok(objects)
 }
 
-/// Lists these files, and in place of a directory its `*.yaml`, `*.yml` and `*.json`, by name.
+/// Lists these files. Directories are replaced by their `*.yaml`, `*.yml` and `*.json`, sorted by name.
 pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let listed = paths.iter().map(|path| files_in(path).map_err(files::at(path)));
     Ok(listed.collect::<Result<Vec<_>, _>>()?.concat())
@@ -154,7 +157,7 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
-        // The error of JSON is the helpful one, unless the text is a mapping of YAML.
+        // The error of JSON is the more helpful one, unless the text is a mapping of YAML.
         let in_json = json_documents(&name, bytes);
         in_json.or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {

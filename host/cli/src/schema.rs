@@ -1,4 +1,4 @@
-//! `admittance schema`: JSON Schemas for editors.
+//! `admittance schema`: prints JSON Schemas for editors.
 
 use admittance_definitions::CHAIN_SCHEMA;
 use clap::{Args, ValueEnum};
@@ -9,10 +9,11 @@ use crate::output::write;
 pub(crate) const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
-/// The page lists the keys of the configuration with their meaning; a test compares it with the keys that are read.
+/// The page about the configuration, which lists the keys with their meaning. A test compares it with the keys that are
+/// read.
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
-/// Print the JSON Schema of a document, with which editors complete and check it.
+/// Print the JSON Schema of a document, by which editors complete and check it.
 ///
 /// The YAML language server uses the schema that the document's first line names:
 /// `# yaml-language-server: $schema=schemas/chain.json`.
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     Ok(write(&text)?)
 }
 
-/// Returns the schema of the configuration: its keys and their meaning. `check` validates the values.
+/// Returns the schema of the configuration, with its keys and their meaning. The values are validated by `check`.
 fn configuration() -> Value {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -90,7 +91,7 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
             place = member(place, "additionalProperties");
             continue;
         }
-        // The keyword applies only to objects, so a key may also have values of other types.
+        // The keywords for objects apply to objects only, so the key may also have values of other types.
         if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
             *member(place, "additionalProperties") = false.into();
         }
@@ -109,7 +110,7 @@ fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     }
     match value {
         Value::Object(members) => members.entry(name).or_insert_with(|| Map::new().into()),
-        // The value is an object now.
+        // The value has just become an object.
         other => other,
     }
 }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_nested_with_their_meaning() {
+    fn the_configuration_schema_describes_nested_keys() {
         let schema = configuration();
         for (pointer, expected) in [
             ("/properties/listen/additionalProperties", json!(false)),
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn all_schemas_are_objects_of_json() {
+    fn every_schema_is_a_json_object() {
         for text in [CHAIN_SCHEMA, EXCEPTION, TEST] {
             let schema: Value = serde_json::from_str(text).unwrap();
             assert_eq!(schema["type"], "object");

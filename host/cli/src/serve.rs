@@ -26,7 +26,7 @@ use crate::{arguments::word, directories, exporter::Metrics, host, logging, proc
 
 pub(crate) const DEFAULT_CONFIG: &str = "admittance.yaml";
 
-/// Run the driver: an intercepting proxy in front of a control plane, or kube-apiserver's webhook.
+/// Run the driver: an intercepting proxy in front of a control plane, or a webhook of kube-apiserver.
 ///
 /// The first SIGTERM or SIGINT lets requests in flight finish; the second ends the program at once.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(crate) const DEFAULT_CONFIG: &str = "admittance.yaml";
   admittance serve
   admittance serve --config admittance.yaml --listen 127.0.0.1:8080 --admin 127.0.0.1:9090")]
 pub(crate) struct Arguments {
-    /// The configuration.
+    /// The configuration file.
     #[arg(
         long,
         short,
@@ -64,13 +64,13 @@ pub(crate) struct Arguments {
     /// Register webhooks for this Service instead of dialect.kubernetes.webhookConfigurations.service.
     #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
     service: Option<Service>,
-    /// The Lease of the leader, instead of the `lease` of `kubernetes` in definitions, or the default.
+    /// Use this Lease of the leader, instead of the `lease` of `kubernetes` in definitions, or the default.
     #[arg(long, value_name = "NAME", value_parser = parse_lease, env = "ADMITTANCE_LEASE")]
     lease: Option<String>,
-    /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
+    /// Log lines of this level and above, or by this filter (`info,admittance=debug`), instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
-    /// The format of log lines, instead of log.format: auto is pretty on a terminal, and json otherwise.
+    /// Log in this format instead of log.format; auto is pretty on a terminal, and json otherwise.
     #[arg(long, value_name = "FORMAT", value_parser = word::<LogFormat>(), env = "ADMITTANCE_LOG_FORMAT")]
     log_format: Option<LogFormat>,
 }
@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     })?
 }
 
-/// Reads the configuration. The error for a missing one says what is needed.
+/// Reads the configuration. The error for a missing file explains how to make one.
 fn read(path: &Path) -> crate::Result<Config> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
@@ -181,7 +181,8 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
     })
 }
 
-/// The webhook configurations that the leader keeps, and the certificate of the port if it comes with them.
+/// Opens the webhook configurations that the leader keeps up to date, and sets the certificate of the port if it comes
+/// with them.
 async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
     let Some((webhooks, cluster)) = config.front.webhooks().zip(connections.cluster.as_ref()) else {
         return Ok(None);
@@ -218,8 +219,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Warns about stages whose conditions use the authorizer, because there is no cluster. Such a condition gets an error,
-/// which most conditions treat as a denial.
+/// Warns about stages whose conditions use the authorizer without a cluster. Such a condition gets an error, which most
+/// conditions treat as a denial.
 fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {
@@ -234,7 +235,7 @@ fn warn_of_conditions(host: &Host) {
     }
 }
 
-/// Starts the watches that the chains will need, so that the first requests need not wait for them.
+/// Starts the watches that the chains need, so that the first requests need not wait for them.
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);

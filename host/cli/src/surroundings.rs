@@ -23,7 +23,7 @@ use parking_lot::RwLock;
 
 use crate::host;
 
-/// The calls in flight for requests that are run one at a time.
+/// The limit of calls in flight; requests are run one at a time.
 const CALLS_IN_FLIGHT: u32 = 4;
 
 /// The cluster and the servers that the plugins of one request reach.
@@ -36,7 +36,7 @@ pub(crate) struct RequestSurroundings {
 }
 
 impl RequestSurroundings {
-    /// Fills what is `None` from `other`.
+    /// Fills the fields that are `None` from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             cluster: self.cluster.or(other.cluster),

@@ -12,7 +12,7 @@ pub(crate) struct Table<const COLUMNS: usize> {
     rows: Vec<[Cell; COLUMNS]>,
 }
 
-/// A cell of a table. An empty one is shown as a dash.
+/// A cell of a table. An empty cell is shown as a dash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -88,7 +88,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 };
                 let gap = if index > 0 { "  " } else { "" };
                 let Cell { text: own, style, .. } = cell;
-                // Writing into a String does not fail.
+                // Writing to a `String` does not fail.
                 let _ = write!(text, "{gap}{before}{style}{own}{style:#}{after}");
             }
             text.push('\n');
@@ -126,7 +126,7 @@ mod tests {
     use crate::output::BAD;
 
     #[test]
-    fn columns_are_as_wide_as_their_cells() {
+    fn a_column_is_as_wide_as_its_widest_cell() {
         let mut table = Table::new(["NAME", "CALLS", "WHY"]);
         table.row([Cell::text("a"), Cell::number(12_345), Cell::text("because")]);
         table.row([

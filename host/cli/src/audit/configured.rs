@@ -14,11 +14,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::arguments::no_definition;
 
-/// The time to wait for the first connection of a store.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads all definitions. An entry of a store that cannot be used is left out, with a warning, as at the start of
-/// `serve`.
+/// Reads all definitions. As `serve` does at its start, leaves out unusable entries of a store with a warning.
 pub(super) async fn chains(
     config: &Config,
     connections: &Connections,
@@ -50,7 +48,7 @@ pub(super) async fn chains(
 }
 
 async fn read(store: &dyn DefinitionStore) -> Result<Vec<DefinitionFile>, StoreError> {
-    let latest = Instant::now() + PATIENCE;
+    let latest = Instant::now() + CONNECT_TIMEOUT;
     loop {
         match store.read().await {
             Err(StoreError::Unreachable { .. }) if Instant::now() < latest => {

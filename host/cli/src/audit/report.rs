@@ -1,4 +1,4 @@
-//! The findings of an audit, for people, for scripts and for CI.
+//! Reports the findings of an audit to people, to scripts and to CI.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,6 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum AuditFormat {
     /// Human-readable, coloured on a terminal.
@@ -39,13 +38,13 @@ pub(super) struct AuditReport {
     objects: BTreeMap<String, u64>,
     /// The number of objects with each verdict, by namespace; `None` for objects without one.
     verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
-    /// Bounded by [`FINDINGS`].
+    /// The findings that are shown, at most [`FINDINGS`].
     findings: Vec<Finding>,
-    /// The number of findings beyond that limit.
+    /// The number of findings that did not fit into `findings`.
     left_out: u64,
-    /// Whether an object would be refused that is not refused already.
+    /// Whether an object would be refused that is not refused today.
     refuses: bool,
-    /// The resources that could not be listed, or not whole, and why.
+    /// The resources that could not be listed completely, each with the reason.
     not_listed: Vec<(String, String)>,
 }
 
@@ -77,9 +76,10 @@ impl AuditReport {
         };
         for finding in found.into_iter().filter(is_shown) {
             self.refuses |= finding.is_new_refusal();
-            match self.findings.len() < FINDINGS {
-                true => self.findings.push(finding),
-                false => self.left_out += 1,
+            if self.findings.len() < FINDINGS {
+                self.findings.push(finding);
+            } else {
+                self.left_out += 1;
             }
         }
     }
@@ -88,13 +88,13 @@ impl AuditReport {
         self.not_listed.push((resource, why.to_owned()));
     }
 
-    /// Whether everything was audited, and no object would be refused that is not refused already.
+    /// Whether everything was audited, and no object would be refused that is not refused today.
     pub(super) fn is_clean(&self) -> bool {
         self.not_listed.is_empty() && !self.refuses
     }
 
     pub(super) fn print(mut self, format: AuditFormat) -> crate::Result<()> {
-        // Objects of a page are run concurrently.
+        // The order of findings is random, since the objects of a page are run concurrently.
         let key = |finding: &Finding| (finding.resource.clone(), finding.object(), finding.operation);
         self.findings.sort_by_cached_key(key);
         let text = match format {
@@ -103,7 +103,7 @@ impl AuditReport {
             AuditFormat::Yaml => to_yaml(&self.json()),
             AuditFormat::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
             AuditFormat::Reports => {
-                // A report has no place for it, and counts all objects.
+                // A report has no field for findings that were left out.
                 if let Some(left_out) = self.left_out() {
                     tracing::warn!("{left_out}");
                 }
@@ -113,7 +113,7 @@ impl AuditReport {
         Ok(write(&text)?)
     }
 
-    /// Returns a sentence about the findings that are not shown, if there are any.
+    /// Describes the findings that are not shown, if there are any.
     fn left_out(&self) -> Option<String> {
         let more = human::count(self.left_out, "more finding");
         (self.left_out > 0).then(|| format!("{more} not shown: at most {FINDINGS} are kept"))
@@ -195,12 +195,13 @@ impl AuditReport {
             let (count, style) = (self.count(verdict), style(verdict));
             (count > 0).then(|| format!("{style}{count} {}{style:#}", verdict.as_str()))
         });
-        let differing = match self.compares {
-            true => format!(
+        let differing = if self.compares {
+            format!(
                 "; {}",
                 human::count(self.findings.len() as u64 + self.left_out, "difference")
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         };
         format!(
             "{BOLD}{}{BOLD:#} of {}: {}{differing}\n",
@@ -210,7 +211,7 @@ impl AuditReport {
         )
     }
 
-    /// Returns the document of `--output json`, which is part of the program's interface: fields are only added.
+    /// Returns the document of `--output json`. It is part of the program's interface: fields are only added.
     fn json(&self) -> Value {
         let verdicts: serde_json::Map<_, _> = Verdict::ALL
             .into_iter()
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_bounded_and_the_others_counted() {
+    fn findings_beyond_the_limit_are_only_counted() {
         const MORE: usize = 3;
         let mut report = AuditReport::new(false);
         let resource = pods();

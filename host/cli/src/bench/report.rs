@@ -1,4 +1,4 @@
-//! The figures of a benchmark, and the comparison of two versions.
+//! Summarizes the measurements of a benchmark, and compares two versions.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Two loads of one module in a process differ by up to this share, depending on where their memory lies. A smaller
-/// difference says nothing about versions.
-const PLACEMENT: f64 = 0.02;
+/// Two loads of one module in a process differ in time by up to this share, depending on their place in memory. So a
+/// smaller difference between versions means nothing.
+const PLACEMENT_NOISE: f64 = 0.02;
 
 /// The measurements of one version. Its JSON form is part of the program's interface: fields are only added.
 #[derive(Debug, Serialize)]
@@ -48,12 +48,12 @@ pub(super) struct BenchReport {
     comparison: Option<VersionComparison>,
 }
 
-/// The ratio of the second version's time to the first version's: 0.9 is 10% less.
+/// The ratio of the second version's time to the first version's: 0.9 means 10 % less.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
     ratio: f64,
-    /// The bounds of the ratio with a confidence of 99%.
+    /// The lower bound of the ratio with a confidence of 99 %; `most` is the upper bound.
     least: f64,
     most: f64,
     verdict: ComparisonVerdict,
@@ -64,7 +64,7 @@ struct VersionComparison {
 enum ComparisonVerdict {
     Faster,
     Slower,
-    /// No difference beyond noise and [placement](PLACEMENT).
+    /// The difference is within noise and [`PLACEMENT_NOISE`].
     Same,
 }
 
@@ -105,9 +105,9 @@ impl From<BenchedVersion> for VersionFigures {
 }
 
 impl VersionComparison {
-    /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
-    /// the number of ratios below the true median has a binomial distribution, as the number of heads in coin tosses
-    /// has.
+    /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio,
+    /// since the number of ratios below the true median has a binomial distribution, like the number of heads in coin
+    /// tosses.
     fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let ratios = first.iter().zip(second);
         let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
@@ -124,8 +124,8 @@ impl VersionComparison {
             least,
             most,
             verdict: match (least, most) {
-                (_, most) if most < 1.0 - PLACEMENT => ComparisonVerdict::Faster,
-                (least, _) if least > 1.0 + PLACEMENT => ComparisonVerdict::Slower,
+                (_, most) if most < 1.0 - PLACEMENT_NOISE => ComparisonVerdict::Faster,
+                (least, _) if least > 1.0 + PLACEMENT_NOISE => ComparisonVerdict::Slower,
                 _ => ComparisonVerdict::Same,
             },
         })
@@ -135,7 +135,7 @@ impl VersionComparison {
 impl BenchReport {
     pub(super) fn new(versions: Vec<BenchedVersion>) -> Self {
         let comparison = match versions.as_slice() {
-            [first, second] => VersionComparison::of(&first.medians, &second.medians),
+            [first, second] => VersionComparison::of(&first.round_medians, &second.round_medians),
             _ => None,
         };
         Self {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_counts_if_it_is_more_than_noise() {
+    fn only_a_difference_beyond_noise_is_reported() {
         let rounds = |times: &[u64]| -> Vec<Duration> {
             times
                 .iter()
@@ -213,7 +213,7 @@ mod tests {
             (&[100], &[110], ComparisonVerdict::Slower),
             (&[1000], &[1015], ComparisonVerdict::Same),
             (&[1000], &[985], ComparisonVerdict::Same),
-            // Noise of a tenth hides a hundredth, but not a fifth.
+            // Noise of 10 % hides a difference of 1 %, but not one of 20 %.
             (
                 &[95, 105, 100, 110, 90],
                 &[101, 96, 111, 91, 106],
@@ -224,7 +224,7 @@ mod tests {
                 &[120, 125, 119, 130, 118],
                 ComparisonVerdict::Slower,
             ),
-            // A few disturbed rounds do not matter.
+            // A few disturbed rounds do not change the verdict.
             (&[100], &[90, 90, 90, 90, 500], ComparisonVerdict::Faster),
         ] {
             let comparison = VersionComparison::of(&rounds(first), &rounds(second)).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_measured_values() {
+    fn a_quantile_is_one_of_the_values() {
         let values: Vec<_> = (0..=100).collect();
         assert_eq!(quantile(&values, 0.5), Some(50));
         assert_eq!(quantile(&values, 0.99), Some(99));

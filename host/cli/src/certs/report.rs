@@ -20,7 +20,6 @@ pub(super) struct CertificateReport {
     pub(super) ca_expires_soon: bool,
 }
 
-/// A requested certificate.
 #[derive(Debug, Serialize)]
 pub(super) struct CertificateEntry {
     pub(super) kind: &'static str,
@@ -35,7 +34,7 @@ pub(super) struct CertificateEntry {
 pub(super) struct FileEntry {
     #[serde(flatten)]
     pub(super) files: CertificateFiles,
-    /// Whether it is new; otherwise it existed and is still valid.
+    /// Whether the file was made now; otherwise it existed and is still valid.
     #[serde(rename = "new")]
     pub(super) is_new: bool,
     #[serde(serialize_with = "rfc3339")]

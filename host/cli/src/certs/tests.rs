@@ -1,4 +1,4 @@
-//! The certificates are accepted by other programs.
+//! Tests that rustls accepts the certificates, and that files are kept and replaced as documented.
 
 mod authority;
 mod certificates;
@@ -29,7 +29,7 @@ fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-/// The command line, written to the directory.
+/// Parses a command line, to which it adds the directory of the files.
 fn arguments(directory: &TempDir, line: &str) -> Arguments {
     let out = ["certs", "--out", directory.path().to_str().unwrap()];
     Command::try_parse_from(out.into_iter().chain(line.split_whitespace()))
@@ -58,7 +58,7 @@ fn roots(ca_bundle: &str) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-fn serves(made: &CertificateReport, certificate: &Path, name: &str) -> bool {
+fn is_valid_server(made: &CertificateReport, certificate: &Path, name: &str) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
         .build()
@@ -80,7 +80,7 @@ fn is_client(made: &CertificateReport, certificate: &Path) -> bool {
 }
 
 #[test]
-fn arguments_are_checked() {
+fn invalid_arguments_are_refused() {
     for (line, ok) in [
         ("--service hook.ns", true),
         ("--service hook", false),
@@ -108,7 +108,7 @@ fn arguments_are_checked() {
 }
 
 #[test]
-fn the_bundle_is_one_line_to_paste() {
+fn the_report_has_the_ca_bundle_on_one_line() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --client driver").unwrap();
     let text = made.to_string();

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::cluster::ClusterArguments;
 
-/// The kinds of policies, with the versions of their API group, the newest first.
+/// The kinds of policies, with the versions of their API group from the newest to the oldest.
 const GROUPS: [(&[&str], &[&str]); 9] = [
     (
         &[
@@ -60,13 +60,13 @@ const GROUPS: [(&[&str], &[&str]); 9] = [
     (&["bkbcs.tencent.com/v2"], &["AdmissionWebhookConfiguration"]),
 ];
 
-/// A template of Gatekeeper, which defines a kind of constraints.
+/// The kind of Gatekeeper's templates, each of which defines a kind of constraints.
 const TEMPLATE: &str = "ConstraintTemplate";
 
 /// The version of the kinds that templates define.
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
-/// Reads a list of objects for each kind that the cluster has.
+/// Reads the objects of each kind of policy that the cluster has.
 pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
     let cluster = arguments.connect().await?;
     let mut lists = Vec::new();
@@ -88,8 +88,8 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// Returns the plural of a kind in paths. The CustomResourceDefinitions of Gatekeeper's mutators and of its expansion
-/// templates have the singular in its place.
+/// Returns the name of a kind in paths: its plural, except for Gatekeeper's mutators and expansion templates, whose
+/// CustomResourceDefinitions have the singular in its place.
 fn plural(version: &str, kind: &str) -> String {
     match version.split_once('.') {
         Some(("mutations" | "expansion", _)) => kind.to_lowercase(),
@@ -110,7 +110,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // Gatekeeper defines no kind for a template that it refused.
+        // Gatekeeper defines no kind of constraints for a template that it refused.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }
@@ -130,7 +130,7 @@ async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>>
     }
 }
 
-/// Writes a list whose items have their version and kind, which the API server leaves out.
+/// Writes a list, and adds to its items the version and kind that the API server leaves out.
 fn list_file(version: &str, kind: &str, path: &str, items: Vec<Json>) -> DefinitionFile {
     let with_kind = |mut item: Json| {
         if let Json::Object(fields) = &mut item {

@@ -1,5 +1,5 @@
-//! The two formats of log lines. Field values from guests, webhooks and clients cannot add lines, move the
-//! cursor of a terminal, or make a line arbitrarily long.
+//! Writes log lines in two formats. Field values from guests, webhooks and clients cannot add lines, move the cursor of
+//! a terminal, or make a line arbitrarily long.
 
 use std::fmt::{self, Write as _};
 
@@ -22,7 +22,7 @@ use tracing_subscriber::{
 /// The longest value of a field, including the message, in bytes. Longer values are truncated.
 const FIELD_LIMIT: usize = 8 << 10;
 
-/// Human-readable lines.
+/// Returns the layer that writes human-readable lines.
 pub(super) fn pretty<S, W>(writer: W, has_colours: bool) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -75,7 +75,7 @@ struct PrettyVisitor<'w> {
 impl PrettyVisitor<'_> {
     fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
         let name = field.name();
-        // Fields that the crate `log` adds repeat the line.
+        // The fields that the crate `log` adds repeat the line.
         if name.starts_with("log.") {
             return Ok(());
         }
@@ -83,9 +83,10 @@ impl PrettyVisitor<'_> {
             self.writer.write_char(' ')?;
         }
         if name != "message" {
-            let (italic, dim) = match self.writer.has_ansi_escapes() {
-                true => (Style::new().italic(), Style::new().dimmed()),
-                false => (Style::new(), Style::new()),
+            let (italic, dim) = if self.writer.has_ansi_escapes() {
+                (Style::new().italic(), Style::new().dimmed())
+            } else {
+                (Style::new(), Style::new())
             };
             write!(self.writer, "{italic}{name}{italic:#}{dim}={dim:#}")?;
         }
@@ -117,10 +118,10 @@ impl Visit for PrettyVisitor<'_> {
     }
 }
 
-/// Escapes control characters, and those that change the direction of text.
+/// Escapes control characters, and characters that change the direction of text.
 struct Escaped<'a, 'w> {
     out: &'a mut Writer<'w>,
-    /// The number of bytes that are still accepted.
+    /// The number of bytes for which there is still room.
     left: usize,
     /// The number of bytes that were cut off.
     cut: usize,
@@ -140,9 +141,10 @@ impl fmt::Write for Escaped<'_, '_> {
                 continue;
             }
             self.left -= length;
-            match is_harmful(char) {
-                true => write!(self.out, "{}", char.escape_default())?,
-                false => self.out.write_char(char)?,
+            if is_harmful(char) {
+                write!(self.out, "{}", char.escape_default())?
+            } else {
+                self.out.write_char(char)?
             }
         }
         Ok(())
@@ -154,7 +156,7 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The marker for cut off bytes.
+/// The marker for this number of truncated bytes.
 struct Cut(usize);
 
 impl fmt::Display for Cut {
@@ -163,8 +165,8 @@ impl fmt::Display for Cut {
     }
 }
 
-/// JSON itself escapes ASCII control characters. Other harmful characters are escaped here, and long fields
-/// are truncated.
+/// Writes fields as JSON, which escapes ASCII control characters. Other harmful characters are escaped here, and long
+/// fields are truncated.
 struct BoundedJson(Format<Json>);
 
 impl<S, N> FormatEvent<S, N> for BoundedJson
@@ -240,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Logs in both formats, and returns the lines of each.
+    /// Logs in both formats, and returns the lines in each of them.
     fn logged(log: impl Fn()) -> [String; 2] {
         let (for_people, objects) = (Lines::default(), Lines::default());
         let writer = for_people.clone();
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_for_people_look_as_usual() {
+    fn pretty_lines_have_the_format_of_tracing() {
         let [text, _] = logged(|| {
             tracing::info!(count = 3, name = "a b", path = %"/v1", "done \u{e4}");
         });
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_is_longer_than_its_limit() {
+    fn long_fields_are_truncated() {
         let long = "\u{e4}".repeat(1 << 20);
         let texts = logged(|| {
             let span = tracing::info_span!("request", uid = long);

@@ -23,7 +23,7 @@ use crate::{
 /// Show information about a module: name, version, contract, resources, settings, imports and the grants that
 /// they need, digests, annotations and signatures.
 ///
-/// The module's `describe` runs in the sandbox, without settings and without grants. A tag or URL is resolved
+/// The function `describe` of the module runs in the sandbox, without settings and grants. A tag or URL is resolved
 /// again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -36,8 +36,8 @@ pub(crate) struct InspectArguments {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// The public key that must have signed it (PEM, as cosign writes it). May be given more than once; one
-    /// of them must match.
+    /// The public key that must have signed the module (PEM, as cosign writes it). May be given more than once; one of
+    /// the keys must match.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ struct Inspected {
     /// The version of the contract between plugin and host.
     contract: Option<String>,
     imports: Vec<Import>,
-    /// Replaces the text in the description.
+    /// The schema as JSON, in place of the text in the description.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,
@@ -67,7 +67,7 @@ struct Inspected {
     annotations: BTreeMap<String, String>,
     /// The result of the signature check.
     verified: Verified,
-    /// The signatures that were found, unverified.
+    /// The signatures that were found. They are not verified.
     signatures: Vec<SignatureDescription>,
 }
 
@@ -101,7 +101,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         interface,
         contract,
         imports,
-        // A plugin may give any text as its schema.
+        // The schema of a plugin may be any text.
         settings_schema: schema.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
         size: module.bytes().len() as u64,
         digest: module.digest().to_string(),
@@ -217,7 +217,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn all_properties_of_a_module_are_shown() {
+    fn the_description_shows_all_properties_of_a_module() {
         let inspected = Inspected {
             reference: "oci://r/a:1".to_owned(),
             description: Description {

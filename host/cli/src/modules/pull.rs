@@ -17,19 +17,19 @@ use crate::{
 /// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no
 /// network.
 ///
-/// A tag or URL is resolved again, even if it is in the store. Prints the digest, and what to write into a
-/// definition to pin it.
+/// A tag or URL is resolved again, even if it is in the store. The command prints the digest, and the lines that pin
+/// the module in a definition.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance pull oci://registry.example.com/plugins/images:1.2.0 --key cosign.pub")]
 pub(crate) struct PullArguments {
     /// An https:// URL, oci://registry/repository:tag, or file: and a path.
     reference: ModuleReference,
-    /// Also write the module to this file.
+    /// Write the module to this file too.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The public key that must have signed it (PEM, as cosign writes it). May be given more than once; one
-    /// of them must match.
+    /// The public key that must have signed the module (PEM, as cosign writes it). May be given more than once; one of
+    /// the keys must match.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
 /// Returns the lines that pin a module in a definition.
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The tag is for readers; the digest of the manifest takes precedence.
+        // The tag is only for readers: the digest of the manifest takes precedence.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());

@@ -20,19 +20,19 @@ use crate::{
 
 /// Push a plugin to a registry, as the standard WebAssembly artifact, with the credentials of `docker login`.
 ///
-/// The plugin's name, version and summary become the annotations for title, version and description. The same
-/// plugin with the same annotations is always the same artifact, so its signatures stay valid: its creation
-/// time is 1970-01-01, or SOURCE_DATE_EPOCH.
+/// The plugin's name, version and summary become the annotations for title, version and description. The same plugin
+/// with the same annotations is always the same artifact, so that its signatures stay valid: its creation time is
+/// 1970-01-01, or SOURCE_DATE_EPOCH.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance push images.wasm oci://registry.example.com/plugins/images:1.2.0")]
 pub(crate) struct PushArguments {
     /// The plugin (.wasm).
     file: PathBuf,
-    /// oci://registry/repository:tag
+    /// The reference of the artifact: oci://registry/repository:tag.
     #[arg(value_parser = artifact)]
     reference: OciReference,
-    /// An annotation of the artifact to add or override. May be given more than once.
+    /// An annotation that is added to the artifact, or replaces one of the plugin's. May be given more than once.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     annotation: Vec<(String, String)>,
     /// The creation time of the artifact, in seconds since 1970.

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_component_is_that_of_the_project() {
+fn only_the_component_of_the_project_itself_is_used() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["own", "other"] {
         fs::create_dir(folder.path().join(name)).unwrap();
@@ -33,7 +33,7 @@ fn the_component_is_that_of_the_project() {
     assert!(Project::at(folder.path()).is_none());
 }
 
-/// The commands run in the directory of the project, with its environment, and errors name what is missing.
+/// The commands run in the directory of the project, with its environment, and errors name missing programs.
 #[test]
 fn projects_are_built_with_their_commands() {
     const PROJECT: Language = Language {
@@ -94,7 +94,7 @@ fn projects_are_built_with_their_commands() {
     }
     let ready = || files::read(&folder.path().join("ready")).unwrap();
     assert_eq!(ready(), "1\n");
-    // A changed manifest is installed again.
+    // After a change of the manifest, the dependencies are installed again.
     fs::write(folder.path().join("manifest"), "more").unwrap();
     for _ in 0..2 {
         project(&PROJECT).build().unwrap();

@@ -1,5 +1,5 @@
-//! `admittance users`, `tokens`, `clusters`, `register-tokens` and `permissions`: who reaches which cluster through a
-//! gateway.
+//! `admittance users`, `tokens`, `clusters`, `register-tokens` and `permissions`: manages the users who reach clusters
+//! through a gateway.
 
 mod text;
 
@@ -36,9 +36,9 @@ enum UsersCommand {
     #[command(after_help = "Examples:
   admittance users create alice --group developers")]
     Create {
-        /// The name: `alice`, which stands for plain:alice.
+        /// The name of the user: `alice`, which stands for plain:alice.
         name: String,
-        /// The user may do everything with every cluster, and manage users.
+        /// Let the user do everything with every cluster, and manage users.
         #[arg(long)]
         super_user: bool,
         /// A group of the user in clusters. May be given more than once.
@@ -63,8 +63,8 @@ enum UsersCommand {
   admittance users import
   admittance users import --replace root")]
     Import {
-        /// Delete this user of the gateway, with all tokens, if a user of bcs-api has the same name or number. May be given
-        /// more than once.
+        /// Delete this user of the gateway, with all tokens, before the copy, if a user of bcs-api has the same name or
+        /// number. May be given more than once.
         #[arg(long, value_name = "USER")]
         replace: Vec<String>,
         #[command(flatten)]
@@ -93,12 +93,12 @@ enum TokensCommand {
         #[command(flatten)]
         query: Query,
     },
-    /// Create a token, and print it. It is not shown again.
+    /// Create a token, and print it. It cannot be shown again.
     #[command(after_help = "Examples:
   admittance tokens create alice --expires-in 90d")]
     Create {
         user: String,
-        /// The time until it expires: `12h`, `90d`.
+        /// The time until the token expires, such as `12h` or `90d`.
         #[arg(long, value_name = "TIME", default_value = "365d", value_parser = humantime::parse_duration)]
         expires_in: Duration,
         #[command(flatten)]
@@ -138,7 +138,8 @@ enum ClustersCommand {
   admittance clusters create dev --creator alice
   admittance clusters create BCS-K8S-15091 --project demo --type k8s")]
     Create {
-        /// The name: `dev`, which becomes plain-dev; or, with --project, the platform's: `BCS-K8S-15091`.
+        /// The name of the cluster: `dev`, which becomes plain-dev; or, with --project, the platform's ID:
+        /// `BCS-K8S-15091`.
         id: String,
         /// The user who may manage the cluster.
         #[arg(long, value_name = "USER")]
@@ -179,11 +180,11 @@ pub(crate) struct RegisterTokensArguments {
 
 #[derive(Debug, Subcommand)]
 enum RegisterTokensCommand {
-    /// List clusters with their register tokens, without values.
+    /// List clusters and their register tokens, without the values of the tokens.
     #[command(after_help = "Examples:
   admittance register-tokens list")]
     List(Query),
-    /// Create the register token of a cluster, or replace it, and print it. It is not shown again.
+    /// Create or replace the register token of a cluster, and print it. It cannot be shown again.
     #[command(after_help = "Examples:
   admittance register-tokens create plain-dev")]
     Create {
@@ -225,7 +226,7 @@ enum PermissionsCommand {
     Grant {
         user: String,
         cluster: String,
-        /// Read, Write or Hooks; each includes the ones before.
+        /// The permission: Read, Write or Hooks. Write includes Read, and Hooks includes both.
         permission: String,
         #[command(flatten)]
         query: Query,

@@ -1,4 +1,4 @@
-//! `admittance candidates`: how candidates compare with the plugins of their stages.
+//! `admittance candidates`: shows how candidates compare with the plugins of their stages.
 
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a 
 fn difference(text: &mut String, stage: &str, sample: &DifferenceSample) {
     let object = human::object(sample.namespace.as_deref(), &sample.name);
     let request = format!("{} of {} {object}", sample.operation, sample.kind);
-    // Writing into a String does not fail.
+    // Writing to a `String` does not fail.
     let _ = writeln!(
         text,
         "\n{BOLD}{}{BOLD:#}  {} {DIM}uid {} at {}{DIM:#}",

@@ -1,4 +1,4 @@
-//! `admittance apply`, `delete`, `promote` and `rollback`: changes of what is live.
+//! `admittance apply`, `delete`, `promote` and `rollback`: changes the live table.
 
 use std::{io, path::PathBuf};
 
@@ -15,10 +15,10 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Make definitions live: add new ones, and replace those of the same kind and name.
+/// Make definitions live: add new ones, and replace existing ones of the same kind and name.
 ///
-/// The driver builds the whole table first, then writes its definition files, then the table goes live; if
-/// anything is wrong, nothing changes. Relative paths in the definitions are relative to the driver's files.
+/// The driver first builds the whole table, then writes its definition files, and then the table goes live. If anything
+/// is wrong, nothing changes. Relative paths in the definitions are relative to the driver's files.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance apply -f chains/pods.yaml --dry-run
@@ -32,12 +32,12 @@ pub(crate) struct ApplyArguments {
     change: ChangeArguments,
 }
 
-/// Remove a definition from the driver's files, and from the live table.
+/// Delete a definition from the driver's files and from the live table.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance delete AdmissionChain/pods")]
 pub(crate) struct DeleteArguments {
-    /// Kind and name: AdmissionChain/pods.
+    /// The kind and name of the definition: AdmissionChain/pods.
     #[arg(value_name = "KIND/NAME")]
     id: DefinitionId,
     #[command(flatten)]
@@ -58,8 +58,8 @@ pub(crate) struct PromoteArguments {
 
 /// Make an earlier revision live, with its definitions and exactly its modules.
 ///
-/// The driver's files are not changed: the revision stays live until they, or the modules that they name,
-/// change again. Run it for each replica, with the number that the revision has there.
+/// The driver's files are not changed: the revision stays live until they, or the modules that they name, change again.
+/// Each replica is rolled back by itself, with the number that the revision has there.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollback 41")]
@@ -72,7 +72,7 @@ pub(crate) struct RollbackArguments {
 
 #[derive(Debug, Args)]
 struct ChangeArguments {
-    /// Validate it and show what it would change, but change nothing.
+    /// Validate the change and show its effect, without making it.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -136,7 +136,7 @@ impl RollbackArguments {
     }
 }
 
-/// Joins the texts of all files. Returns the name of the joined text in mistakes, and the text.
+/// Joins the texts of all files. Returns the joined text, and its name for mistakes.
 fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
         [] => Err(no_definition(&[]).into()),
@@ -200,7 +200,7 @@ mod tests {
         stages: [{ name: a, plugin: { source: \"file:a.wasm\" } }]\n";
 
     #[test]
-    fn several_files_are_one_text() {
+    fn several_files_are_sent_as_one_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("a.yaml"), CHAIN.replace("NAME", "a")).unwrap();
@@ -219,7 +219,7 @@ mod tests {
         let names: Vec<_> = chains.iter().map(|chain| chain.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
 
-        // Each mistake has its own position, though the driver would see one text.
+        // Each mistake has its position in its own file, though the driver would see one text.
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
         let files = read_definitions(&[folder.path().to_owned()], &mut io::empty()).unwrap();
         let error = joined(files).unwrap_err().to_string();
@@ -279,7 +279,7 @@ live as revision 4
     }
 
     #[test]
-    fn arguments_are_checked() {
+    fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
             ("apply -f a.yaml", true),
             ("apply -f a.yaml b.yaml -f - --dry-run -o json", true),

@@ -1,4 +1,4 @@
-//! Requests to the admin API.
+//! Sends requests to the admin API.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
     error::RemoteError,
 };
 
-/// A client of one driver. Lives as long as the command.
+/// A client of one driver.
 #[derive(Debug)]
 pub(super) struct Client {
     http: HttpClient,
@@ -40,11 +40,12 @@ impl Client {
         let server = connection.server().clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            // A change may take long, and events may be rare.
+            // A change may take long, and events may be rare, so silence is not limited.
             silence: Duration::MAX,
-            proxy: match server.is_loopback() {
-                true => ProxyChoice::None,
-                false => ProxyChoice::Environment,
+            proxy: if server.is_loopback() {
+                ProxyChoice::None
+            } else {
+                ProxyChoice::Environment
             },
         };
         let http = HttpClient::new(connection.tls()?, options);

@@ -1,4 +1,4 @@
-//! The address of a driver, and credentials for it.
+//! Finds the address of a driver, and the credentials for it.
 
 use std::{env, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
@@ -10,7 +10,7 @@ use url::{Host, Url};
 use super::error::RemoteError;
 use crate::files;
 
-/// The driver to connect to, and how.
+/// The arguments for the connection to a driver.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
@@ -70,10 +70,10 @@ impl fmt::Display for Server {
 }
 
 impl Server {
-    /// The URL with this path, whose segments are encoded.
+    /// Returns the URL with this path, whose segments are encoded.
     pub(super) fn url<'a>(&self, segments: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
-        // It has a host, so it has segments.
+        // A URL with a host has segments.
         if let Ok(mut path) = url.path_segments_mut() {
             path.clear().extend(segments);
         }
@@ -96,7 +96,7 @@ impl Server {
         Err(RemoteError::TokenInTheClear(self.to_string()))
     }
 
-    /// Whether it is on this machine.
+    /// Whether the server is on this machine.
     pub(super) fn is_loopback(&self) -> bool {
         match self.0.host() {
             Some(Host::Domain(name)) => name == "localhost",
@@ -107,7 +107,7 @@ impl Server {
     }
 }
 
-/// The value of the header that sends a token. It is never printed.
+/// The value of the header with a token. It is never printed.
 #[derive(Clone)]
 pub(super) struct Token(pub(super) HeaderValue);
 
@@ -136,7 +136,7 @@ impl Connection {
         &self.server
     }
 
-    /// The token to send. It is not sent over the network without TLS.
+    /// Returns the token to send, which is never sent over the network without TLS.
     pub(super) fn token(&self) -> Result<Option<Token>, RemoteError> {
         let token = match &self.token_file {
             Some(path) => {
@@ -157,7 +157,7 @@ impl Connection {
         Ok(token)
     }
 
-    /// Trusts the system's CAs and the given ones.
+    /// Returns a TLS configuration that trusts the system's CAs and the given ones.
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
         let identity = self.certificate.as_ref().zip(self.key.as_ref());
         let identity = identity.map(|(certificate, key)| Identity {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_a_bare_url() {
+    fn a_server_is_a_url_without_a_path() {
         for (text, is_tls, is_loopback) in [
             ("http://127.0.0.1:9090", false, true),
             ("http://localhost:9090/", false, true),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_paths_are_encoded() {
+    fn path_segments_are_encoded() {
         let server: Server = "http://127.0.0.1:9090".parse().unwrap();
         let url = server.url(["v1", "definitions", "AdmissionChain", "a b/../c?d"]);
         assert_eq!(
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked() {
+    fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
             ("status", true),
             ("status --server https://driver:9090 --ca ca.pem", true),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_not_sent_in_the_clear() {
+    fn a_token_is_not_sent_over_the_network_without_tls() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, "secret\n").unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_not_pem_are_named() {
+    fn an_error_names_the_file_without_pem() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         for text in [None, Some("text")] {

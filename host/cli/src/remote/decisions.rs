@@ -20,16 +20,16 @@ use crate::{
     output::{self, BAD, DIM, GOOD, Output, WARN, harmless},
 };
 
-/// List the decisions on the last requests that passed a chain, the newest last, or follow them.
+/// List the decisions on the latest requests that passed a chain, the newest last, or follow them.
 ///
-/// A driver keeps them in memory, and on disk if its configuration says so; each replica has its own.
+/// A driver keeps decisions in memory, and on disk if its configuration says so. Each replica has its own.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance decisions --verdict refused --since 10m
   admittance decisions -f --namespace shop --chain pods
   admittance decisions --user alice --output json")]
 pub(crate) struct DecisionsArguments {
-    /// Follow: print decisions as they are made, until Ctrl-C. Earlier ones come first if --since or --limit is given.
+    /// Print decisions as they are made, until Ctrl-C. Earlier ones come first if --since or --limit is given.
     #[arg(long, short)]
     follow: bool,
     /// Only requests that passed this chain.
@@ -44,16 +44,16 @@ pub(crate) struct DecisionsArguments {
     /// Only requests of this user.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Only requests with this in their type, namespace, name, uid, user or message.
+    /// Only requests with this text in their type, namespace, name, uid, user or message.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
     /// Only requests with this verdict. May be given more than once.
     #[arg(long, value_name = "VERDICT", value_parser = verdicts())]
     verdict: Vec<String>,
-    /// Only requests since this moment, 2026-01-02T03:04:05Z, or since this long ago, 10m.
+    /// Only requests since this moment (2026-01-02T03:04:05Z), or in this last time (10m).
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<String>,
-    /// The maximum number of decisions, up to 1000 [default: 100].
+    /// The largest number of decisions, up to 1000 [default: 100].
     #[arg(long, value_name = "NUMBER")]
     limit: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -176,7 +176,7 @@ impl DecisionsArguments {
         }
     }
 
-    /// Prints one decision of many: a line, a JSON document on a line, or a YAML document of a stream.
+    /// Prints one of several decisions: a line, a JSON document on a line, or a YAML document of a stream.
     fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
         let text = match self.query.output {
             Output::Text => line(decision),
@@ -187,7 +187,7 @@ impl DecisionsArguments {
     }
 }
 
-/// Whether the reader of the output has gone.
+/// Whether the reader of the output has closed it.
 fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_a_line() {
+    fn a_decision_is_printed_on_one_line() {
         let begin = |verdict: &str| {
             format!("2026-01-02T03:04:05Z  {verdict:<8}   1.20ms  CREATE of v1/Pod shop/web   alice  ")
         };
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked() {
+    fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
             ("decisions", true),
             (

@@ -1,4 +1,4 @@
-//! `admittance get`: the definitions in the driver's files.
+//! `admittance get`: shows the definitions in the driver's files.
 
 use admittance::definitions::DefinitionId;
 use admittance_admin::api::{DefinitionList, StoredDefinition};
@@ -10,16 +10,16 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// List the definitions as they are in the files now, or print the text of one.
+/// List the definitions in the files as they are now, or print the text of one.
 ///
-/// The live definitions may be different, if a definition in the files is invalid or after a rollback:
-/// `status` shows which are live.
+/// The live definitions may differ if a definition in the files is invalid, or after a rollback; `status` shows the
+/// live ones.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance get
   admittance get AdmissionChain/pods")]
 pub(crate) struct GetArguments {
-    /// Print the text of this definition: kind and name, AdmissionChain/pods.
+    /// Print the text of the definition with this kind and name: AdmissionChain/pods.
     #[arg(value_name = "KIND/NAME")]
     id: Option<DefinitionId>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ impl GetArguments {
     }
 }
 
-/// Returns the path of a definition in the API. A `/` in a name separates segments.
+/// Returns the path of a definition in the API. A `/` in a name separates two segments.
 pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
     ["definitions", id.kind.as_str()]
         .into_iter()
@@ -45,7 +45,7 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
         .collect()
 }
 
-/// Joins the texts of definitions as in a file.
+/// Joins the texts of definitions into the text of one file.
 fn texts(definitions: &[StoredDefinition]) -> String {
     let text = |definition: &StoredDefinition| {
         let text = harmless_lines(&definition.text);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn each_definition_has_a_row() {
+    fn each_definition_is_listed_in_a_row() {
         let definitions = [
             definition("AdmissionChain", "pods", Some("Mutating:pods")),
             definition("admissionwebhook", "ns/a", None),

@@ -1,4 +1,4 @@
-//! `admittance disable` and `enable`: a stage that is not called, or only audited, for a time.
+//! `admittance disable` and `enable`: stops calling a stage, or enforcing its answers, for a time.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -13,10 +13,10 @@ use crate::{
     output::{BAD, DIM, GOOD, WARN, harmless},
 };
 
-/// Disable a stage for a time: requests pass it without calling it. It is enabled again by itself.
+/// Disable a stage for a time: requests pass without a call of the stage. The stage is enabled again automatically.
 ///
-/// It takes effect at once, even if definitions, registries or stores have problems, and only in this driver: each
-/// replica is disabled by itself.
+/// The command takes effect at once, even if definitions, registries or stores have problems. It applies to this driver
+/// only: disable the stage in each replica.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance disable pods/images --for 30m --reason 'the registry is down'
@@ -28,10 +28,10 @@ pub(crate) struct DisableArguments {
     /// The time until the stage is enabled again: 1s to 24h.
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     duration: Duration,
-    /// The reason, which others see in `status` and in the log.
+    /// The reason, which is shown in `status` and in the log.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Calls the stage as in mode Audit: its answers are recorded and not enforced.
+    /// Call the stage as in mode Audit: its answers are recorded and not enforced.
     #[arg(long)]
     audit: bool,
     #[command(flatten)]
@@ -80,7 +80,7 @@ fn disabled(switched: &Switched) -> String {
         state(disabled),
         human::clock(disabled.until)
     );
-    // Writing into a String does not fail.
+    // Writing to a `String` does not fail.
     if let Some(replaced) = replaced {
         let _ = writeln!(text, "before, it was {}", description(replaced));
     }
@@ -190,7 +190,7 @@ a restart of the driver forgets this: disk full
     }
 
     #[test]
-    fn arguments_are_checked() {
+    fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
             ("disable pods/images --for 30m --reason x", true),
             (

@@ -1,4 +1,4 @@
-//! Explains why requests to the admin API fail.
+//! Explains errors of requests to the admin API.
 
 use std::{borrow::Cow, fmt};
 
@@ -20,7 +20,6 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "write http:// in place of https://",
 };
 
-/// The errors of requests to the admin API.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
     #[error(
@@ -58,7 +57,7 @@ pub(crate) enum RemoteError {
 }
 
 impl RemoteError {
-    /// The error for a request without a reply.
+    /// Returns the error for a request without a reply.
     pub(super) fn of_transport(error: &ClientError, to: &Server) -> Self {
         let server = to.to_string();
         if let Some(found) = find(error) {
@@ -77,7 +76,7 @@ impl RemoteError {
         }
     }
 
-    /// The error that a reply reports.
+    /// Returns the error that a reply reports.
     pub(super) fn of_reply(server: &str, status: StatusCode, body: &[u8]) -> Self {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_replies_say_what_to_do() {
+    fn errors_of_replies_explain_the_fix() {
         let refusal = r#"{"error":{"message":"no\u001b","mistakes":["a.yaml:1: x","b"]}}"#;
         for (status, body, expected) in [
             (

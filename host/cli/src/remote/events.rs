@@ -6,7 +6,7 @@ pub(super) struct ServerEvent {
     pub(super) data: String,
 }
 
-/// Finds server-sent events in the chunks of a reply. Lives as long as the reply.
+/// Finds server-sent events in the chunks of a reply.
 #[derive(Debug, Default)]
 pub(super) struct EventReader {
     line: Vec<u8>,
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_whatever_the_chunks() {
+    fn events_may_be_split_between_chunks() {
         let text =
             "event: decision\nid: 7\ndata: {\"a\": 1}\n\n: heartbeat\n\nevent: missed\ndata:{}\n\ndata: cut";
         let event = |name: &str, data: &str| ServerEvent {

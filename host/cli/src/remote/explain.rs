@@ -1,4 +1,4 @@
-//! `admittance explain`: shows a decision as a whole.
+//! `admittance explain`: shows a decision with all details.
 
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
@@ -17,11 +17,11 @@ use crate::{
     output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless, harmless_lines},
 };
 
-/// Show the decision on a request: its stages as a timeline, the difference that they made, messages, and what plugins
-/// logged.
+/// Show the decision on a request: its stages as a timeline, the changes that they made, messages, and the log lines of
+/// plugins.
 ///
-/// With --replay, the request passes the live chains again, which shows what they say of it now; exits with 1 if that
-/// differs.
+/// The option --replay sends the request through the live chains again, and shows their new answer; the command exits
+/// with 1 if that differs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance explain 0b9bbd0c-5a58-4f10-8a3a-7c3b1b6f8f4e
@@ -30,13 +30,14 @@ pub(crate) struct ExplainArguments {
     /// The uid of the request, as `decisions` and the log show it.
     #[arg(value_name = "UID")]
     uid: String,
-    /// Only decisions with a smaller id: older ones of a uid with many.
+    /// Show decisions with a smaller id, which are the older ones of a uid with many.
     #[arg(long, value_name = "ID", conflicts_with = "replay")]
     before: Option<u64>,
     /// Replay the request through the live chains, and show the differences.
     #[arg(long)]
     replay: bool,
-    /// Call the webhooks of the chains in a replay. Without it, a request that a webhook would get is not replayed.
+    /// Call the webhooks of the chains in a replay. Without this option, a request that would reach a webhook is not
+    /// replayed.
     #[arg(long, requires = "replay")]
     call_webhooks: bool,
     #[command(flatten)]
@@ -74,7 +75,7 @@ impl ExplainArguments {
     }
 }
 
-/// Returns a note about older decisions that are not shown, with the flag that shows them.
+/// Returns a note about older decisions that are not shown, with the option that shows them.
 fn older(details: &DecisionDetails) -> Option<String> {
     let next = details.next?;
     let count = human::count(details.older, "older decision");
@@ -140,9 +141,10 @@ fn timeline(text: &mut String, decision: &DecisionRecord) {
     let names = decision.stages.iter().map(|row| name(row).chars().count());
     let width = names.max().unwrap_or_default();
     for row in &decision.stages {
-        let duration = match row.was_called() {
-            true => human::duration(Duration::from_micros(row.microseconds)),
-            false => "-".to_owned(),
+        let duration = if row.was_called() {
+            human::duration(Duration::from_micros(row.microseconds))
+        } else {
+            "-".to_owned()
         };
         let (style, result) = result(row);
         let _ = writeln!(
@@ -176,7 +178,7 @@ fn name(row: &StageRecord) -> String {
     format!("{}/{}{round}", row.chain, row.stage)
 }
 
-/// Draws when the stage was called, within the whole time.
+/// Draws the time in which the stage was called, within the whole time.
 fn bar(row: &StageRecord, whole: u64) -> String {
     if !row.was_called() {
         return " ".repeat(WIDTH);

@@ -1,4 +1,4 @@
-//! `admittance history` and `admittance diff`: previous revisions, and their differences.
+//! `admittance history` and `diff`: shows previous revisions, and their differences.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// List previous tables, the newest first, with the plugins that each added, changed and removed.
+/// List previous revisions, the newest first, with the plugins that each added, changed and removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance history --output json")]
@@ -29,7 +29,7 @@ impl HistoryArguments {
     }
 }
 
-/// Show the differences between two revisions: the texts of the definitions, and the modules.
+/// Show the differences between two revisions, in the texts of definitions and in modules.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance diff 41 42")]
@@ -121,7 +121,7 @@ pub(super) fn differences(comparison: &Comparison) -> String {
             [b'@', ..] => DIM,
             _ => anstyle::Style::new(),
         };
-        // Writing into a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = writeln!(text, "{style}{line}{style:#}");
     }
     if !comparison.modules.is_empty() && !text.is_empty() {
@@ -207,7 +207,7 @@ REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGE
     }
 
     #[test]
-    fn texts_and_modules_are_compared() {
+    fn a_difference_shows_texts_and_modules() {
         let change = json!({
             "stage": "Mutating:pods/images",
             "candidate": true,

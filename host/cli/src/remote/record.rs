@@ -1,4 +1,4 @@
-//! `admittance record`: records a sample of live requests, to replay them.
+//! `admittance record`: records a sample of live requests, for a replay.
 
 use std::{
     fs,
@@ -38,13 +38,13 @@ use crate::{
   admittance record --redact '/spec/containers/*/env/*/value' -o requests.ndjson
   admittance record --count 20 --as-tests tests/")]
 pub(crate) struct RecordArguments {
-    /// The maximum number of requests.
+    /// The largest number of requests.
     #[arg(long, value_name = "NUMBER", default_value = "1000")]
     count: NonZeroUsize,
-    /// The maximum time: 30s, 10m, 1h.
+    /// The longest time, such as 30s, 10m or 1h.
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = whole_seconds)]
     time: Duration,
-    /// The share of the requests that is recorded: 10%.
+    /// The share of the requests that is recorded, such as 10%.
     #[arg(long, value_name = "PERCENT", default_value = "100%")]
     share: Share,
     /// Leave out the values of objects and patches at this JSON Pointer, in which * stands for every key or
@@ -54,8 +54,8 @@ pub(crate) struct RecordArguments {
     /// The file to write, which must not exist yet [default: standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write cases for `test` into this directory: recorded.yaml, which expects the recorded answers, and the requests,
-    /// recorded.ndjson.
+    /// Write cases for `test` into this directory: recorded.yaml, which expects the recorded answers, and
+    /// recorded.ndjson with the requests.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "output")]
     as_tests: Option<PathBuf>,
     #[command(flatten)]
@@ -72,7 +72,7 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl RecordArguments {
-    /// Returns the file of the requests; `None` for standard output.
+    /// Returns the path of the file with the requests; `None` for standard output.
     fn output(&self) -> Option<PathBuf> {
         let of_tests = self
             .as_tests
@@ -100,7 +100,7 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
         body: None,
     };
     let response = client.open(Method::GET, &["requests"], message).await?;
-    // The file is created only now: a driver that does not reply leaves no empty one.
+    // The file is created only after the driver has replied, so that a failure leaves no empty file.
     let output = arguments.output();
     if let Some(directory) = &arguments.as_tests {
         fs::create_dir_all(directory).map_err(files::at(directory))?;
@@ -132,8 +132,8 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
     Ok(())
 }
 
-/// Returns cases that expect the recorded answers. A patch or message may depend on redacted values, so with
-/// them only the verdict and the warnings are expected.
+/// Returns cases that expect the recorded answers. Patches and messages may depend on redacted values, so they are not
+/// expected of requests with such values.
 fn cases_of(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut cases = Vec::new();

@@ -1,4 +1,4 @@
-//! `admittance rollout`: steers the roll-out of a candidate.
+//! `admittance rollout`: steers the rollout of a candidate.
 
 use std::fmt::Write as _;
 
@@ -13,17 +13,17 @@ use crate::{
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
 };
 
-/// Steer the roll-out of a candidate: begin its next step now, pause, resume or abort it.
+/// Steer the rollout of a candidate: begin its next step now, pause, resume or abort it.
 ///
-/// It takes effect at once, even if definitions, registries or stores have problems. Replicas that go live together
-/// follow one another: give it to any of them. Other replicas are steered one by one.
+/// The command takes effect at once, even if definitions, registries or stores have problems. Replicas that go live
+/// together follow one another: send it to any of them. Other replicas are steered one by one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollout pause images/registries
   admittance rollout abort images/registries")]
 pub(crate) struct RolloutArguments {
-    /// `next` begins the next step now, `pause` stays at the share, `resume` goes on by itself, after an abort from the
-    /// first step, and with `abort` the plugin decides all requests again.
+    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself,
+    /// after an abort from the first step. After `abort`, the plugin decides all requests again.
     #[arg(value_name = "ACTION", value_parser = action())]
     action: RolloutAction,
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
@@ -52,7 +52,7 @@ impl RolloutArguments {
 fn text(steered: &Steered, now: Moment) -> String {
     let mut text = line(&steered.stage, &steered.rollout, now);
     if let Some(why) = &steered.not_kept {
-        // Writing into a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = writeln!(
             text,
             "{BAD}a restart of the driver forgets this:{BAD:#} {}",
@@ -62,7 +62,7 @@ fn text(steered: &Steered, now: Moment) -> String {
     text
 }
 
-/// Returns the line of a roll-out in `status`.
+/// Returns the line of a rollout in `status`.
 pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String {
     let style = match rollout.state {
         RolloutState::Progressing => BOLD,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked() {
+    fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
             ("rollout next pods/images", true),
             ("rollout abort Mutating:pods/images -o json", true),

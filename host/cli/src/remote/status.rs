@@ -1,4 +1,4 @@
-//! `admittance status`: the live table, and what the driver depends on.
+//! `admittance status`: shows the live table, and everything that the driver depends on.
 
 mod dependencies;
 mod fleet;
@@ -19,8 +19,8 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Show the live revision, chains, stages, plugins and calls, and if the newest definitions are not live,
-/// why; and the upstream, ZooKeeper, the cluster and the certificates.
+/// Show the live revision with its chains, stages, plugins and calls, and the upstream, ZooKeeper, the cluster and the
+/// certificates. If the newest definitions are not live, show the reason.
 ///
 /// Exits with 1 when the newest definitions are not live.
 #[derive(Debug, Args)]
@@ -30,17 +30,19 @@ use crate::{
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     query: Query,
-    /// Show what every replica serves and has prepared, instead of the driver's own state. A rollback is for one
-    /// replica: run it for each.
+    /// Show the live and the prepared revision of every replica, instead of the driver's own state.
     #[arg(long)]
     fleet: bool,
 }
 
 impl StatusArguments {
     pub(crate) fn run(&self) -> crate::Result<ExitCode> {
-        let text = |status: &DriverStatus| match self.fleet {
-            true => fleet::text(status, Moment::now()),
-            false => text(status, Moment::now()),
+        let text = |status: &DriverStatus| {
+            if self.fleet {
+                fleet::text(status, Moment::now())
+            } else {
+                text(status, Moment::now())
+            }
         };
         let status = self.query.show(&["status"], &[], text)?;
         Ok(match status.table.problem {
@@ -77,9 +79,9 @@ fn text(status: &DriverStatus, now: Moment) -> String {
     text
 }
 
-/// The live table without its chains.
+/// Writes the lines about the live table, without its chains.
 fn table(text: &mut String, status: &Status, now: Moment) {
-    // Writing into a String does not fail.
+    // Writing to a `String` does not fail.
     let _ = writeln!(
         text,
         "{BOLD}revision {}{BOLD:#} ({}), live for {} ({}), by {}",
@@ -157,7 +159,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     );
 }
 
-/// The origin of a revision, as the rest of a sentence.
+/// Describes the origin of a revision, as the end of a sentence.
 pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
     let change = match origin {
         Origin::Start => "the start of the program".to_owned(),
@@ -241,13 +243,14 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
     ]
 }
 
-/// A row for each exception.
+/// Returns a table with a row for each exception.
 fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
     let mut table = Table::new(["EXCEPTION", "OWNER", "EXPIRES", "STAGES", "REASON"]);
     for exception in exceptions {
-        let expires = match exception.expired {
-            true => Cell::text(format!("expired {}", human::clock(exception.expires))).styled(BAD),
-            false => Cell::text(format!("in {}", human::age(now, exception.expires))),
+        let expires = if exception.expired {
+            Cell::text(format!("expired {}", human::clock(exception.expires))).styled(BAD)
+        } else {
+            Cell::text(format!("in {}", human::age(now, exception.expires)))
         };
         let stages = match exception.stages.join(", ") {
             none if none.is_empty() => Cell::text("none").styled(WARN),

@@ -8,7 +8,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An answer to a request. Patches are compared by their results.
+/// An answer to a request. Patches are compared by the objects that result from them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReplayAnswer {
@@ -51,7 +51,7 @@ struct ResponseStatus {
 const REDACTED: &str = "[redacted]";
 
 impl ReplayAnswer {
-    /// Returns the answer that a driver would have given.
+    /// Returns the answer that a driver would have given for this outcome.
     pub(super) fn from_outcome(request: &Request, outcome: &Outcome) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Review {
@@ -78,7 +78,7 @@ impl ReplayAnswer {
         })
     }
 
-    /// Returns the parts in which the other answer differs. Redacted values of this one match anything.
+    /// Returns the parts in which the other answer differs. Redacted values in this answer match any value.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),
@@ -106,7 +106,7 @@ impl ReplayAnswer {
     }
 }
 
-/// Returns a patch and its result; `None` if it changes nothing.
+/// Returns a patch and the object that results from it; `None` if it changes nothing.
 fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
     let invalid = |error: &dyn Display| format!("its patch is not a valid JSON Patch: {error}");
     let text = BASE64_STANDARD.decode(patch);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_patches_are_compared() {
+    fn patches_are_compared_by_the_resulting_object() {
         let add = |value: &str| json!([{"op": "add", "path": "/spec/b", "value": value}]);
         let denied = |code: u16, message: &str| json!({"allowed": false, "status": {"code": code, "message": message}});
         for (before, after, expected) in [
@@ -181,7 +181,7 @@ mod tests {
                 json!({"allowed": true, "patch": add("x")}),
                 vec![],
             ),
-            // Other operations, the same object.
+            // Different operations lead to the same object.
             (
                 json!({"allowed": true, "patch": add("x")}),
                 json!({"allowed": true, "patch": [{"op": "replace", "path": "/spec", "value": {"b": "x", "a": 1}}]}),
@@ -207,7 +207,7 @@ mod tests {
                 json!({"allowed": true}),
                 vec![Difference::Warnings],
             ),
-            // The status of an allowed request does not count.
+            // The status of an allowed request is not compared.
             (
                 json!({"allowed": true, "status": {"message": "fine"}}),
                 json!({"allowed": true}),

@@ -9,7 +9,7 @@ use admittance::{
 
 use crate::arguments;
 
-/// Loads chains, as [`without_candidates`] returns them.
+/// Loads chains, and prepares them with [`without_candidates`].
 pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
     without_candidates(arguments::load(paths)?, may_call_webhooks)
 }
@@ -62,7 +62,7 @@ pub(super) fn replace(
     let [plugin] = plugins.as_mut_slice() else {
         return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
-    // The settings and grants stay; the digest was for the other module.
+    // The settings and grants stay, and the digest of the other module is removed.
     plugin.source = module.clone();
     plugin.digest = None;
     plugin.refresh = None;

@@ -16,19 +16,19 @@ use crate::{files, surroundings::RequestSurroundings};
 /// A recorded request.
 #[derive(Debug)]
 pub(crate) struct RecordedAdmission {
-    /// Its number in the file, from 1.
+    /// The number of the request in the file, from 1.
     pub(crate) number: u64,
     pub(crate) request: Request,
-    /// The look-ups and answers that its plugins got.
+    /// The results of lookups and the answers of servers that the plugins got.
     pub(crate) surroundings: RequestSurroundings,
-    /// Whether values of it were redacted.
+    /// Whether values of the request were redacted.
     pub(crate) is_redacted: bool,
     response: Option<RecordedResponse>,
-    /// File and number, for messages.
+    /// The file and number of the request, for messages.
     place: String,
 }
 
-/// The fields of a review besides the request.
+/// The fields of an AdmissionReview besides the request.
 #[derive(Deserialize)]
 struct ReviewExtras {
     #[serde(default)]

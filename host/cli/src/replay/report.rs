@@ -1,4 +1,4 @@
-//! Reports differences, on a terminal and to scripts.
+//! Reports differences on a terminal and to scripts.
 
 use admittance_admin::api::Difference;
 use serde::Serialize;

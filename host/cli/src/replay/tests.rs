@@ -18,8 +18,8 @@ fn parse(line: &str) -> Result<Arguments, clap::Error> {
     Command::try_parse_from(words).map(|command| command.arguments)
 }
 
-/// Returns a chain of one stage whose webhook is never called: its condition is false, or fails, and then the failure
-/// policy decides.
+/// Returns a chain of one stage whose webhook is never called, because its condition is false or fails. If it fails,
+/// the failure policy decides.
 fn chain(policy: &str) -> String {
     format!(
         r#"
@@ -114,7 +114,7 @@ fn differences_from_recorded_answers_are_shown() {
 fn differences_between_two_sets_of_chains_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let review = |uid| review(uid, &pod(&json!({})), None);
-    // Reviews as people keep them: one after the other, on as many lines as they like.
+    // The reviews are formatted as people keep them: one after the other, on several lines each.
     let pretty: Value = serde_json::from_str(&review("u-1")).unwrap();
     let requests = format!("{pretty:#}\n{}", review("u-2"));
     let requests = write(folder.path(), "reviews.json", &requests);
@@ -161,7 +161,7 @@ fn differences_between_two_sets_of_chains_are_counted() {
 }
 
 #[test]
-fn a_module_takes_the_place_of_another() {
+fn the_module_of_a_stage_can_be_replaced() {
     let plugin = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -209,7 +209,7 @@ spec:
 }
 
 #[test]
-fn arguments_are_checked() {
+fn invalid_arguments_are_refused() {
     crate::assert_accepted(&[
         ("replay a.ndjson chains/", true),
         ("replay a.ndjson chains/ more/ --against old/ -o json", true),

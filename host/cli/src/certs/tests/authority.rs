@@ -3,7 +3,7 @@ use time::Duration;
 use super::*;
 
 #[test]
-fn the_authority_is_used_again() {
+fn an_existing_authority_signs_further_certificates() {
     let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let made = certs(&first, "--service hook.ns").unwrap();
     assert!(made.ca.is_new);
@@ -11,21 +11,29 @@ fn the_authority_is_used_again() {
     let again = certs(&first, "--service other.ns").unwrap();
     assert!(!again.ca.is_new);
     assert_eq!(again.ca_bundle, made.ca_bundle);
-    assert!(serves(&made, &first.path().join("other.ns.pem"), "other.ns.svc"));
+    assert!(is_valid_server(
+        &made,
+        &first.path().join("other.ns.pem"),
+        "other.ns.svc"
+    ));
 
     let ca = first.path().join("ca.pem");
     let elsewhere = certs(&second, &format!("--service third.ns --ca {}", ca.display())).unwrap();
     assert_eq!(elsewhere.ca_bundle, made.ca_bundle);
-    assert!(serves(&made, &second.path().join("third.ns.pem"), "third.ns"));
+    assert!(is_valid_server(
+        &made,
+        &second.path().join("third.ns.pem"),
+        "third.ns"
+    ));
     assert!(!second.path().join("ca.pem").exists());
 
-    // --force is for certificates, not for the CA.
+    // The option --force replaces certificates, but not the CA.
     let forced = certs(&first, "--service hook.ns --force").unwrap();
     assert_eq!(forced.ca_bundle, made.ca_bundle);
 }
 
 #[test]
-fn a_new_authority_is_trusted_beside_the_one_before() {
+fn a_new_authority_is_trusted_together_with_the_previous_one() {
     let directory = TempDir::new().unwrap();
     let leaf = directory.path().join("hook.ns.pem");
     let first = certs(&directory, "--service hook.ns").unwrap();
@@ -37,15 +45,15 @@ fn a_new_authority_is_trusted_beside_the_one_before() {
     assert_eq!(BASE64_STANDARD.decode(&second.ca_bundle).unwrap(), bundle);
     assert_eq!(roots(&second.ca_bundle).len(), 2);
     assert!(
-        serves(&second, &leaf, "hook.ns"),
+        is_valid_server(&second, &leaf, "hook.ns"),
         "it was not touched, and is trusted still"
     );
 
-    // After an interruption between the two files, the key shows which CA it is.
+    // After an interruption between the two files, the key shows which CA signs.
     let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
     std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
     certs(&directory, "--service between.ns").unwrap();
-    assert!(serves(
+    assert!(is_valid_server(
         &first,
         &directory.path().join("between.ns.pem"),
         "between.ns"
@@ -54,12 +62,12 @@ fn a_new_authority_is_trusted_beside_the_one_before() {
 
     let renewed = certs(&directory, "--service hook.ns --renew").unwrap();
     assert!(renewed.certificates[0].entry.is_new && !renewed.ca.is_new);
-    assert!(serves(&second, &leaf, "hook.ns"));
-    assert!(!serves(&first, &leaf, "hook.ns"), "the new one signs");
+    assert!(is_valid_server(&second, &leaf, "hook.ns"));
+    assert!(!is_valid_server(&first, &leaf, "hook.ns"), "the new one signs");
 
     let third = certs(&directory, "--new-ca").unwrap();
     assert_eq!(roots(&third.ca_bundle).len(), 2, "the first is gone");
-    assert!(serves(&third, &leaf, "hook.ns"));
+    assert!(is_valid_server(&third, &leaf, "hook.ns"));
 
     let much_later = make(&arguments(&directory, "--new-ca"), now() + Duration::days(3651)).unwrap();
     assert_eq!(
@@ -70,7 +78,7 @@ fn a_new_authority_is_trusted_beside_the_one_before() {
 }
 
 #[test]
-fn the_last_year_of_an_authority_is_reported() {
+fn an_authority_that_expires_within_a_year_is_reported() {
     let directory = TempDir::new().unwrap();
     certs(&directory, "").unwrap();
     for (days, expected) in [(0, false), (3284, false), (3286, true)] {
@@ -79,9 +87,9 @@ fn the_last_year_of_an_authority_is_reported() {
     }
 }
 
-/// Each row changes the files of a valid CA.
 #[test]
 fn a_broken_authority_is_refused() {
+    /// Damages the files of a valid CA in this directory.
     type Change = fn(&Path);
     let cases: [(&str, Change, &str); 7] = [
         (

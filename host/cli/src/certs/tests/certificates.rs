@@ -3,7 +3,7 @@ use x509_parser::extensions::GeneralName;
 use super::*;
 
 #[test]
-fn rustls_accepts_each_name_and_no_other() {
+fn rustls_accepts_a_certificate_for_its_names_alone() {
     let directory = TempDir::new().unwrap();
     let made = certs(
         &directory,
@@ -34,17 +34,17 @@ fn rustls_accepts_each_name_and_no_other() {
     ] {
         let path = directory.path().join(format!("{file}.pem"));
         for name in names {
-            assert!(serves(&made, &path, name), "{file} for {name}");
+            assert!(is_valid_server(&made, &path, name), "{file} for {name}");
         }
         for name in others {
-            assert!(!serves(&made, &path, name), "{file} for {name}");
+            assert!(!is_valid_server(&made, &path, name), "{file} for {name}");
         }
         assert_eq!(is_client(&made, &path), file == "driver", "{file}");
     }
 }
 
 #[test]
-fn certificates_have_their_names_and_uses() {
+fn a_certificate_has_the_requested_names_and_its_key_usage() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
     let files = &made.certificates[0].entry.files;

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn nothing_is_overwritten_without_force() {
+fn existing_files_are_kept_without_force() {
     let directory = TempDir::new().unwrap();
     certs(&directory, "--service hook.ns").unwrap();
     let read = || std::fs::read(directory.path().join("hook.ns.key")).unwrap();
@@ -21,7 +21,7 @@ fn nothing_is_overwritten_without_force() {
 
 #[cfg(unix)]
 #[test]
-fn keys_are_for_their_owner() {
+fn only_the_owner_can_read_a_key() {
     use std::os::unix::fs::PermissionsExt;
     let directory = TempDir::new().unwrap();
     certs(&directory, "--service hook.ns --client driver").unwrap();
@@ -40,7 +40,7 @@ fn keys_are_for_their_owner() {
 }
 
 #[test]
-fn files_are_named_for_what_they_certify() {
+fn a_file_is_named_after_its_subject() {
     for (line, expected) in [
         ("", Ok(vec!["ca"])),
         ("--host localhost --host 127.0.0.1", Ok(vec!["ca", "localhost"])),

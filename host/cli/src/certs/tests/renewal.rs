@@ -5,7 +5,7 @@ use super::*;
 /// Each row: what happens to the certificates of `--service hook.ns --days 90`, how many days later which
 /// line is given with `--renew`, and whether the certificate is made anew.
 #[test]
-fn renewal_replaces_certificates_that_are_no_longer_good() {
+fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";
     type Change = fn(&Path);
     let cases: [(&str, Change, i64, &str, bool); 11] = [
@@ -70,7 +70,7 @@ fn renewal_replaces_certificates_that_are_no_longer_good() {
         let verb = if expected { "wrote" } else { "kept" };
         let printed = format!("{verb} {}", path.display());
         assert!(made.to_string().contains(&printed), "{case}: {made}");
-        // Once more changes nothing.
+        // A second renewal changes nothing.
         let again = make(&line, now() + Duration::days(days)).unwrap();
         assert!(!again.certificates[0].entry.is_new, "{case}");
     }

@@ -1,4 +1,4 @@
-//! Writes users, clusters and their credentials as text.
+//! Writes users, clusters and their tokens as text.
 
 use admittance_gateway::admin::{
     ClusterEntry, ImportedAccounts, IssuedToken, Reencrypted, TokenEntry, UserEntry,

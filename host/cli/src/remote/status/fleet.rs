@@ -1,4 +1,4 @@
-//! `admittance status --fleet`: a row for each replica.
+//! `admittance status --fleet`: shows a row for each replica.
 
 use admittance::{
     Moment,
@@ -29,7 +29,7 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     format!("{target}{}\n{}", waiting(replicas), table.text())
 }
 
-/// Writes a line for each replica that others wait for, and one if this replica cannot see the others.
+/// Writes a line for each replica for which others wait, and one if this replica cannot see the others.
 pub(super) fn waiting(replicas: &ReplicasStatus) -> String {
     let waiting = replicas.waiting.iter().map(|sentence| {
         let sentence = harmless(sentence);
@@ -52,9 +52,10 @@ fn row(replica: &ReplicaStatus, now: Moment) -> [Cell; 7] {
     [
         Cell::text(format!("{}{own}", replica.name)),
         Cell::text(replica.live.short()),
-        Cell::text(match replica.prepared == replica.live {
-            true => String::new(),
-            false => replica.prepared.short(),
+        Cell::text(if replica.prepared == replica.live {
+            String::new()
+        } else {
+            replica.prepared.short()
         }),
         Cell::text(state).styled(style),
         Cell::text(if replica.leader { "leader" } else { "" }),

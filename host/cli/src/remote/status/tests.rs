@@ -20,7 +20,7 @@ fn at(seconds: u64) -> Moment {
     Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// Reads a status as the driver writes it.
+/// Parses a part of a status from JSON.
 fn read<T: DeserializeOwned>(json: Json) -> T {
     serde_json::from_value(json).unwrap()
 }
@@ -84,7 +84,7 @@ fn table(stages: Vec<StageStatus>) -> Status {
 }
 
 #[test]
-fn a_row_for_each_stage() {
+fn each_stage_has_a_row() {
     let mut images = stage("images", &plugin("1.2.0"));
     images.state = StageState::Failing;
     images.calls.total = 1200;
@@ -113,7 +113,7 @@ pods   Mutating  remote  https://hook.ns.svc/a  -        -             Audit    
 }
 
 #[test]
-fn problems_come_first_and_in_red() {
+fn problems_are_printed_first_and_in_red() {
     let mut status = status(Vec::new());
     status.table.origin = Origin::RolledBack { to: 3 };
     status.table.by = Some("token ci".to_owned());
@@ -145,7 +145,7 @@ fn problems_come_first_and_in_red() {
 }
 
 #[test]
-fn disabled_stages_are_named_with_their_reason() {
+fn disabled_stages_are_listed_with_their_reason() {
     let disabled = |stage: &str, audit: bool| {
         json!({
             "stage": stage,
@@ -399,7 +399,7 @@ certificate of admin: valid until 1970-01-02T01:00:00Z
 }
 
 #[test]
-fn a_row_for_each_replica() {
+fn each_replica_has_a_row() {
     let hash = |digits: &str| format!("sha256:{}", digits.repeat(16));
     let mut status = status(Vec::new());
     assert_eq!(
