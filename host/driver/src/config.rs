@@ -1,4 +1,4 @@
-//! The configuration of the driver, as types.
+//! Holds the configuration of the driver as types.
 
 pub(crate) mod read;
 
@@ -33,21 +33,21 @@ pub(crate) use self::read::{
 };
 use crate::{DefinitionPlace, FrontConfig, namespaces::NamespacesConfig};
 
-/// The configuration of the driver. Lives until it is bound; each part may be changed before that.
+/// The configuration of the driver. Each part may be changed until the driver is bound.
 #[derive(Debug)]
 pub struct Config {
     pub listen: ListenConfig,
     pub admin: Option<AdminConfig>,
     pub front: Box<dyn FrontConfig>,
-    /// The lists of the upstream, for audits.
+    /// The lists of the upstream, which audits read.
     pub lists: Vec<ListConfig>,
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// When replicas go live with a change; `None`: together, if they read chains as resources, or are drivers of BCS with
-    /// definitions in ZooKeeper.
+    /// When replicas go live with a change. With `None`, they go live together if they read chains as resources, or are
+    /// drivers of BCS with definitions in ZooKeeper.
     pub replicas: Option<SwitchMode>,
-    /// The Lease of the replicas' leader. `None`: `definitions` name it.
+    /// The Lease of the replicas' leader; with `None`, a place in `definitions` names it.
     pub lease: Option<String>,
     /// The treatment of an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
@@ -56,26 +56,27 @@ pub struct Config {
     /// The store of modules and their compiled forms.
     pub store: StoreConfig,
     pub history: HistoryConfig,
-    /// The fetching of modules from servers and registries, and the rules of signatures. Modules are kept in `store`.
+    /// The settings for fetching modules from servers and registries, and the rules of signatures. Modules are kept in
+    /// `store`.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,
     pub namespaces: NamespacesConfig,
-    /// The Kubernetes cluster that namespaces, objects for plugins and answers on what users may do come
-    /// from.
+    /// The Kubernetes cluster with the labels of namespaces and the objects for plugins, which also answers what users
+    /// may do.
     pub cluster: Option<ClusterConfig>,
-    /// Addresses of webhook hosts: host name, and `host:port` to connect to.
+    /// Addresses of webhook hosts: a host name, and the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
     pub decisions: DecisionsConfig,
     pub decision_sinks: SinksConfig,
     pub log: LogConfig,
     pub tracing: Option<TracingConfig>,
-    /// A warning for each scalar of the file that YAML 1.2 reads differently.
+    /// Warnings about scalars of the file that YAML 1.2 reads differently.
     pub ambiguities: Vec<Mistake>,
 }
 
 impl Config {
-    /// The files and directories among the stores of chain definitions.
+    /// Returns the files and directories among the stores of chain definitions.
     pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
         self.definitions.iter().filter_map(|place| place.path())
     }
@@ -94,8 +95,8 @@ impl Config {
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
-    /// Warnings about valid but probably unintended settings: world-readable private keys, scalars that YAML 1.2 reads
-    /// differently.
+    /// Returns warnings about valid but probably unintended settings: world-readable private keys, and scalars that
+    /// YAML 1.2 reads differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -109,12 +110,12 @@ impl Config {
     }
 }
 
-/// When replicas of an installation go live with a change.
+/// The moment at which the replicas of an installation go live with a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchMode {
-    /// When all have prepared it.
+    /// Replicas go live when all of them have prepared the change.
     Together,
-    /// Each when it has prepared it.
+    /// Each replica goes live when it has prepared the change.
     Independently,
 }
 
@@ -123,11 +124,11 @@ words!(SwitchMode, "way of going live": Together = "Together", Independently = "
 #[derive(Clone, Debug)]
 pub struct ListConfig {
     pub route: ListRoute,
-    /// Headers of the requests for it, and the files with their values.
+    /// The headers of the list's requests, and the files with their values.
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-/// Whether replicas with these definitions have a leader, with an ensemble of the cluster or without.
+/// Whether replicas with these definitions have a leader, in the cluster or in its ensemble of ZooKeeper.
 fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>], has_ensemble: bool) -> bool {
     front.webhooks().is_some()
         || front.audit().is_some()
@@ -139,7 +140,7 @@ fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>],
 ///
 /// # Errors
 ///
-/// When it is not a valid name.
+/// When the text is not a valid name.
 pub fn parse_lease(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_subdomain(text)
         .then(|| text.to_owned())
@@ -153,7 +154,7 @@ pub fn parse_lease(text: &str) -> Result<String, String> {
 /// The store of modules and their compiled forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// `None`: the user's cache directory.
+    /// The directory; `None` for the user's cache directory.
     pub directory: Option<PathBuf>,
     /// The maximum size in bytes; the least recently used modules are removed first. Default: 4 GiB.
     pub size_limit: u64,
@@ -170,7 +171,7 @@ impl Default for StoreConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// `None`: the user's state directory.
+    /// The directory; `None` for the user's state directory.
     pub directory: Option<PathBuf>,
     /// The number of revisions to keep. Default: 20.
     pub keep: usize,
@@ -187,9 +188,9 @@ impl Default for HistoryConfig {
 
 #[derive(Clone, Debug)]
 pub struct ListenConfig {
-    /// Default: 127.0.0.1:8080.
+    /// The address of the port. Default: 127.0.0.1:8080.
     pub address: SocketAddr,
-    /// `None`: plain HTTP.
+    /// The certificate of the port; `None` for plain HTTP.
     pub tls: Option<ServerTls>,
 }
 
@@ -206,7 +207,7 @@ impl Default for ListenConfig {
 pub struct Limits {
     /// The largest body that is read for the chains, in bytes. Default: 7 MiB.
     pub body: usize,
-    /// The memory for all bodies that are held at the same time, in bytes. `None`: see [`BodyBudget::default_for`].
+    /// The memory for all bodies that are held at the same time, in bytes. Default: [`BodyBudget::default_for`].
     pub body_memory: Option<usize>,
     /// The timeout of a body that is read for the chains. Default: 30 s.
     pub body_timeout: Duration,
@@ -228,16 +229,16 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// The timeout of all chains together for one request. Default: 10 s.
     pub request_timeout: Duration,
-    /// The time after a stop signal for which the driver still accepts connections, while `/readyz` says 503 and
-    /// replies ask clients to close theirs, so that load balancers take it out. Default: 5 s behind
+    /// The time after a stop signal in which the driver still accepts connections, while `/readyz` replies 503 and
+    /// replies ask clients to close theirs, so that load balancers stop sending requests. Default: 5 s behind
     /// kube-apiserver, 0 s otherwise.
     pub shutdown_delay: Duration,
-    /// The time after that which requests in flight have to end. Default: 30 s.
+    /// The time after `shutdown_delay` in which requests in flight must end. Default: 30 s.
     pub shutdown_timeout: Duration,
 }
 
 impl Limits {
-    /// See [`body_memory`](Self::body_memory).
+    /// Returns the budget of [`body_memory`](Self::body_memory).
     pub(crate) fn body_budget(&self) -> BodyBudget {
         let default = || BodyBudget::default_for(self.body);
         BodyBudget::new(self.body_memory.unwrap_or_else(default))
@@ -270,16 +271,16 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-/// The export of traces to a collector of OpenTelemetry. What is `None` is taken from OpenTelemetry's environment
-/// variables, or their defaults.
+/// The export of traces to a collector of OpenTelemetry. A field that is `None` is taken from OpenTelemetry's
+/// environment variables, or has their default.
 #[derive(Clone, Debug)]
 pub struct TracingConfig {
     /// The URL to which spans are posted.
     pub endpoint: Uri,
     pub protocol: TracingProtocol,
-    /// Headers, and the files with their values, which are read for each request.
+    /// The headers of each request, and the files with their values, which are read again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share of the traces that begin here that is sampled.
+    /// The share of traces that is sampled, among the traces that begin in this driver.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,
@@ -300,7 +301,7 @@ words!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson = "
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Pretty on a terminal, JSON otherwise.
+    /// Lines are pretty on a terminal, and JSON otherwise.
     #[default]
     Auto,
     Pretty,

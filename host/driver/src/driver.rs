@@ -1,4 +1,4 @@
-//! The driver's life: its ports are bound, it serves, and it stops.
+//! Runs the driver: binds its ports, serves, and stops.
 
 use std::{
     net::SocketAddr,
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::{
     KubernetesResources,
     config::{Config, Limits},
-    fronts::{Front, Ground, Started},
+    fronts::{Front, StartContext, StartedFront},
     handler::Serving,
     namespaces::{FileNamespaces, NamespacesConfig},
     ports::{AdminPort, Port},
@@ -33,36 +33,36 @@ use crate::{
 pub enum Error {
     #[error("{setting}: cannot listen on {address}: {source}")]
     Bind {
-        /// The setting that names it: `listen.address` or `admin.address`.
+        /// The setting that names the address: `listen.address` or `admin.address`.
         setting: &'static str,
         address: SocketAddr,
         source: std::io::Error,
     },
     #[error("the threads of the admin port cannot be started: {0}")]
     Threads(std::io::Error),
-    /// A setting requires an ensemble that is not connected.
+    /// A setting requires an ensemble to which the driver is not connected.
     #[error(transparent)]
     NoEnsemble(#[from] NoEnsemble),
     #[error(transparent)]
     Gateway(#[from] GatewayStartError),
-    /// Decisions cannot be written where the configuration says.
+    /// A sink of the section `decisions` cannot be opened.
     #[error(transparent)]
     Decisions(#[from] SinkError),
     #[error("registration: {0}")]
     Registration(#[from] RegistrationError),
 }
 
-/// The servers that the driver uses in addition to its upstream.
+/// The connections of the driver to other servers than its upstream.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
     /// The Kubernetes cluster that the host uses, and to which requests for custom resources are forwarded.
     pub cluster: Option<Cluster>,
-    /// The chains among the resources of the cluster, if the host reads them.
+    /// The chains that are resources of the cluster, if the host reads them.
     pub chains: Option<ChainStore>,
-    /// The webhook configurations that the leader keeps, if it does.
+    /// The webhook configurations, if the leader keeps them up to date.
     pub webhooks: Option<Webhooks>,
-    /// Whether the replicas go live together, for which the host must have been built.
+    /// Whether the replicas go live together. The host must have been built for that.
     pub together: bool,
 }
 
@@ -79,7 +79,7 @@ impl Connections {
     }
 }
 
-/// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
+/// The driver with its ports bound. Requests wait until [`run`](Self::run) serves them.
 #[derive(Debug)]
 pub struct Driver {
     port: Port,
@@ -89,7 +89,7 @@ pub struct Driver {
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
-    /// The drivers that this one agrees with in ZooKeeper, if it does.
+    /// The drivers with which this one agrees on a table in ZooKeeper, if it does.
     drivers: Option<Drivers>,
     connections: Connections,
     host: Host,
@@ -100,10 +100,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Binds the port for clients. `connections` and `admin` were opened for this configuration.
+    /// Binds the port for clients. `connections` and `admin` must have been opened for this configuration.
     ///
-    /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
-    /// must have been given to the host when it was built.
+    /// The host's own limits (`limits.request_timeout`, `sandbox`, `definitions` and so on) must have been given to the
+    /// host when it was built.
     pub async fn bind(
         config: Config,
         connections: Connections,
@@ -125,7 +125,7 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // Two installations do not keep the same webhook configurations.
+        // Two installations never keep the same webhook configurations.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let lease = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
@@ -148,17 +148,17 @@ impl Driver {
             ..FrontEnd::of_dialect(front.dialect_name())
         };
         let sinks = DecisionSinks::open(decision_sinks, connections.cluster.as_ref()).await?;
-        let ground = Ground {
+        let context = StartContext {
             ports,
             connections: &connections,
             host: &host,
             bodies: BodyLimits::new(limits.body, limits.body_timeout),
         };
-        let Started {
+        let StartedFront {
             front,
             registrar,
             drivers,
-        } = front.start(ground).await?;
+        } = front.start(context).await?;
         Ok(Self {
             port,
             workers: None,
@@ -188,7 +188,7 @@ impl Driver {
         }
     }
 
-    /// The listen address, with the port that the system chose if the configured one is 0.
+    /// Returns the listen address. If the configured port is 0, it has the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.port.address
     }
@@ -204,7 +204,7 @@ impl Driver {
         } = self;
         let is_stopping = Arc::new(AtomicBool::new(false));
         let (leader, replicas) = team(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
-        // Its port is bound: connections are answered from now on.
+        // The admin port is ready as soon as the driver serves.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(Observed {
@@ -272,7 +272,7 @@ impl Driver {
     }
 }
 
-/// The leader of the replicas, if there is something for it to do, and the replicas if they go live together.
+/// Makes the leader of the replicas, if it has work to do, and the replicas, if they go live together.
 fn team(
     connections: &Connections,
     audits: Option<&Audits>,
@@ -306,20 +306,20 @@ fn team(
 
 /// Serves until a graceful stop, and then until all tunnels have ended.
 async fn serve(front: Arc<dyn Front>, serving: Serving) {
-    // Tunnels run on these threads too, and outlive the connections that they began as.
+    // Tunnels run on these threads too, and outlive the connections from which they began.
     let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
     let stopping = async {
         stop.graceful.cancelled().await;
         front.stop();
     };
-    // The listener ends only after a graceful stop, so both complete.
+    // The listener ends only after a graceful stop, so both futures complete.
     tokio::join!(front.serve(serving), stopping);
     front.tunnels_ended().await;
     drop(workers);
 }
 
-/// The background work: reloads definitions, certificates, tokens and namespaces when they change, checks the health of
-/// servers, updates metrics, and does what one replica does for all. Never completes.
+/// Does the background work: reloads definitions, certificates, tokens and namespaces when they change, checks the
+/// health of servers, updates metrics, and does the work of the leader. Never completes.
 async fn follow(
     observed: &Observed,
     access: Option<Access>,

@@ -1,5 +1,5 @@
-//! The front ends that a configuration can name. Each is a module with its section, its service and its status, and a row
-//! of [`FRONTS`].
+//! Lists the front ends that a configuration can name. Each is a module with its section, its service and its status,
+//! and a row of [`FRONTS`].
 
 mod bcs;
 mod gateway;
@@ -40,34 +40,34 @@ use crate::{
     status::DriverStatus,
 };
 
-/// A front end, as the configuration describes it. Lives until the driver is bound.
+/// A front end as the configuration describes it. Lives until the driver is bound.
 #[async_trait]
 pub trait FrontConfig: Any + Debug + Send + Sync {
     fn dialect_name(&self) -> &str;
 
-    /// Binds it: from then on, its service can answer.
+    /// Starts the front end, whose service can then answer requests.
     ///
     /// # Errors
     ///
-    /// When something that it needs is not configured, or cannot be read.
-    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error>;
+    /// When something that the front end needs is not configured, or cannot be read.
+    async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error>;
 
-    /// The dialect in front of its control plane; `None` without one.
+    /// Returns the dialect of the control plane; `None` without one.
     fn dialect(&self) -> Option<Arc<dyn Dialect>> {
         None
     }
 
-    /// The cluster of every request, if it is known.
+    /// Returns the cluster of every request, if it is known.
     fn cluster(&self) -> Option<&str> {
         None
     }
 
-    /// The connection to the upstream; `None` without one.
+    /// Returns the connection to the upstream; `None` without one.
     fn upstream(&self) -> Option<&UpstreamConfig> {
         None
     }
 
-    /// The headers that every request to the upstream has.
+    /// Returns the headers of every request to the upstream.
     fn headers(&self) -> HeaderMap {
         HeaderMap::new()
     }
@@ -83,29 +83,29 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The reason for which that is not possible.
+    /// When the servers cannot be replaced; the text says why.
     fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str>;
 
     /// Connects to the upstream, for its lists; `None` without a control plane.
     ///
     /// # Errors
     ///
-    /// If its servers are to be discovered without an ensemble.
+    /// When its servers are to be discovered without an ensemble.
     fn connect(&self, _ensembles: &Ensembles) -> Result<Option<ConnectedUpstream>, NoEnsemble> {
         Ok(None)
     }
 
-    /// Whether its replicas agree on a table through the cluster's ensemble of ZooKeeper.
+    /// Whether the replicas agree on a table through the cluster's ensemble of ZooKeeper.
     fn agrees_in_zookeeper(&self) -> bool {
         false
     }
 
-    /// The webhook configurations that the leader of its replicas keeps.
+    /// Returns the webhook configurations that the leader of the replicas keeps up to date.
     fn webhooks(&self) -> Option<&WebhooksConfig> {
         None
     }
 
-    /// The audits that the leader of its replicas makes.
+    /// Returns the audits that the leader of the replicas makes.
     fn audit(&self) -> Option<&AuditConfig> {
         None
     }
@@ -123,20 +123,20 @@ impl dyn FrontConfig {
             .unwrap_or_default()
     }
 
-    /// The configuration of this front end; `None` if it is another one.
+    /// Returns the configuration of this front end; `None` if it is another one.
     pub fn downcast_ref<T: FrontConfig>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// The configuration of this front end, to change it; `None` if it is another one.
+    /// Returns the configuration of this front end for changes; `None` if it is another one.
     pub fn downcast_mut<T: FrontConfig>(&mut self) -> Option<&mut T> {
         (self as &mut dyn Any).downcast_mut()
     }
 }
 
-/// Everything that a front end needs to start.
+/// The configuration and the connections with which a front end starts.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct StartContext<'a> {
     pub ports: Ports,
     pub connections: &'a Connections,
     pub host: &'a Host,
@@ -144,14 +144,14 @@ pub struct Ground<'a> {
 }
 
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedFront {
     pub(crate) front: Arc<dyn Front>,
     pub(crate) registrar: Option<Registrar>,
-    /// The drivers with which it may agree on a table.
+    /// The drivers with which the front end may agree on a table.
     pub(crate) drivers: Option<Drivers>,
 }
 
-impl Started {
+impl StartedFront {
     fn unregistered(front: impl Front) -> Self {
         Self {
             front: Arc::new(front),
@@ -161,15 +161,15 @@ impl Started {
     }
 }
 
-/// A front end that runs. Lives as long as the port.
+/// A running front end. Lives as long as its port.
 pub(crate) trait Front: Debug + Send + Sync + 'static {
     /// Answers the requests of a port until it is stopped.
     fn serve(&self, serving: Serving) -> BoxFuture<'static, ()>;
 
-    /// Everything that requests are forwarded to.
+    /// Returns everything to which requests are forwarded.
     fn upstreams(&self) -> Vec<Upstream>;
 
-    /// Adds its sections to `GET /v1/status`.
+    /// Adds the sections of the front end to `GET /v1/status`.
     fn report(&self, status: &mut DriverStatus) {
         let servers = self.upstreams();
         status.upstream = servers
@@ -179,7 +179,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
             .collect();
     }
 
-    /// `/healthz` in the format of bcs-mesos-driver, if this replaces it. `ip` is the listen address.
+    /// Returns `/healthz` in the format of bcs-mesos-driver, if the front end replaces it. `ip` is the listen address.
     fn health(&self, _ip: IpAddr) -> Option<HealthInfo> {
         None
     }
@@ -188,17 +188,17 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         self.upstreams().first()?.tls_status()
     }
 
-    /// The users and clusters that the admin API shows and changes.
+    /// Returns the users and clusters that the admin API shows and changes.
     fn accounts(&self) -> Option<&Accounts> {
         None
     }
 
-    /// The reason for which it cannot answer requests yet.
+    /// Returns the reason for which the front end cannot answer requests yet.
     fn not_ready(&self) -> Option<&'static str> {
         None
     }
 
-    /// Waits until it can answer requests; `None` if it can from the start.
+    /// Waits until the front end can answer requests; `None` if it can from the start.
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
@@ -253,7 +253,7 @@ impl From<Response<Body>> for Answer {
     }
 }
 
-/// A front end and the lists of its upstream, as the file describes them.
+/// A front end and the lists of its upstream, as read from the configuration.
 pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
 
 /// A kind of front end, and the reader of its section: the node below `dialect`, and the fields of the whole file.
@@ -266,7 +266,7 @@ struct FrontRow {
     admin_routes: fn() -> Vec<Route>,
 }
 
-/// The routes of the admin port that belong to front ends. All are there in every driver.
+/// Returns the routes of the admin port that belong to front ends. Every driver has all of them.
 pub(crate) fn admin_routes() -> Vec<Route> {
     FRONTS.iter().flat_map(|row| (row.admin_routes)()).collect()
 }
@@ -284,7 +284,7 @@ pub(crate) fn read(
     let Some((row, node)) =
         fields.get_required("dialect", &fix, |node, m| choose(node, &examples, m), mistakes)
     else {
-        // The other sections are read nevertheless, for their mistakes.
+        // The other sections are still read, to report their mistakes.
         fields.get_optional(
             "registration",
             |node, m| bcs::registration(node, None, sections, m),
@@ -323,7 +323,7 @@ fn choose<'a>(
     }
 }
 
-/// Refuses `registration` at a front end that nothing looks for.
+/// Refuses `registration` for a front end that no other program looks for.
 fn refuse_registration(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
     let why = "only drivers of the dialect `bcs` and gateways are registered";
     fields.refuse("registration", why, "remove it", mistakes);

@@ -1,4 +1,4 @@
-//! The limit on requests in flight, and the access log.
+//! Limits requests in flight, and writes the access log.
 
 use std::{
     sync::{
@@ -33,12 +33,12 @@ use crate::{
     metric_names, trace,
 };
 
-/// The `Retry-After` of a request that is refused by the limit.
+/// The `Retry-After` in replies to requests beyond the limit.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again later";
 
-/// Everything that a port needs to serve a front end. It refuses each request and stream beyond the limits at once, and
-/// asks clients to close their connections while `is_stopping`.
+/// The listener and the limits with which a port serves a front end. It refuses requests and streams beyond the limits
+/// at once, and asks clients to close their connections while `is_stopping`.
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) listener: Listener,
@@ -78,21 +78,21 @@ struct FrontHandler<S> {
     is_stopping: Arc<AtomicBool>,
 }
 
-/// A class of requests with its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+/// The requests that share a limit.
+enum RequestClass {
     Request,
     /// A long-running request: a watch or a tunnel.
     Stream,
 }
 
-impl Kind {
-    /// Decides by the head of the request.
+impl RequestClass {
+    /// Classifies a request by its head.
     fn of<B>(request: &Request<B>) -> Self {
         let is_watch = || {
             let query = request.uri().query().unwrap_or_default();
             form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
-                // Parsed like boolean parameters in Go.
+                // The value is parsed like a boolean parameter in Go.
                 matches!(&*key, "watch" | "follow")
                     && matches!(&*value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
             })
@@ -101,7 +101,7 @@ impl Kind {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // The old form of watches of Kubernetes, also behind the prefix of a cluster.
+        // Paths are the old form of watches of Kubernetes, also behind the prefix of a cluster.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
@@ -125,7 +125,7 @@ impl Kind {
 }
 
 impl<S: FrontService> FrontHandler<S> {
-    /// The reply to a request for this path that was aborted.
+    /// Returns the reply to a request for this path that was aborted.
     fn end(&self, path: &str, end: &End<'_>) -> Answer {
         Answer {
             response: self.front.reply(path, end),
@@ -134,7 +134,7 @@ impl<S: FrontService> FrontHandler<S> {
         }
     }
 
-    /// The reply to a request within the limits.
+    /// Answers a request within the limits.
     async fn answer(
         &self,
         path: &str,
@@ -142,7 +142,7 @@ impl<S: FrontService> FrontHandler<S> {
         in_flight: InFlight,
         transfer: &Transfer,
     ) -> Answer {
-        if in_flight.kind == Kind::Stream {
+        if in_flight.kind == RequestClass::Stream {
             transfer.may_wait();
         }
         let in_flight = Arc::new(in_flight);
@@ -160,7 +160,7 @@ impl<S: FrontService> FrontHandler<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The service only sees that the body ended early.
+                // The service itself only sees that the body ended early.
                 Some(stall) => stall,
             }
         };
@@ -183,10 +183,10 @@ impl<S: FrontService> Handler for FrontHandler<S> {
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
         let is_http_1 = request.version() < Version::HTTP_2;
-        let kind = Kind::of(&request);
+        let kind = RequestClass::of(&request);
         let limit = match kind {
-            Kind::Request => &self.requests,
-            Kind::Stream => &self.streams,
+            RequestClass::Request => &self.requests,
+            RequestClass::Stream => &self.streams,
         };
         let Answer {
             mut response,
@@ -240,12 +240,12 @@ impl<S: FrontService> Handler for FrontHandler<S> {
 
 #[derive(Debug)]
 struct InFlight {
-    kind: Kind,
+    kind: RequestClass,
     _permit: Permit,
 }
 
 impl InFlight {
-    fn new(kind: Kind, permit: Permit) -> Self {
+    fn new(kind: RequestClass, permit: Permit) -> Self {
         gauge!(kind.gauge()).increment(1);
         Self {
             kind,
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_and_tunnels_are_streams() {
+    fn watches_and_tunnels_are_classified_as_streams() {
         for (method, uri, headers, is_stream) in [
             ("GET", "/pods", &[][..], false),
             ("GET", "/pods?watch=true", &[], true),
@@ -281,7 +281,7 @@ mod tests {
             ("POST", "/api/v1/watch/pods", &[], false),
             ("GET", "/log?follow=true", &[], true),
             ("GET", "/events", &[("accept", "text/event-stream")], true),
-            // Only a GET is a watch.
+            // A watch is always a GET.
             ("POST", "/pods?watch=true", &[], false),
             (
                 "GET",
@@ -295,7 +295,7 @@ mod tests {
                 Request::builder().method(method).uri(uri),
                 |request, (name, value)| request.header(*name, *value),
             );
-            let is = Kind::of(&request.body(()).unwrap()) == Kind::Stream;
+            let is = RequestClass::of(&request.body(()).unwrap()) == RequestClass::Stream;
             assert_eq!(is, is_stream, "{method} {uri} {headers:?}");
         }
     }

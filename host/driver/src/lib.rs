@@ -31,7 +31,7 @@ pub use config::{
     SwitchMode, TracingConfig, TracingProtocol, parse_lease,
 };
 pub use driver::{Connections, Driver, Error};
-pub use fronts::{FrontConfig, Ground, ProxyConfig, ReviewsConfig, Started};
+pub use fronts::{FrontConfig, ProxyConfig, ReviewsConfig, StartContext, StartedFront};
 pub use lists::{Lists, ListsError, Unread};
 pub use metric_names::{describe_metrics, metrics};
 pub use namespaces::{FileNamespaces, NamespacesConfig};

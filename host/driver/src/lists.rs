@@ -1,4 +1,4 @@
-//! The lists of an upstream, read page by page.
+//! Reads the lists of an upstream page by page.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ const HEADER_LIMIT: u64 = 64 << 10;
 /// The number of objects that are fetched at a time, and of requests that are passed on at a time.
 const CONCURRENT: usize = 16;
 const AT_ONCE: usize = 64;
-/// The limit of an error's text that is shown, in bytes.
+/// The longest excerpt of an error's text that is shown, in bytes.
 const EXCERPT: usize = 300;
 
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ enum ReadError {
     Repeated,
 }
 
-/// A list that could not be read, or not whole.
+/// A list that could not be read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     pub path: String,
@@ -68,8 +68,8 @@ pub struct Unread {
 
 #[derive(Debug)]
 pub struct Lists {
-    /// Discovery ends when this is dropped.
-    behind: ConnectedUpstream,
+    /// The connection, whose discovery ends when it is dropped.
+    upstream: ConnectedUpstream,
     dialect: Arc<dyn Dialect>,
     timeout: Duration,
     lists: Vec<List>,
@@ -83,7 +83,7 @@ struct List {
     headers: HeaderMap,
 }
 
-/// The items of a list that could not be read.
+/// The items of a list that could not be read, and the reason.
 #[derive(Debug, Default)]
 struct Unreadable {
     count: usize,
@@ -91,12 +91,12 @@ struct Unreadable {
 }
 
 impl Lists {
-    /// Opens the lists of this configuration: `page` items at a time, and at most `per_second` requests per second. `None`
-    /// if it has none.
+    /// Opens the lists of this configuration, to read `page` items at a time, with at most `per_second` requests per
+    /// second. `None` if it has no lists.
     ///
     /// # Errors
     ///
-    /// If the upstream cannot be discovered, or a file with a header cannot be read.
+    /// When the upstream cannot be discovered, or a file with a header cannot be read.
     pub fn open(
         config: &Config,
         ensembles: &Ensembles,
@@ -109,7 +109,7 @@ impl Lists {
         if config.lists.is_empty() {
             return Ok(None);
         }
-        let Some(behind) = config.front.connect(ensembles)? else {
+        let Some(upstream) = config.front.connect(ensembles)? else {
             return Ok(None);
         };
         let list = |list: &ListConfig| {
@@ -131,7 +131,7 @@ impl Lists {
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Some(Self {
-            behind,
+            upstream,
             dialect,
             timeout: settings.response_timeout,
             lists: config.lists.iter().map(list).collect::<Result<_, _>>()?,
@@ -140,8 +140,8 @@ impl Lists {
         }))
     }
 
-    /// Reads all lists, and passes on the requests that would create their objects, a few at a time. Returns what could
-    /// not be read.
+    /// Reads all lists, and passes the requests that would create their objects to `take`, a few at a time. Returns the
+    /// lists that could not be read.
     pub async fn read(&self, mut take: impl AsyncFnMut(Vec<Request>)) -> Vec<Unread> {
         let mut unread = Vec::new();
         for list in &self.lists {
@@ -174,7 +174,7 @@ impl Lists {
             let target = list.route.page_path(path, self.page, token.as_deref());
             let (headers, body) = self.get(list, &target).await?;
             let page = list.route.page(&headers, &body)?;
-            // The items are copies.
+            // The body can go, since the items are copies.
             drop(body);
             let requests = stream::iter(&page.items).map(|item| self.request(list, item.get()));
             let mut requests = requests.buffer_unordered(CONCURRENT).chunks(AT_ONCE);
@@ -199,7 +199,8 @@ impl Lists {
         }
     }
 
-    /// The request that creates the object of this item; none if it is gone, or not for chains.
+    /// Returns the request that creates the object of this item; `None` if the object is gone, or if no chain matches
+    /// it.
     async fn request(&self, list: &List, item: &str) -> Result<Option<Box<Request>>, ReadError> {
         let List { route, headers } = list;
         let Some(object) = &route.object else {
@@ -221,7 +222,7 @@ impl Lists {
         let mut request = http::Request::new(Body::empty());
         *request.uri_mut() = target.into();
         *request.headers_mut() = list.headers.clone();
-        let (head, body) = self.behind.upstream.send(request).await?.into_parts();
+        let (head, body) = self.upstream.upstream.send(request).await?.into_parts();
         let body = timeout(self.timeout, Limited::new(body, LIMIT).collect()).await;
         let body = body.map_err(|_| ReadError::Late)?;
         let body = body.map_err(|error| ReadError::Incomplete {

@@ -1,4 +1,4 @@
-//! The driver's metrics, through the `metrics` facade.
+//! Names the driver's metrics, which are recorded through the `metrics` facade.
 
 use admittance_net::{Metric, metric_table};
 use metrics::{counter, gauge};

@@ -1,4 +1,4 @@
-//! Namespaces and their labels in a file, for use without a cluster.
+//! Reads namespaces and their labels from a file, for use without a cluster.
 
 use std::path::Path;
 
@@ -85,7 +85,7 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mu
     }
 }
 
-/// `name: { label: value }`.
+/// Reads the form `name: { label: value }`.
 pub(crate) fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Labels)>> {
     let entries = node.map(mistakes)?.into_iter();
     entries
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_changed_file_is_read_and_a_broken_one_is_not() {
+    async fn a_changed_file_is_reloaded_unless_it_is_invalid() {
         let (_directory, path) = file("prod: { team: a }\n");
         let namespaces = FileNamespaces::read(&path).unwrap();
         let follow = tokio::spawn(namespaces.clone().follow());

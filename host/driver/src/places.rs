@@ -1,5 +1,5 @@
-//! The places of definitions that a configuration can name. Each is a module with its section and its stores, and a row
-//! of [`PLACES`].
+//! Lists the places of definitions that a configuration can name. Each is a module with its section and its stores, and
+//! a row of [`PLACES`].
 
 mod custom_resources;
 mod files;
@@ -22,38 +22,41 @@ use crate::{
     config::{Sections, alternatives},
 };
 
-/// A place of definitions, as the configuration describes it.
+/// A place of definitions as the configuration describes it.
 pub trait DefinitionPlace: Any + Debug + Send + Sync {
-    /// Its name in messages, such as `zookeeper:/blueking/admissionwebhook`. Places of one name are the same place.
+    /// Returns the name of the place in messages, such as `zookeeper:/blueking/admissionwebhook`. Two places with one
+    /// name are the same place.
     fn name(&self) -> String;
 
-    /// Its stores, at the servers that the driver is connected to. None for files, which the host reads as a whole.
+    /// Returns the stores of the place, on the servers to which the driver is connected. Files have none, because the
+    /// host reads them itself.
     ///
     /// # Errors
     ///
-    /// When a server that they need is not configured.
+    /// When a server that the stores need is not configured.
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
 
     fn path(&self) -> Option<&Path> {
         None
     }
 
-    /// Whether the replicas of a driver with this front end share it, so that they go live together by default.
+    /// Whether the replicas of a driver with this front end share the place, so that they go live together by default.
     fn is_shared(&self, _front: &dyn FrontConfig) -> bool {
         false
     }
 
-    /// The Lease that the leader of the replicas holds; `None` if this place needs no leader.
+    /// Returns the Lease that the leader of the replicas holds; `None` if this place needs no leader.
     fn lease(&self) -> Option<&str> {
         None
     }
 
-    /// The modules, webhooks and grants that chains of namespaces may use; `None` if this place has none.
+    /// Returns the modules, webhooks and grants that chains of namespaces may use; `None` if this place has no such
+    /// chains.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
     }
 
-    /// The systems whose policies are read from the cluster.
+    /// Returns the systems whose policies are read from the cluster.
     fn policies(&self) -> &[PolicySystem] {
         &[]
     }
@@ -111,7 +114,7 @@ pub(crate) fn read(
         let Some(place) = read_place(entry, sections, mistakes) else {
             continue;
         };
-        // Otherwise every definition would be read twice.
+        // From a place that is listed twice, every definition would be read twice.
         if place.path().is_none() && places.iter().any(|other| other.name() == place.name()) {
             entry.wrong("this store is listed twice", "remove it", mistakes);
         }

@@ -1,4 +1,4 @@
-//! The ports of the driver: where it listens, and the limits of connections.
+//! Opens the ports of the driver, with the limits of their connections.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use crate::{
 
 /// The maximum number of connections of the admin port.
 const ADMIN_CONNECTIONS: usize = 256;
-/// The time that clients of the admin port get at shutdown.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// The time in which clients of the admin port may still be answered at shutdown.
+const ADMIN_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Port {
@@ -74,14 +74,15 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
         transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            // No timeout for these replies.
+            // Without an upstream, replies need no timeout of their own.
             upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
             stream: limits.stream_idle_timeout,
         },
     }
 }
 
-/// The admin port. Until the driver runs, it only shows that the process is alive and not ready, and metrics.
+/// The admin port. Until the driver runs, it serves only metrics and probes, which report a live process that is not
+/// ready.
 pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
@@ -138,7 +139,7 @@ impl AdminPort {
         }))
     }
 
-    /// Its address, with the port that the system chose if the configured one is 0.
+    /// Returns the address. If the configured port is 0, it has the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -172,13 +173,13 @@ impl AdminPort {
 
     pub(crate) async fn end(mut self) {
         self.stop.graceful.cancel();
-        if tokio::time::timeout(LAST_ANSWERS, &mut self.server)
+        if tokio::time::timeout(ADMIN_SHUTDOWN_TIMEOUT, &mut self.server)
             .await
             .is_err()
         {
             tracing::debug!("aborting a connection to the admin port");
             self.stop.now.cancel();
-            // It cannot fail: it does not panic and is not aborted.
+            // The task cannot fail: it does not panic and is not aborted.
             let _ = self.server.await;
         }
     }

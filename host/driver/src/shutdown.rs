@@ -1,4 +1,4 @@
-//! The shutdown of the driver: requests in flight are finished first, for a while.
+//! Shuts the driver down: requests in flight may finish first, until a timeout.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +23,8 @@ pub enum Stopped {
 }
 
 impl Shutdown {
-    /// The first call stops accepting connections, and finishes requests in flight. The second call aborts them.
+    /// Asks the driver to stop. After the first call, it accepts no connections and finishes requests in flight. The
+    /// second call aborts these.
     pub fn signal(&self) {
         if self.graceful.is_cancelled() {
             self.now.cancel();
@@ -56,7 +57,7 @@ impl Shutdown {
         }
     }
 
-    /// The result of this work; `None` at the second signal.
+    /// Does this work until the second signal, after which it returns `None`.
     async fn unless_now(&self, work: impl Future<Output = ()>) -> Option<()> {
         self.now.run_until_cancelled(work).await
     }

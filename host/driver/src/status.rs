@@ -1,4 +1,4 @@
-//! `GET /v1/status`: the state of everything that the driver depends on.
+//! Reports the state of everything that the driver depends on: `GET /v1/status`.
 
 mod panels;
 
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fronts::Front;
 
-/// `GET /v1/status`: the state of a driver at one moment, with everything that it depends on.
+/// The reply to `GET /v1/status`: the state of a driver at one moment, with everything that it depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriverStatus {
@@ -52,21 +52,21 @@ pub struct DriverStatus {
     pub discovery: Option<DiscoveryStatus>,
     /// The sessions with ZooKeeper.
     pub zookeeper: Vec<EnsembleStatus>,
-    /// The nodes of ZooKeeper by which others find this driver.
+    /// The nodes of ZooKeeper by which other programs find this driver.
     pub registrations: Vec<RegisteredNode>,
-    /// The clusters behind a gateway; absent unless it is one.
+    /// The clusters behind a gateway; absent unless the driver is a gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayStatus>,
     /// The connection to a Kubernetes API server; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
-    /// The webhook configurations that the leader of the replicas keeps; absent unless it does.
+    /// The webhook configurations that the leader of the replicas keeps up to date; absent unless it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_configurations: Option<WebhooksStatus>,
-    /// The audits of what the cluster has; absent unless they are configured.
+    /// The audits of the cluster's objects; absent unless they are configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditStatus>,
-    /// The leader of the replicas in the cluster; absent unless there is something for it to do.
+    /// The leader of the replicas in the cluster; absent unless it has work to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
     /// The live and the prepared table of each replica; absent unless replicas go live together.
@@ -90,14 +90,14 @@ pub(crate) struct Observed {
     pub(crate) webhooks: Option<Webhooks>,
     pub(crate) audits: Option<Audits>,
     pub(crate) leader: Option<Arc<Leader>>,
-    /// The replicas that go live together, if they do.
+    /// The replicas, if they go live together.
     pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) registrations: Registrations,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 impl Observed {
-    /// Returns the reason if requests should go to other replicas.
+    /// Returns the reason for which requests should go to other replicas, if there is one.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {

@@ -1,4 +1,4 @@
-//! The span of a request, and the export of spans.
+//! Records the span of each request, and exports spans.
 
 mod export;
 
@@ -21,8 +21,8 @@ pub use self::export::{Traces, TracesError};
 /// The longest path in a span, in bytes.
 const PATH_LIMIT: usize = 1024;
 
-/// Begins the span of a request, if spans are exported, and names it as the parent in the headers of the request.
-/// Returns the trace that the request belongs to, too.
+/// Begins the span of a request, if spans are exported, and names it as the parent in the headers of the request. Also
+/// returns the trace to which the request belongs.
 pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Option<TraceContext>) {
     let received = trace_context(request.headers_mut());
     let path = request.uri().path();
@@ -44,7 +44,7 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Opti
         return (span, received);
     }
     if let Some(received) = received {
-        // It fails if another subscriber collects the span: then it has no ids to continue.
+        // This fails if another subscriber collects the span, which then has no ids to continue.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
     }
     inject(&span, request.headers_mut());
@@ -52,7 +52,7 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Opti
     (span, context)
 }
 
-/// Notes the reply. Errors of the server are errors of the span.
+/// Records the reply. Errors of the server are errors of the span.
 pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     span.record("admittance.uid", uid);
     span.record("admittance.passage", passage);
@@ -62,7 +62,7 @@ pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     }
 }
 
-/// The name of the span. Clients may invent methods, and there must not be many names.
+/// Returns the name of the span. Unknown methods share one, because clients may invent any number.
 fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,7 +1,7 @@
 //! Reads the configuration file, and reports all mistakes at once.
 //!
-//! An invalid value is reported and read as the default of its key, so that the rest of its section is read too: the
-//! result is only used if there were no mistakes.
+//! An invalid value is reported and replaced with the default of its key, so that the rest of its section is read too.
+//! The result is only used if there were no mistakes.
 
 mod admin;
 mod decisions;
@@ -53,7 +53,7 @@ impl Sections<'_> {
 }
 
 impl Config {
-    /// Read the configuration file, and every certificate that it names. Paths in it are taken from its
+    /// Reads the configuration file, and every certificate that it names. Relative paths in it are relative to its
     /// directory.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
@@ -61,8 +61,8 @@ impl Config {
         Self::of_document(document, mistakes)
     }
 
-    /// The configuration of a webhook server for AdmissionReviews on this address, over plain HTTP; everything else has
-    /// its default.
+    /// Returns the configuration of a webhook server for AdmissionReviews at this address, over plain HTTP. Everything
+    /// else has its default.
     pub fn of_reviews(address: SocketAddr) -> Result<Self, Mistakes> {
         let text =
             format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
@@ -103,7 +103,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node, m| switch_mode(node, has_leader, m), mistakes);
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word, mistakes);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper, mistakes);
-    // Only then, so that it is not among the fields that are known here.
+    // The key is read only if it is there, so that messages do not list it among the known keys.
     if fields.has("cache") {
         fields.refuse(
             "cache",
@@ -157,12 +157,12 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     })
 }
 
-/// A timeout or interval: up to an hour, and not 0.
+/// Reads a timeout or an interval: more than 0, and at most an hour.
 pub(crate) fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
     node.duration(MILLISECOND..=HOUR, mistakes)
 }
 
-/// A valid name of a Kubernetes namespace.
+/// Parses the name of a Kubernetes namespace.
 pub(crate) fn namespace(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_label(text)
         .then(|| text.to_owned())
@@ -173,7 +173,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// These words as a text: `a, b or c`.
+/// Joins words for a message: `a, b or c`.
 pub(crate) fn alternatives<const N: usize>(words: [String; N], last: &str) -> String {
     match words.split_last() {
         Some((word, [])) => word.clone(),
@@ -182,7 +182,7 @@ pub(crate) fn alternatives<const N: usize>(words: [String; N], last: &str) -> St
     }
 }
 
-/// When replicas go live; together only if there is a leader who says when.
+/// Reads when replicas go live. They can go live together only if a leader decides when.
 fn switch_mode(node: &Node<'_>, has_leader: bool, mistakes: &mut Mistakes) -> Option<SwitchMode> {
     let mode = node.word(mistakes)?;
     if mode == SwitchMode::Together && !has_leader {
@@ -201,7 +201,7 @@ fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Stri
     Some(addresses?.into_iter().collect())
 }
 
-/// The URL of a server, with this path if it has none.
+/// Parses the URL of a server, and gives it this path if it has none.
 pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
     let wrong = || format!("{text:?} is not a valid URL: write {example}");
     let uri: Uri = text.parse().map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! The driver of a BCS Mesos cluster, or a proxy in front of one.
+//! Serves as the driver of a BCS Mesos cluster, or as a proxy in front of one.
 
 mod section;
 
@@ -17,7 +17,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Request, Response};
 
 pub(super) use self::section::registration;
-use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started};
+use super::{Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront};
 use crate::{
     Error,
     config::{checked_lists, refuse_discovery, upstream_section},
@@ -68,16 +68,16 @@ impl FrontConfig for BcsConfig {
         "bcs"
     }
 
-    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
-        let (ports, ensembles) = (ground.ports, &ground.connections.ensembles);
+    async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
+        let (ports, ensembles) = (context.ports, &context.connections.ensembles);
         let registration = self.registration.as_ref();
         let registrar = registration.map(|config| Registrar::new(config, &self.cluster, ports, ensembles));
         let drivers = ensembles
             .cluster()
             .map(|zookeeper| Drivers::new(zookeeper, &self.cluster, registration, ports));
-        let (registrar, cluster) = (registrar.transpose()?, ground.connections.cluster.clone());
-        let driver = MesosDriver::new(*self, ensembles, cluster, ground.host, ground.bodies)?;
-        Ok(Started {
+        let (registrar, cluster) = (registrar.transpose()?, context.connections.cluster.clone());
+        let driver = MesosDriver::new(*self, ensembles, cluster, context.host, context.bodies)?;
+        Ok(StartedFront {
             front: Arc::new(driver),
             registrar,
             drivers,

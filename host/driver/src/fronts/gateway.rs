@@ -1,4 +1,4 @@
-//! A gateway in front of the clusters of BCS.
+//! Serves as a gateway in front of the clusters of BCS.
 
 mod accounts;
 mod section;
@@ -17,7 +17,7 @@ use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use http::{Request, Response};
 
-use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, bcs};
+use super::{Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront, bcs};
 use crate::{Error, handler::Serving, status::DriverStatus};
 
 pub(super) const ROW: FrontRow = FrontRow {
@@ -52,19 +52,19 @@ pub(super) const ROW: FrontRow = FrontRow {
 
 #[async_trait]
 impl FrontConfig for GatewayConfig {
-    /// Only its requests for Kubernetes clusters pass chains.
+    /// Only requests for Kubernetes clusters pass chains, so decisions have the name of that dialect.
     fn dialect_name(&self) -> &str {
         "kubernetes"
     }
 
-    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
-        let (ports, ensembles) = (ground.ports, &ground.connections.ensembles);
+    async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
+        let (ports, ensembles) = (context.ports, &context.connections.ensembles);
         let registration = self.registration.as_ref();
         let registrar = registration.map(|config| Registrar::of_gateway(config, ports, ensembles));
         let registrar = registrar.transpose()?;
-        let gateway = Gateway::new(*self, ports, ensembles, ground.host, ground.bodies).await?;
+        let gateway = Gateway::new(*self, ports, ensembles, context.host, context.bodies).await?;
         gateway.warn_of_port(ports.address, ports.is_tls);
-        Ok(Started {
+        Ok(StartedFront {
             front: Arc::new(gateway),
             registrar,
             drivers: None,
@@ -123,7 +123,7 @@ impl Front for Gateway {
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         let accounts = self.accounts()?;
         let is_read = async {
-            // An error: the sender lives as long as the gateway.
+            // The sender lives as long as the gateway, so this does not fail.
             let _ = accounts.changes().wait_for(Option::is_some).await;
         };
         Some(is_read.boxed())

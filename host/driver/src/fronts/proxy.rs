@@ -1,4 +1,4 @@
-//! The chains in front of a control plane to which requests are forwarded unchanged.
+//! Serves as a proxy: requests pass the chains, and are forwarded unchanged to a control plane.
 
 mod section;
 
@@ -18,14 +18,16 @@ use http::{Request, Response};
 use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
 
 pub(crate) use self::section::method;
-use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, refuse_registration};
+use super::{
+    Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront, refuse_registration,
+};
 use crate::{
     Error,
     config::{checked_lists, refuse_discovery, upstream_section},
     handler::Serving,
 };
 
-/// The chains, then a control plane.
+/// A proxy, which forwards requests that pass the chains to a control plane.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     pub dialect: Arc<dyn Dialect>,
@@ -62,11 +64,11 @@ impl FrontConfig for ProxyConfig {
         self.dialect.name()
     }
 
-    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
-        Ok(Started::unregistered(Proxy::new(
+    async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
+        Ok(StartedFront::unregistered(Proxy::new(
             *self,
-            ground.host,
-            ground.bodies,
+            context.host,
+            context.bodies,
         )))
     }
 

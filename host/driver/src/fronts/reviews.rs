@@ -1,4 +1,4 @@
-//! A webhook server that answers AdmissionReviews of kube-apiserver, without an upstream.
+//! Serves as a webhook server that answers AdmissionReviews of kube-apiserver, without an upstream.
 
 mod section;
 
@@ -14,16 +14,18 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http::{Request, Response};
 use tower::Service;
 
-use super::{Answer, Front, FrontConfig, FrontRow, FrontService, Ground, Started, refuse_registration};
+use super::{
+    Answer, Front, FrontConfig, FrontRow, FrontService, StartContext, StartedFront, refuse_registration,
+};
 use crate::{Error, Limits, handler::Serving};
 
 const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and has no upstream";
 
 #[derive(Clone, Debug, Default)]
 pub struct ReviewsConfig {
-    /// The webhook configurations that its leader keeps, if it does.
+    /// The webhook configurations, if the leader of the replicas keeps them up to date.
     pub webhooks: Option<WebhooksConfig>,
-    /// The audits that its leader makes of the cluster, if it does.
+    /// The audits of the cluster, if the leader of the replicas makes them.
     pub audit: Option<AuditConfig>,
 }
 
@@ -45,12 +47,14 @@ impl FrontConfig for ReviewsConfig {
         "kubernetes"
     }
 
-    async fn start(self: Box<Self>, ground: Ground<'_>) -> Result<Started, Error> {
-        let reviews = ground.host.reviews().body_limits(ground.bodies);
-        Ok(Started::unregistered(match ground.connections.chains.clone() {
-            Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
-            None => reviews,
-        }))
+    async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
+        let reviews = context.host.reviews().body_limits(context.bodies);
+        Ok(StartedFront::unregistered(
+            match context.connections.chains.clone() {
+                Some(chains) => reviews.definitions(move |object| chains.definition_of(object)),
+                None => reviews,
+            },
+        ))
     }
 
     fn set_servers(&mut self, _: Vec<Server>) -> Result<(), &'static str> {
@@ -67,7 +71,7 @@ impl FrontConfig for ReviewsConfig {
 
     fn default_limits(&self) -> Limits {
         Limits {
-            // The time in which the Service of a Pod that ends is taken out of every node's routes.
+            // In this time, a Pod that ends is removed from the routes of its Service on every node.
             shutdown_delay: Duration::from_secs(5),
             ..Limits::default()
         }

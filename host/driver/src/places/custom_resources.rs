@@ -1,4 +1,4 @@
-//! Definitions in custom resources of BCS.
+//! Reads definitions from custom resources of BCS.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use admittance_definitions::{DefinitionStore, document::readers};
 use super::{DefinitionPlace, PlaceError, PlaceRow};
 use crate::{Connections, config::namespace};
 
-/// The namespace in which bcs-mesos-driver has them.
+/// The namespace in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_NAMESPACE: &str = "bkbcs";
 
-/// Resources of the Kubernetes cluster: `admissionwebhookconfigurations.bkbcs.tencent.com`.
+/// The place of definitions that are resources of the Kubernetes cluster:
+/// `admissionwebhookconfigurations.bkbcs.tencent.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomResources {
-    /// The namespace of new ones. Default: `bkbcs`.
+    /// The namespace in which new definitions are created. Default: `bkbcs`.
     pub namespace: String,
 }
 

@@ -1,4 +1,4 @@
-//! Files of definitions.
+//! Reads definitions from files.
 
 use std::{
     path::{Path, PathBuf},

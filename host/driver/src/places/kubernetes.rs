@@ -1,4 +1,4 @@
-//! Chains, exceptions and policies as resources of the Kubernetes cluster.
+//! Reads chains, exceptions and policies that are resources of the Kubernetes cluster.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use admittance_fleet::{PolicyStore, PolicySystem};
 use super::{DefinitionPlace, PlaceError, PlaceRow};
 use crate::{Connections, FrontConfig, config::parse_lease};
 
-/// Resources of the Kubernetes cluster: `admissionchains.admittance.dev` and the other kinds of their group.
+/// The place of definitions that are resources of the Kubernetes cluster: `admissionchains.admittance.dev` and the
+/// other kinds of their group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesResources {
     /// The modules, webhooks and grants that `namespacedadmissionchains` may use.

@@ -1,4 +1,4 @@
-//! Definitions in nodes of ZooKeeper.
+//! Reads definitions from nodes of ZooKeeper.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::{Connections, FrontConfig, config::node_path};
 /// The node in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 
-/// Nodes of the cluster's ensemble: `admissionwebhooks` of BCS, which every driver of the cluster shares.
+/// The place of definitions in nodes of the cluster's ensemble: `admissionwebhooks` of BCS, which all drivers of the
+/// cluster share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperNodes {
-    /// The node that namespaces are below. Default: `/blueking/admissionwebhook`.
+    /// The node with a child for each namespace. Default: `/blueking/admissionwebhook`.
     pub path: NodePath,
 }
 

@@ -1,4 +1,4 @@
-//! The OpenAPI document of the admin port, with the routes of all front ends.
+//! Tests the OpenAPI document of the admin port, with the routes of all front ends.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn served() -> Value {
     admittance_admin::openapi::<DriverStatus, HealthInfo>(fronts::admin_routes())
 }
 
-/// Renew the file with `RENEW=1 cargo test -p admittance-driver openapi`.
+/// The file is renewed with `RENEW=1 cargo test -p admittance-driver openapi`.
 #[test]
 fn the_committed_openapi_document_is_served() {
     let served = served();
@@ -27,9 +27,9 @@ fn the_committed_openapi_document_is_served() {
     );
 }
 
-/// Every reference leads somewhere, and every operation has a name of its own.
+/// Every reference has a target, and every operation has a unique name.
 #[test]
-fn the_document_is_whole() {
+fn references_of_the_openapi_document_have_targets() {
     let document = served();
     let mut references = Vec::new();
     let mut names = Vec::new();
@@ -61,9 +61,8 @@ fn walk(value: &serde_json::Value, references: &mut Vec<String>, names: &mut Vec
     }
 }
 
-/// The page lists the routes of the document, and no others.
 #[test]
-fn the_page_lists_every_route() {
+fn the_page_lists_exactly_the_routes_of_the_document() {
     let document = served();
     let mut routes = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! The driver's dependencies on the console's health page.
+//! Shows the driver's dependencies on the console's health page.
 
 use admittance::agreement::ReplicaStatus;
 use admittance_admin::{HealthLine, HealthPanel, Tone};

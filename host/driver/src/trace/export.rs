@@ -33,8 +33,7 @@ use crate::{
 
 /// The default timeout of a request to the collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The timeout of the last export at shutdown.
-const LAST: Duration = Duration::from_secs(5);
+const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
@@ -54,11 +53,11 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// The export that this configuration or the environment asks for. Must be called within a tokio runtime.
+    /// Starts the export that the configuration or the environment requests. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// When the environment asks for something that is not supported.
+    /// When the environment requests something that is not supported.
     pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
         let Some(config) = environment::complete(config)? else {
             return Ok(None);
@@ -101,14 +100,14 @@ impl Traces {
         }))
     }
 
-    /// Reloads the files of the connection to the collector whenever they change, until the runtime ends. Call it when
-    /// lines are logged: it warns at once.
+    /// Reloads the files of the connection to the collector whenever they change, until the runtime ends. Call it after
+    /// the log is set up, because it logs warnings at once.
     pub fn keep_tls_fresh(&self) {
         let tls = self.tls.clone();
         tokio::spawn(async move { tls.keep_fresh().await });
     }
 
-    /// The layer of the subscriber that collects spans.
+    /// Returns the layer of the subscriber that collects spans.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -123,14 +122,14 @@ impl Traces {
 
     /// Sends the last spans, within some seconds.
     pub async fn end(self) {
-        let end = move || self.provider.shutdown_with_timeout(LAST);
+        let end = move || self.provider.shutdown_with_timeout(LAST_EXPORT_TIMEOUT);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(end).await {
             tracing::warn!("the last spans were not sent: {error}");
         }
     }
 }
 
-/// The attributes of this process. The environment may replace and add attributes.
+/// Returns the attributes of this process. The environment may replace and add attributes.
 fn resource() -> Resource {
     let own = [
         KeyValue::new("service.name", "admittance"),

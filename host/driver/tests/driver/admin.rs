@@ -1,4 +1,4 @@
-//! The operator's port: who may use it, and what it does.
+//! Tests the admin port: who may use it, and what it does.
 
 mod access;
 mod bounds;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::harness::{Running, text};
 
 impl Running {
-    /// Status and body of what the operator's port answers to this.
+    /// Sends a request to the admin port, and returns the status and the body of the reply.
     pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
         let request = Request::builder()
             .method(method)

@@ -1,4 +1,4 @@
-//! The API of BCS for definitions: a real host, a directory, and clients.
+//! Tests the API of BCS for definitions with a real host, a directory, and clients.
 
 mod callers;
 mod files;
@@ -26,7 +26,7 @@ const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 /// The reply to a successful change without warnings.
 const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
-/// The CA bundle of a service, as definitions hold it.
+/// The CA bundle of a service, as in a definition.
 static BUNDLE: LazyLock<String> = LazyLock::new(|| {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -35,7 +35,7 @@ static BUNDLE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Running {
-    /// Status and body of what clients are answered to this, below the prefix.
+    /// Sends a request to a path below the prefix, and returns status and body of the reply.
     async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
         self.ask_as(request(method, &format!("{PREFIX}{path}"), body))
             .await
@@ -49,7 +49,7 @@ impl Running {
         text(response).await
     }
 
-    /// The data of an answer that is good.
+    /// Sends a request that must succeed, and returns the data of the reply.
     async fn data(&self, method: &str, path: &str) -> Value {
         let (status, body) = self.define(method, path, Body::empty()).await;
         let mut answer: Value = serde_json::from_str(&body).unwrap();
@@ -57,7 +57,7 @@ impl Running {
         answer["data"].take()
     }
 
-    /// The names of the chains that are live, without the judge's.
+    /// Returns the names of the live chains, without the judge's.
     async fn live(&self) -> Vec<String> {
         let (_, status) = self.call("GET", "/v1/status", "").await;
         let chains = status["chains"].as_array().unwrap().iter();
@@ -66,7 +66,7 @@ impl Running {
     }
 }
 
-/// A definition whose one hook is at this URL.
+/// Returns a definition with one hook, at this URL.
 fn definition(name: &str, url: &str) -> Value {
     json!({
         "apiVersion": "v4",
@@ -77,7 +77,7 @@ fn definition(name: &str, url: &str) -> Value {
     })
 }
 
-/// The code and the message of an answer.
+/// Returns the code and the message of a reply.
 fn refusal(body: &str) -> (u64, String) {
     let answer: Value = serde_json::from_str(body).unwrap();
     assert_eq!(answer["result"], false, "{body}");

@@ -1,4 +1,5 @@
-//! A driver in front of a scheduler: the requests that the scheduler receives, and the replies that clients receive.
+//! Tests a driver in front of a scheduler: the requests that the scheduler receives, and the replies that clients
+//! receive.
 
 mod bodies;
 mod consoles;

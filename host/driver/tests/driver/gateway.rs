@@ -1,4 +1,4 @@
-//! A gateway between clients and the drivers of clusters.
+//! Tests a gateway between clients and the drivers of clusters.
 
 mod accounts;
 mod bodies;
@@ -25,7 +25,7 @@ use crate::harness::*;
 /// The prefix of a driver's paths at the gateway.
 pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
 
-/// A gateway of these clusters.
+/// Returns the setup of a gateway to these clusters.
 pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {
     let mut setup = Setup::new(&[]);
     let servers = |addresses: &[SocketAddr]| {
@@ -68,7 +68,7 @@ pub(crate) struct Received {
     pub(crate) body: Bytes,
 }
 
-/// A driver that records its requests, and answers with this status.
+/// A simulated driver that records its requests, and answers with this status.
 #[derive(Clone, Debug)]
 pub(crate) struct Driver {
     pub(crate) address: SocketAddr,
@@ -102,13 +102,13 @@ impl Driver {
         }
     }
 
-    /// The requests that it received since the last call.
+    /// Returns the requests that the driver received since the last call.
     pub(crate) fn received(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 }
 
-/// Status and envelope of a reply.
+/// Returns the status and the envelope of a reply.
 pub(crate) async fn envelope(response: Response<hyper::body::Incoming>) -> (u16, Value) {
     let (status, body) = text(response).await;
     (

@@ -1,4 +1,4 @@
-//! A driver between a client and an upstream, all on the loopback interface.
+//! Runs a driver between a client and an upstream, all on the loopback interface.
 
 use std::{future::Future, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -39,15 +39,17 @@ use tokio::{
 pub(crate) const CLUSTER: &str = "BCS-MESOS-10001";
 pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications";
 
-/// Anything in these tests that takes this long hangs, also on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// The time after which a step of a test counts as hanging, also on a busy machine.
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Await, but not for ever.
+/// Awaits a future, and panics if it hangs.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it hangs")
+    tokio::time::timeout(HANG_TIMEOUT, future)
+        .await
+        .expect("it hangs")
 }
 
-/// Denies objects named `bad`, warns of those named `odd`, and marks those named `plain`.
+/// A hook that denies objects named `bad`, warns about objects named `odd`, and labels objects named `plain`.
 pub(crate) struct Judge;
 
 #[async_trait]
@@ -69,7 +71,7 @@ impl Hook for Judge {
     }
 }
 
-/// A body that the judge knows by its name.
+/// Returns an application with this name, by which the judge decides.
 pub(crate) fn application(name: &str) -> String {
     json!({"apiVersion": "v4", "kind": "application", "metadata": {"name": name, "namespace": "n"}})
         .to_string()
@@ -78,11 +80,11 @@ pub(crate) fn application(name: &str) -> String {
 /// The configuration of a driver that is not started yet.
 pub(crate) struct Setup {
     pub(crate) config: Config,
-    /// Whether it serves on the thread of the test, whose metrics and log are its own.
+    /// Whether the driver serves on the thread of the test, whose metrics and log then have nothing from other tests.
     is_on_this_thread: bool,
 }
 
-/// A driver that runs.
+/// A running driver.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -91,7 +93,7 @@ pub(crate) struct Running {
 }
 
 impl Setup {
-    /// A driver of the dialect BCS in front of these servers.
+    /// Returns the setup of a driver of BCS in front of these servers.
     pub(crate) fn new(servers: &[SocketAddr]) -> Self {
         let servers = servers
             .iter()
@@ -143,7 +145,7 @@ impl Setup {
         }
     }
 
-    /// Serves without other threads: the metrics and the log of the test's thread get everything.
+    /// Lets the driver serve without other threads, so that metrics and log lines are recorded on the test's thread.
     pub(crate) fn on_this_thread(mut self) -> Self {
         self.is_on_this_thread = true;
         self
@@ -173,7 +175,7 @@ impl Setup {
         self
     }
 
-    /// Reads the definitions in `chains` below this directory, and keeps a history in `history`.
+    /// Lets the driver read the definitions in `chains` below this directory, and keep a history in `history`.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];
@@ -227,7 +229,7 @@ impl Setup {
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),
-            // Who listens everywhere is reached here.
+            // A driver that listens on all addresses is reached at the loopback address.
             admin: ([127, 0, 0, 1], driver.admin_address().unwrap().port()).into(),
             run: tokio::spawn(driver.run(shutdown.clone())),
             shutdown,
@@ -236,38 +238,38 @@ impl Setup {
 }
 
 impl Running {
-    /// Waits for the end of the driver.
+    /// Waits until the driver has stopped.
     pub(crate) async fn stopped(self) -> Stopped {
         soon(self.run).await.unwrap()
     }
 
-    /// A connection to it.
+    /// Connects to the driver.
     pub(crate) async fn connect(&self) -> TcpStream {
         soon(TcpStream::connect(self.address)).await.unwrap()
     }
 
-    /// Send one request, on a connection of its own.
+    /// Sends a request on a new connection.
     pub(crate) async fn send(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
         send(self.address, request).await
     }
 
-    /// Post an application, and have status and body of the reply.
+    /// Posts an application, and returns status and body of the reply.
     pub(crate) async fn post(&self, body: impl Into<Body>) -> (u16, String) {
         text(self.send(post(body)).await).await
     }
 
-    /// Send this to the operator's port.
+    /// Sends a request to the admin port.
     pub(crate) async fn send_to_admin(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
         send(self.admin, request).await
     }
 
-    /// Ask the operator's port.
+    /// Gets a path of the admin port, and returns status and body of the reply.
     pub(crate) async fn ask(&self, path: &str) -> (u16, String) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         text(send(self.admin, request).await).await
     }
 
-    /// `/v1/status`, as JSON.
+    /// Gets `/v1/status`.
     pub(crate) async fn status(&self) -> Value {
         let (status, body) = self.ask("/v1/status").await;
         assert_eq!(status, 200, "{body}");
@@ -279,12 +281,12 @@ pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// The TLS configuration for servers that are reached without TLS.
+/// Returns a TLS configuration for servers that are reached without TLS.
 pub(crate) fn without_tls() -> ClientTls {
     tls::client(Trust::SystemAnd(None), None).unwrap().into()
 }
 
-/// An application that is to be created.
+/// Returns a request that creates an application.
 pub(crate) fn post(body: impl Into<Body>) -> Request<Body> {
     request("POST", APPLICATIONS, body)
 }
@@ -314,12 +316,12 @@ pub(crate) async fn text(response: Response<hyper::body::Incoming>) -> (u16, Str
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// An upstream that sends every body back.
+/// Starts an upstream that echoes every body.
 pub(crate) async fn echo() -> SocketAddr {
     serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
 }
 
-/// An upstream that says when a request has arrived, and answers it when it is released.
+/// Starts an upstream that reports when a request has arrived, and answers it when it is released.
 pub(crate) async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -334,7 +336,7 @@ pub(crate) async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiv
     (serve(routes).await, release, arrivals)
 }
 
-/// An upstream with these routes.
+/// Starts an upstream with these routes.
 pub(crate) async fn serve(routes: Router) -> SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -342,12 +344,12 @@ pub(crate) async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// An address that refuses connections.
+/// Returns an address that refuses connections.
 pub(crate) async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
-/// Everything that comes until the other end hangs up.
+/// Reads until the other end hangs up.
 pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
     soon(stream.read_to_end(&mut text)).await.unwrap();
@@ -367,8 +369,8 @@ pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), tex
     soon(stream.write_all(text.as_bytes())).await.unwrap();
 }
 
-/// Asserts that bodies are streamed both ways: each of eight chunks of 64 KiB is sent only after the previous one has
-/// come back, so nothing can be waiting for the end.
+/// Asserts that bodies are streamed both ways. Each of eight chunks of 64 KiB is sent only after the previous one has
+/// come back, so the driver cannot wait for the end.
 pub(crate) async fn assert_streams(driver: &Running, path: &str) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let body = stream::unfold(receiver, async |mut receiver| {

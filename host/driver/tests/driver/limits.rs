@@ -14,13 +14,13 @@ async fn bodies_beyond_the_limit_are_refused() {
     let (status, body) = driver.post(large.clone()).await;
     assert_eq!(status, 413);
     assert!(body.contains("1405012"), "{body}");
-    // In chunks, without a length that says so beforehand.
+    // The body comes in chunks, without a length.
     let chunks = futures_util::stream::iter([Ok::<_, std::io::Error>(large.clone()), Ok(large)]);
     assert_eq!(driver.post(Body::from_stream(chunks)).await.0, 413);
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come() {
+async fn a_missing_body_times_out() {
     let driver = Setup::new(&[echo().await])
         .limits(|limits| limits.body_timeout = Duration::from_millis(30))
         .start()
@@ -36,7 +36,7 @@ async fn a_body_that_does_not_come() {
 }
 
 #[tokio::test]
-async fn one_more_than_may_be_in_flight_is_turned_away() {
+async fn requests_beyond_the_limit_in_flight_are_refused() {
     let (upstream, release, mut arrivals) = holding().await;
     let driver = Arc::new(
         Setup::new(&[upstream])
@@ -56,13 +56,13 @@ async fn one_more_than_may_be_in_flight_is_turned_away() {
     assert!(body.contains("too many requests are in flight"), "{body}");
     release.notify_one();
     assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
-    // Its place is free again.
+    // The slot of the finished request is free again.
     release.notify_one();
     assert_eq!(driver.post(application("good")).await.0, 200);
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end() {
+async fn an_unfinished_head_times_out() {
     let driver = Setup::new(&[echo().await])
         .limits(|limits| limits.header_timeout = Duration::from_millis(50))
         .start()
@@ -82,7 +82,7 @@ async fn a_head_that_does_not_end() {
     write(&mut stream, "GET").await;
     let reply = rest(&mut stream).await;
     assert!(reply.contains("HTTP/1.1 408 "), "{reply}");
-    // One who says nothing at all is not told anything.
+    // A client that sends nothing gets no reply.
     let mut stream = driver.connect().await;
     assert_eq!(rest(&mut stream).await, "");
 }

@@ -3,20 +3,20 @@ use std::sync::{Arc, LazyLock, Mutex};
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, registry};
 
-/// The lines that are logged on the thread of a test, which must be the only one that the test uses.
+/// The lines that are logged on the thread of a test. The test must use only this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 /// Keeps the log lines of this thread until it is dropped.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
-    /// `tracing` asks a single subscriber only in the thread that logs a line first whether the line is wanted, and
-    /// remembers the answer. A second subscriber prevents that.
+    /// If there is a single subscriber, `tracing` decides whether a line is wanted in the thread that logs it first,
+    /// and remembers the result. A second subscriber prevents that.
     _second: tracing::Dispatch,
 }
 
 impl Log {
-    /// Begin to listen.
+    /// Begins to keep the log lines of this thread.
     pub(crate) fn of_this_thread() -> (Self, Listening) {
         let log = Self::default();
         let second = tracing::Dispatch::new(tracing_subscriber::registry());
@@ -31,7 +31,7 @@ impl Log {
         (log, listening)
     }
 
-    /// The audit log of all threads, and so of all tests.
+    /// Returns the audit log of all threads, and so of all tests.
     pub(crate) fn of_audits() -> Self {
         static AUDITS: LazyLock<Log> = LazyLock::new(|| {
             let log = Log::default();

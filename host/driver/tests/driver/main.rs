@@ -1,4 +1,4 @@
-//! The driver over real sockets: clients, TLS, upstreams, and what goes wrong with them.
+//! Tests the driver over real sockets: clients, TLS, upstreams, and their failures.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Limits of a client: slots for connections, requests, watches and tunnels, and time.
+//! Tests the limits of a client: slots for connections, requests, watches and tunnels, and timeouts.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -25,26 +25,26 @@ use crate::{
     harness::*,
 };
 
-/// Short for a test, and longer than a busy machine takes to serve a request.
+/// A timeout that is short for a test, and longer than a busy machine takes to serve a request.
 const SHORT: Duration = Duration::from_millis(500);
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// A connection from this address of the loopback interface.
+/// Connects from this address of the loopback interface.
 async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
     soon(socket.connect(to)).await.unwrap()
 }
 
-/// The head of a request whose body of nine bytes does not follow.
+/// Returns the head of a request whose body of nine bytes does not follow.
 fn unfinished(method: &str) -> String {
     format!(
         "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{"
     )
 }
 
-/// Send a whole request by this connection, and have what comes until it is closed.
+/// Sends a whole request on this connection, and returns everything that is received until it is closed.
 async fn ask(mut stream: TcpStream, method: &str) -> String {
     let body = application("good");
     let length = body.len();
@@ -56,7 +56,7 @@ async fn ask(mut stream: TcpStream, method: &str) -> String {
     rest(&mut stream).await
 }
 
-/// The head of a request with a large body, and all of its body but one byte.
+/// Returns the head of a request with a large body, and all of the body but one byte.
 fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     let sent = " ".repeat(length - 1);
     format!(
@@ -74,15 +74,15 @@ async fn is_refused(address: SocketAddr, request: &str) -> bool {
     head.starts_with("HTTP/1.1 503 ")
 }
 
-/// Bodies that wait for their end, at every port and for every kind of front: one client gets its share of the memory, and
-/// the others get the rest. All of it is given back with the connections.
+/// One client gets its share of the memory for unfinished bodies, and the others get the rest, at every port and for
+/// every front end. All memory is returned when the connections end.
 #[tokio::test]
-async fn bodies_that_wait_have_a_common_limit() {
+async fn unfinished_bodies_share_a_memory_limit() {
     const SIZE: usize = 100 << 10;
     let limits = |setup: Setup| {
         setup.on_this_thread().limits(|limits| {
             limits.body = SIZE;
-            // A little more, for the first byte of each.
+            // The limit leaves room for the first bytes of each.
             limits.body_memory = Some(4 * SIZE + 100);
         })
     };
@@ -108,7 +108,7 @@ async fn bodies_that_wait_have_a_common_limit() {
         let address = if is_admin { driver.admin } else { driver.address };
         let request = large_and_unfinished(path, kind, SIZE);
         let mut open = Vec::new();
-        // Three of them take three quarters of the memory.
+        // Three bodies take three quarters of the memory.
         for _ in 0..4 {
             let mut stream = connect_from(OTHER, address).await;
             write(&mut stream, &request).await;
@@ -134,7 +134,7 @@ async fn bodies_that_wait_have_a_common_limit() {
     }
 }
 
-/// An upstream that tells of each request that has arrived, and sends its body back as it comes.
+/// Starts an upstream that reports each request, and sends its body back.
 async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
@@ -144,9 +144,9 @@ async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     (serve(routes).await, arrivals)
 }
 
-/// No chain is for PUT, so these bodies are streamed, and nothing else bounds them.
+/// No chain matches PUT, so these bodies are streamed, and only the slots limit them.
 #[tokio::test]
-async fn unfinished_bodies_of_one_client_do_not_keep_another_out() {
+async fn unfinished_bodies_of_one_client_do_not_lock_out_another() {
     raise_descriptor_limit();
     let (upstream, mut arrivals) = telling().await;
     let driver = Setup::new(&[upstream]).start().await;
@@ -156,7 +156,7 @@ async fn unfinished_bodies_of_one_client_do_not_keep_another_out() {
         write(&mut stream, &unfinished("PUT")).await;
         open.push(stream);
     }
-    // Its share of the 1,024 places.
+    // This is one client's share of the 1,024 slots.
     for _ in 0..768 {
         soon(arrivals.recv()).await.unwrap();
     }
@@ -170,7 +170,7 @@ async fn unfinished_bodies_of_one_client_do_not_keep_another_out() {
 }
 
 #[tokio::test]
-async fn a_body_that_stalls_gives_its_place_back() {
+async fn a_stalled_body_frees_its_slot() {
     let (upstream, _arrivals) = telling().await;
     let driver = Setup::new(&[upstream])
         .limits(|limits| {
@@ -179,11 +179,11 @@ async fn a_body_that_stalls_gives_its_place_back() {
         })
         .start()
         .await;
-    // Streamed, and read for the chains.
+    // PUT is streamed, and POST is read for the chains.
     for method in ["PUT", "POST"] {
         let mut stream = driver.connect().await;
         write(&mut stream, &unfinished(method)).await;
-        // When the upstream has begun to reply, the reply breaks off.
+        // If the upstream has begun to reply, the reply is truncated.
         let reply = rest(&mut stream).await;
         assert!(
             !reply.ends_with('}') || reply.starts_with("HTTP/1.1 408 "),
@@ -194,7 +194,7 @@ async fn a_body_that_stalls_gives_its_place_back() {
     }
 }
 
-/// The upstream replies only when it has the whole body, so no reply can break off before.
+/// The upstream replies only to the whole body, so no reply can be truncated.
 #[tokio::test]
 async fn a_stalled_body_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
@@ -229,7 +229,7 @@ async fn a_dripping_body_ends_the_request_with_a_reason() {
     write(&mut stream, &head).await;
     let (mut reading, mut writing) = stream.split();
     let dripping = async {
-        // Until the driver hangs up.
+        // The client drips bytes until the driver hangs up.
         while writing.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -263,13 +263,13 @@ async fn a_stalled_body_over_http2_ends_the_request_with_a_reason() {
     let mut stalled = request("PUT", APPLICATIONS, Body::from_stream(body));
     *stalled.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
     assert_eq!(soon(sender.send_request(stalled)).await.unwrap().status(), 408);
-    // The connection is still good for others.
+    // The connection can still be used for other requests.
     let mut whole = request("PUT", APPLICATIONS, application("good"));
     *whole.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
     assert_eq!(soon(sender.send_request(whole)).await.unwrap().status(), 200);
 }
 
-/// An upstream whose reply does not end, and that tells when it is not wanted any more.
+/// Starts an upstream whose reply does not end, and that reports when the driver gives it up.
 async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
     let (wanted, unwanted) = mpsc::channel::<()>(1);
     let routes = Router::new().fallback(async move || {
@@ -284,10 +284,10 @@ async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_not_taken_is_given_up() {
+async fn a_reply_that_the_client_does_not_read_is_ended() {
     let (upstream, _unwanted) = endless().await;
     for is_http2 in [false, true] {
-        // The last request to the previous driver may still hold its slot.
+        // Each version of HTTP has a new driver, since the last request to the previous one may still have its slot.
         let driver = Setup::new(&[upstream])
             .limits(|limits| {
                 limits.concurrency = 1;
@@ -312,7 +312,7 @@ async fn a_reply_that_is_not_taken_is_given_up() {
             soon(sender.send_request(asking)).await.unwrap()
         };
         assert_eq!(response.status(), 200);
-        // It is held and not read. The one place is free again all the same.
+        // The client does not read the reply, and the only slot still becomes free again.
         let freed = async {
             loop {
                 let again = driver.send(request("GET", APPLICATIONS, Body::empty())).await;
@@ -330,7 +330,7 @@ async fn a_reply_that_is_not_taken_is_given_up() {
     }
 }
 
-/// An upstream that sends an event for each message of the sender.
+/// Starts an upstream that sends an event for each message of the sender.
 async fn events() -> (SocketAddr, tokio::sync::broadcast::Sender<()>) {
     let (sender, _) = tokio::sync::broadcast::channel::<()>(8);
     let routes = {
@@ -350,7 +350,7 @@ async fn events() -> (SocketAddr, tokio::sync::broadcast::Sender<()>) {
 }
 
 #[tokio::test]
-async fn a_watch_lives_on_and_takes_no_place_of_a_request() {
+async fn a_watch_outlives_idle_timeouts_and_takes_no_slot_of_a_request() {
     let (upstream, events) = events().await;
     let driver = Setup::new(&[upstream])
         .upstream(|upstream| upstream.response_timeout = SHORT)
@@ -369,7 +369,7 @@ async fn a_watch_lives_on_and_takes_no_place_of_a_request() {
         .send(request("GET", "/pods?watch=true", Body::empty()))
         .await;
     assert_eq!(second.status(), 503, "watches have a limit of their own");
-    // Longer than a reply that is none may be idle: such a one breaks off.
+    // This is longer than the idle timeout of other replies, which are truncated.
     let mut other = driver
         .send(request("GET", "/pods", Body::empty()))
         .await
@@ -392,7 +392,7 @@ async fn a_watch_lives_on_and_takes_no_place_of_a_request() {
     }
 }
 
-/// An upstream that switches protocols, and sends back what comes.
+/// Starts an upstream that switches protocols, and echoes the bytes that it receives.
 pub(crate) async fn switching() -> SocketAddr {
     let routes = Router::new().fallback(async |mut request: Request<Body>| {
         if !request.headers().contains_key("upgrade") {
@@ -448,7 +448,7 @@ async fn tunnels_have_a_limit_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_is_idle_is_closed() {
+async fn an_idle_tunnel_is_closed() {
     let driver = Setup::new(&[switching().await])
         .limits(|limits| limits.stream_idle_timeout = SHORT)
         .start()
@@ -459,7 +459,7 @@ async fn a_tunnel_that_is_idle_is_closed() {
 }
 
 #[tokio::test]
-async fn connections_of_one_client_do_not_keep_another_out() {
+async fn connections_of_one_client_do_not_lock_out_another() {
     let driver = Setup::new(&[echo().await])
         .limits(|limits| limits.connections = Some(8))
         .start()
@@ -472,7 +472,7 @@ async fn connections_of_one_client_do_not_keep_another_out() {
     assert_eq!(rest(&mut refused).await, "", "it has its share");
     let reply = ask(connect_from(OTHER, driver.address).await, "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
-    // Those that are open are served.
+    // The open connections are served.
     let reply = ask(open.pop().unwrap(), "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
     let again = async {
@@ -480,7 +480,7 @@ async fn connections_of_one_client_do_not_keep_another_out() {
             let mut stream = connect_from(LOCAL, driver.address).await;
             let head = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let mut reply = String::new();
-            // One that is refused may be reset.
+            // A refused connection may be reset.
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.read_to_string(&mut reply).await;
             if reply.starts_with("HTTP/1.1 ") {
@@ -492,7 +492,7 @@ async fn connections_of_one_client_do_not_keep_another_out() {
 }
 
 #[tokio::test]
-async fn thousands_of_idle_connections() {
+async fn thousands_of_idle_connections_stay_usable() {
     raise_descriptor_limit();
     let driver = Setup::new(&[echo().await]).start().await;
     let mut open = Vec::new();
@@ -500,12 +500,12 @@ async fn thousands_of_idle_connections() {
         open.push(driver.connect().await);
     }
     assert_eq!(driver.post(application("good")).await.0, 200);
-    // Each of them still is a connection.
+    // Every connection is still served.
     let reply = ask(open.pop().unwrap(), "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
 }
 
-/// Reviews of kube-apiserver, a gateway, and the operator's port.
+/// The other ports are the webhook server, a gateway, and the admin port.
 #[tokio::test]
 async fn other_ports_have_limits_too() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
@@ -552,7 +552,7 @@ async fn other_ports_have_limits_too() {
     assert!(behind.received().is_empty());
 }
 
-/// Watches and tunnels are counted apart from requests, as long as they are open.
+/// Watches and tunnels are counted separately from requests, as long as they are open.
 #[tokio::test]
 async fn open_streams_are_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();

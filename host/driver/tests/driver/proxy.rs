@@ -15,7 +15,7 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 use crate::harness::*;
 
 #[tokio::test]
-async fn chains_stand_in_the_way() {
+async fn a_request_passes_the_chains_before_the_upstream() {
     let driver = Setup::new(&[echo().await]).start().await;
     let changed =
         r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"plain","namespace":"n"},"seen":true}"#;
@@ -35,7 +35,7 @@ async fn chains_stand_in_the_way() {
 }
 
 #[tokio::test]
-async fn what_the_upstream_sees() {
+async fn the_upstream_gets_forwarded_headers() {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let mut lines: Vec<String> = request
             .headers()
@@ -74,7 +74,7 @@ async fn what_the_upstream_sees() {
 }
 
 #[tokio::test]
-async fn bodies_that_no_chain_is_for_stream_both_ways() {
+async fn bodies_that_no_chain_matches_are_streamed_both_ways() {
     let driver = Setup::new(&[echo().await])
         .limits(|limits| limits.body = 1024)
         .start()
@@ -83,7 +83,7 @@ async fn bodies_that_no_chain_is_for_stream_both_ways() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_claimed_of_chunks_does_not_count() {
+async fn the_length_header_of_a_chunked_body_is_ignored() {
     let driver = Setup::new(&[echo().await]).start().await;
     for method in ["POST", "PUT"] {
         let body = application("good");
@@ -103,7 +103,7 @@ async fn a_length_that_is_claimed_of_chunks_does_not_count() {
 }
 
 #[tokio::test]
-async fn trailers_are_kept() {
+async fn trailers_are_forwarded() {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let collected = request.into_body().collect().await.unwrap();
         let trailers = collected.trailers().cloned().unwrap_or_default();
@@ -177,7 +177,7 @@ async fn the_next_server_is_tried_when_no_connection_is_made() {
         .start()
         .await;
     for _ in 0..6 {
-        // Streamed, so that it can be sent only once.
+        // A streamed body can be sent only once.
         let body = stream::iter(["a", "b"]).map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
         let response = driver
             .send(request("PUT", APPLICATIONS, Body::from_stream(body)))
@@ -201,7 +201,7 @@ async fn servers_take_turns() {
 }
 
 #[tokio::test]
-async fn no_server_at_all() {
+async fn a_request_fails_without_a_reachable_server() {
     let driver = Setup::new(&[refusing().await]).start().await;
     let (status, body) = driver.post(application("good")).await;
     assert_eq!(status, 200, "as the BCS driver has it");
@@ -212,7 +212,7 @@ async fn no_server_at_all() {
 }
 
 #[tokio::test]
-async fn a_request_that_has_left_is_not_sent_again() {
+async fn a_sent_request_is_not_repeated() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let driver = Setup::new(&[address]).start().await;
@@ -222,7 +222,7 @@ async fn a_request_that_has_left_is_not_sent_again() {
         let mut some = [0; 3];
         stream.read_exact(&mut some).await.unwrap();
         drop(stream);
-        // Nobody comes back.
+        // The driver does not connect again.
         listener
     };
     let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;
@@ -235,7 +235,7 @@ async fn a_request_that_has_left_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_slow_upstream() {
+async fn a_slow_upstream_times_out() {
     let routes = Router::new().fallback(async || std::future::pending::<()>().await);
     let driver = Setup::new(&[serve(routes).await])
         .upstream(|upstream| upstream.response_timeout = Duration::from_millis(50))
@@ -246,7 +246,7 @@ async fn a_slow_upstream() {
 }
 
 #[tokio::test]
-async fn health_checks_take_a_server_out_and_bring_it_back() {
+async fn health_checks_remove_and_restore_a_server() {
     use std::sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -331,19 +331,19 @@ async fn a_client_that_expects_100_continue_gets_it() {
 }
 
 #[tokio::test]
-async fn the_operators_port() {
+async fn the_admin_port_serves_probes_and_metrics() {
     let driver = Setup::new(&[echo().await]).start().await;
     assert_eq!(driver.ask("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(driver.ask("/metrics").await, (200, "a_metric 1\n".to_owned()));
-    // Anybody may ask, so it tells nothing else.
+    // Any client may send this request, so the reply has no details.
     assert_eq!(driver.ask("/readyz").await.0, 200);
     assert_eq!(driver.status().await["chains"][0]["name"], "c");
     assert_eq!(driver.ask("/other").await.0, 404);
 }
 
-/// A client cannot make the driver keep more and more metrics.
+/// Otherwise a client could make the driver keep any number of metrics.
 #[tokio::test]
-async fn nothing_of_a_request_is_a_label() {
+async fn labels_of_metrics_do_not_depend_on_requests() {
     const MARK: &str = "flood";
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();

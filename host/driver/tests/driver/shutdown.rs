@@ -7,7 +7,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::harness::*;
 
-/// A driver with one request in flight, and what lets the upstream answer it.
+/// Starts a driver with one request in flight, and returns the switch that lets the upstream answer it.
 async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
     let (upstream, release, mut arrivals) = holding().await;
     let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);
@@ -24,7 +24,7 @@ struct Flight {
     reply: tokio::task::JoinHandle<String>,
 }
 
-/// Everything that comes back on one connection, until the driver closes it.
+/// Sends a request, and returns everything that the driver sends until it closes the connection.
 async fn client_reply(driver: &Running) -> String {
     let mut stream = driver.connect().await;
     let body = application("good");
@@ -50,7 +50,7 @@ fn alone(driver: Arc<Running>) -> Running {
 #[tokio::test]
 async fn requests_in_flight_are_finished() {
     let (driver, flight) = in_flight(|setup| setup).await;
-    // Kept open after a request that ended at the door.
+    // This connection is idle after a refused request.
     let mut idle = driver.connect().await;
     write(&mut idle, "GET /mesosdriver/v4/x HTTP/1.1\r\nhost: x\r\n\r\n").await;
     until(&mut idle, "\n}").await;
@@ -74,7 +74,7 @@ async fn requests_in_flight_are_finished() {
 }
 
 #[tokio::test]
-async fn a_second_signal_cuts_them_off() {
+async fn a_second_signal_aborts_requests_in_flight() {
     let (driver, flight) = in_flight(|setup| setup).await;
     driver.shutdown.signal();
     driver.shutdown.signal();
@@ -83,7 +83,7 @@ async fn a_second_signal_cuts_them_off() {
 }
 
 #[tokio::test]
-async fn requests_are_cut_off_at_the_shutdown_timeout() {
+async fn requests_in_flight_are_aborted_at_the_shutdown_timeout() {
     let (driver, flight) =
         in_flight(|setup| setup.limits(|limits| limits.shutdown_timeout = Duration::from_millis(20))).await;
     driver.shutdown.signal();
@@ -92,7 +92,7 @@ async fn requests_are_cut_off_at_the_shutdown_timeout() {
 }
 
 #[tokio::test]
-async fn tunnels_are_waited_for_and_then_cut() {
+async fn tunnels_are_aborted_at_the_shutdown_timeout() {
     let routes = Router::new().fallback(async |mut request: Request<Body>| {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {

@@ -20,11 +20,11 @@ use tokio::{io::AsyncReadExt, net::TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::harness::{
-    APPLICATIONS, PATIENCE, Running, Setup, application, echo, post, rest, soon, text, write,
+    APPLICATIONS, HANG_TIMEOUT, Running, Setup, application, echo, post, rest, soon, text, write,
 };
 use crate::{log::Log, places::switching};
 
-/// A certificate authority, and what it has signed, in files.
+/// A certificate authority, with the certificates that it signed in files.
 pub(crate) struct Authority {
     directory: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -73,7 +73,7 @@ async fn handshake(driver: &Running, config: ClientConfig) -> std::io::Result<Tl
 }
 
 #[tokio::test]
-async fn both_versions_of_http() {
+async fn both_versions_of_http_are_served_over_tls() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])
@@ -109,7 +109,7 @@ async fn both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn http2_without_tls() {
+async fn http2_is_served_without_tls() {
     let driver = Setup::new(&[echo().await]).start().await;
     let stream = TokioIo::new(driver.connect().await);
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
@@ -123,7 +123,7 @@ async fn http2_without_tls() {
 }
 
 #[tokio::test]
-async fn only_known_clients_are_let_in() {
+async fn only_clients_with_a_trusted_certificate_are_accepted() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let known = authority.sign("client");
@@ -134,7 +134,7 @@ async fn only_known_clients_are_let_in() {
         .start()
         .await;
     for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
-        // With TLS 1.3 a client hears of its refusal when it first reads.
+        // With TLS 1.3, a client learns that it is refused at its first read.
         let config = authority.client(who, b"http/1.1");
         let reply = async {
             let stream = handshake(&driver, config).await.ok()?;
@@ -167,11 +167,11 @@ async fn a_client_without_a_handshake_delays_no_other_client() {
 }
 
 #[tokio::test]
-async fn the_upstream_may_want_tls_and_a_certificate() {
+async fn the_upstream_may_require_tls_and_a_certificate() {
     let authority = Authority::new();
     let server = authority.sign("localhost");
     let client = authority.sign("client");
-    // A driver serves as the upstream of another.
+    // One driver is the upstream of the other.
     let inner = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(server, Some(authority.file("ca.pem"))).unwrap())
         .start()
@@ -192,9 +192,9 @@ async fn the_upstream_may_want_tls_and_a_certificate() {
     }
 }
 
-/// Schedulers register their addresses, and certificates often name something else.
+/// Schedulers register addresses, while certificates often have names.
 #[tokio::test]
-async fn the_upstream_may_have_a_name_that_is_not_in_its_url() {
+async fn the_name_in_the_certificate_of_the_upstream_can_be_configured() {
     let authority = Authority::new();
     let server = authority.sign("scheduler.example.com");
     let inner = Setup::new(&[echo().await])
@@ -225,21 +225,20 @@ async fn the_upstream_may_have_a_name_that_is_not_in_its_url() {
     assert!(tls.with_server_name("no name").is_err());
 }
 
-/// The interval at which a test checks whether the driver has seen a change.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Wait until this is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {
             tokio::time::sleep(INTERVAL).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    let waited = tokio::time::timeout(HANG_TIMEOUT, wait).await;
     assert!(waited.is_ok(), "{what} does not come");
 }
 
-/// The certificate that a new connection is shown.
+/// Returns the certificate that the driver presents to a new connection.
 async fn shown(driver: &Running, authority: &Authority) -> CertificateDer<'static> {
     let stream = handshake(driver, authority.client(None, b"http/1.1"))
         .await
@@ -252,14 +251,14 @@ fn der(path: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).unwrap()
 }
 
-/// A connection that stays open, and how it was made.
+/// A connection that stays open, and the kind of its handshake.
 struct Open {
     sender: http1::SendRequest<Body>,
     kind: Option<HandshakeKind>,
 }
 
 impl Open {
-    /// None when the driver does not let the client in.
+    /// Connects; `None` if the driver refuses the client.
     async fn new(driver: &Running, config: Arc<ClientConfig>) -> Option<Self> {
         let name = ServerName::try_from("localhost").unwrap();
         let connecting = TlsConnector::from(config).connect(name, driver.connect().await);
@@ -268,7 +267,7 @@ impl Open {
         let (sender, connection) = soon(http1::handshake(TokioIo::new(stream))).await.ok()?;
         tokio::spawn(connection);
         let mut open = Self { sender, kind };
-        // With TLS 1.3 a client hears of its refusal, or is given its tickets, when it first reads.
+        // With TLS 1.3, a client learns that it is refused, or gets its tickets, at its first read.
         open.is_served().await.then_some(open)
     }
 
@@ -282,7 +281,7 @@ impl Open {
     }
 }
 
-/// Put another pair where this one is, under the name that the driver knows.
+/// Replaces a certificate and its key under the name that the driver reads.
 type Replace = fn(mount: &Path, revision: &str, pair: &Identity);
 
 fn write_in_place(mount: &Path, _: &str, pair: &Identity) {
@@ -299,8 +298,8 @@ fn rename_over(mount: &Path, _: &str, pair: &Identity) {
     }
 }
 
-/// Replaces files like kubelet in a mounted Secret: the files are in a directory of their own, to which `..data`
-/// leads, and each name leads through `..data`.
+/// Replaces files as the kubelet does in a mounted Secret: the files are in a directory of their own, to which the link
+/// `..data` leads, and each name is a link through `..data`.
 fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
     let directory = format!("..{revision}");
     write_in_place(&mount.join(&directory), revision, pair);
@@ -325,7 +324,7 @@ fn mounted(mount: &Path) -> Identity {
 }
 
 #[tokio::test]
-async fn a_changed_certificate_is_shown() {
+async fn a_changed_certificate_is_presented() {
     for (way, replace) in [
         ("written in place", write_in_place as Replace),
         ("renamed over", rename_over),
@@ -353,13 +352,13 @@ async fn a_changed_certificate_is_shown() {
     }
 }
 
-/// The status of the port's certificate.
+/// Returns the status of the port's certificate.
 async fn certificate(driver: &Running) -> Value {
     driver.status().await["certificates"][0].clone()
 }
 
 #[tokio::test]
-async fn a_broken_pair_leaves_the_last_good_one() {
+async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
     let authority = Authority::new();
     let mount = authority.file("mount");
     let good = authority.sign("localhost");
@@ -369,7 +368,7 @@ async fn a_broken_pair_leaves_the_last_good_one() {
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
     let expected = json!({
         "certificate": "listen",
-        // What rcgen gives when it is not told.
+        // This is the default of rcgen.
         "notAfter": "4096-01-01T00:00:00.000Z",
     });
     assert_eq!(certificate(&driver).await, expected);
@@ -422,7 +421,7 @@ async fn a_broken_pair_leaves_the_last_good_one() {
 }
 
 #[tokio::test]
-async fn who_is_let_in_changes_with_the_authority() {
+async fn accepted_clients_change_with_the_authority() {
     let (old, new) = (Authority::new(), Authority::new());
     let identity = old.sign("localhost");
     let trusted = old.file("trusted.pem");
@@ -434,7 +433,7 @@ async fn who_is_let_in_changes_with_the_authority() {
 
     let mut before = Open::new(&driver, leaving.clone()).await.unwrap();
     let again = Open::new(&driver, leaving.clone()).await.unwrap();
-    // Who was let in need not show a certificate again: a session must not outlive the trust.
+    // A resumed session presents no certificate: it must not outlive the trust in its client.
     assert_eq!(again.kind, Some(HandshakeKind::Resumed));
     assert!(Open::new(&driver, coming.clone()).await.is_none());
 
@@ -463,7 +462,7 @@ async fn who_is_let_in_changes_with_the_authority() {
     );
 }
 
-/// A tunnel is of a connection too, and ends with the trust in its client.
+/// A tunnel belongs to a connection, and ends with the trust in its client.
 #[tokio::test]
 async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
     let (old, new) = (Authority::new(), Authority::new());
@@ -483,7 +482,7 @@ async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
     let ended = async {
-        // Nothing comes but its end.
+        // The tunnel ends without any data.
         let mut byte = [0];
         while let Ok(1..) = tunnel.read(&mut byte).await {}
     };
@@ -519,7 +518,7 @@ async fn a_changed_client_certificate_is_used_for_the_upstream() {
     assert_eq!(certificate(&outer).await["certificate"], "upstream");
 }
 
-/// Everything that the driver does runs on the one thread of this test, so that log and metrics are its own.
+/// The driver runs on the only thread of this test, whose log and metrics then have nothing from other tests.
 #[tokio::test]
 async fn problems_with_certificates_are_logged_and_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();
@@ -554,7 +553,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     })
     .await;
     assert_eq!(warnings(exposed), 1);
-    // date -d 2020-01-01T00:00:00Z +%s
+    // The number is the output of `date -d 2020-01-01T00:00:00Z +%s`.
     assert!(counted(
         "admittance_certificate_expiry_timestamp_seconds",
         "1577836800"
@@ -584,7 +583,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     assert_eq!(shown(&driver, &authority).await, der(&next.certificate));
 }
 
-/// Copies have this mode too.
+/// Copies of the file have this mode too.
 fn everybody_reads(file: &Path) {
     std::fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
 }

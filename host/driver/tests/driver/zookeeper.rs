@@ -1,4 +1,4 @@
-//! A driver of BCS and a real ZooKeeper: who it finds there, how others find it, and what it says of that.
+//! Tests a driver of BCS with a real ZooKeeper: how it finds schedulers, how others find it, and its reports.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -24,7 +24,7 @@ const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 const RESOURCES: &str = "/mesosdriver/v4/cluster/resources";
 const NO_SCHEDULER: &str = "cannot connect to any scheduler";
 
-/// A driver that finds schedulers in this ensemble.
+/// Returns the setup of a driver that finds schedulers in this ensemble.
 fn discovering(server: &str) -> Setup {
     let mut setup = Setup::new(&[]).bcs(|bcs| {
         bcs.behind = UpstreamKind::Scheduler;
@@ -37,7 +37,7 @@ fn discovering(server: &str) -> Setup {
     setup
 }
 
-/// Register as a scheduler does.
+/// Registers an address as a scheduler does.
 fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> Registered {
     let info = ServerInfo {
         ip: address.ip().to_string(),
@@ -52,13 +52,13 @@ fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> Registered {
     })
 }
 
-/// A scheduler that says its name.
+/// Starts a scheduler that replies with its name.
 async fn scheduler(name: &'static str) -> SocketAddr {
     let reply = json!({"result": true, "code": 0, "message": "success", "data": name}).to_string();
     serve(Router::new().fallback(async move || reply)).await
 }
 
-/// Code, message and data of the reply to a question to the scheduler.
+/// Sends a request for the scheduler, and returns code, message and data of the reply.
 async fn ask(driver: &Running) -> (u64, String, Value) {
     let (status, body) = text(driver.send(request("GET", RESOURCES, "")).await).await;
     assert_eq!(status, 200, "{body}");
@@ -67,7 +67,7 @@ async fn ask(driver: &Running) -> (u64, String, Value) {
     (body["code"].as_u64().unwrap(), message, body["data"].clone())
 }
 
-/// The reply of `/healthz`, which must be in the form of bcs-mesos-driver.
+/// Returns the reply of `/healthz`, which must have the form of bcs-mesos-driver.
 async fn health(driver: &Running) -> String {
     let (status, body) = driver.ask("/healthz").await;
     assert_eq!(status, 200, "{body}");
@@ -98,7 +98,7 @@ async fn count(members: &mut Followed<Member>, count: usize) {
 }
 
 #[tokio::test]
-async fn schedulers_are_found_and_their_master_followed() {
+async fn requests_follow_the_master_of_the_discovered_schedulers() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let driver = discovering(server.address()).start().await;
     until("the empty list", async || health(&driver).await == NO_SCHEDULER).await;
@@ -126,7 +126,7 @@ async fn schedulers_are_found_and_their_master_followed() {
     assert_eq!(ask(&driver).await.2, "first");
     first.withdraw().await;
     until("the new master", async || ask(&driver).await.2 == "second").await;
-    // The driver may learn it before this test does.
+    // The driver may notice the change before this test does.
     count(&mut members, 1).await;
 
     let shown = driver.status().await;
@@ -141,7 +141,7 @@ async fn schedulers_are_found_and_their_master_followed() {
     assert_eq!(shown["zookeeper"][0]["servers"], server.address());
     assert_eq!(shown["registrations"], json!([]));
 
-    // What was known last holds.
+    // Without ZooKeeper, the last known schedulers stay.
     drop((members, zookeeper));
     let server = tokio::task::spawn_blocking(move || {
         let mut server = server;
@@ -161,7 +161,7 @@ async fn schedulers_are_found_and_their_master_followed() {
 }
 
 #[tokio::test]
-async fn without_zookeeper_it_is_starting() {
+async fn a_driver_without_zookeeper_is_not_ready() {
     let address = refusing().await.to_string();
     let driver = discovering(&address)
         .upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))
@@ -182,7 +182,7 @@ async fn without_zookeeper_it_is_starting() {
 }
 
 #[tokio::test]
-async fn it_is_registered_while_it_serves() {
+async fn a_driver_is_registered_while_it_serves() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let (upstream, release, mut arrivals) = holding().await;
     let driver = discovering(server.address())
@@ -238,7 +238,7 @@ async fn it_is_registered_while_it_serves() {
     })
     .await;
 
-    // After the stop signal no client finds it, and a request in flight is answered.
+    // After the stop signal, no client finds the driver, and a request in flight is answered.
     let address = driver.address;
     let in_flight = tokio::spawn(send(address, request("GET", RESOURCES, "")));
     soon(arrivals.recv()).await.unwrap();
@@ -248,7 +248,7 @@ async fn it_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // The reply of the upstream, which no scheduler would send, reaches the client.
+    // The client gets the reply of the upstream, which no scheduler would send.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, Stopped::Cleanly);

@@ -35,7 +35,7 @@ pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminCon
     let mut config = AdminConfig::new(address?);
     match (tls, tls_node) {
         (Some(server), _) => config = config.with_tls(AdminTls { server, clients }),
-        // Tokens are not sent in the clear.
+        // The mistake was reported: tokens must not be sent without TLS.
         (None, Some(_)) => return None,
         (None, None) => {}
     }
@@ -57,7 +57,7 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
     node.json().get(name).is_some_and(|value| !value.is_null())
 }
 
-/// A list of entries with unique names; `None` if one is invalid.
+/// Reads a list of entries with unique names; `None` if one is invalid.
 fn named_list<T>(
     read: impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>,
     name: impl Fn(&T) -> &str,

@@ -14,10 +14,11 @@ use super::{GIB, HOUR, KIB, MIB, Sections, ports::pem_file};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-const MOST: usize = 10_000_000;
+/// The most decisions that may be kept in memory.
+const MAX_COUNT: usize = 10_000_000;
 
 /// The longest file with a token, in bytes.
-const TOKEN: u64 = 16 * KIB;
+const MAX_TOKEN_BYTES: u64 = 16 * KIB;
 
 pub(super) fn decisions(
     node: &Node<'_>,
@@ -55,7 +56,7 @@ pub(super) fn decisions(
 fn memory(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<DecisionsConfig> {
     let mut fields = node.object(mistakes)?;
     let mut config = DecisionsConfig::default();
-    config.count = fields.get("count", config.count, readers::integer(0..=MOST), mistakes);
+    config.count = fields.get("count", config.count, readers::integer(0..=MAX_COUNT), mistakes);
     config.bytes = fields.get("size", config.bytes, readers::size(MIB..=64 * GIB), mistakes);
     fields.finish(mistakes);
     Some(config)
@@ -104,7 +105,7 @@ fn ndjson(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NdjsonPlace> {
     }
 }
 
-/// Events are written to the cluster of the configuration.
+/// Reads `events`, which needs the cluster of the configuration.
 fn events(node: &Node<'_>, sections: Sections<'_>, mistakes: &mut Mistakes) -> Option<bool> {
     let is_on = node.boolean(mistakes)?;
     if is_on {
@@ -119,7 +120,7 @@ fn http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpConfig> {
     let url = fields.get_required("url", fix, readers::parse_with(url), mistakes);
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file), mistakes);
     let ca = fields.get_optional("ca", pem_file(tls::certificates), mistakes);
-    in_the_clear(&mut fields, url.as_ref(), mistakes);
+    refuse_unencrypted_token(&mut fields, url.as_ref(), mistakes);
     fields.finish(mistakes);
     Some(HttpConfig {
         url: url?,
@@ -128,8 +129,8 @@ fn http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpConfig> {
     })
 }
 
-/// The token must not be read on the way.
-fn in_the_clear(fields: &mut Fields<'_>, url: Option<&Url>, mistakes: &mut Mistakes) {
+/// Refuses to send the token over the network without TLS.
+fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>, mistakes: &mut Mistakes) {
     let Some((token, url)) = fields.optional("tokenFile").zip(url) else {
         return;
     };
@@ -156,7 +157,7 @@ fn url(text: &str) -> Result<Url, String> {
 }
 
 fn token_file(path: &std::path::Path) -> Result<std::path::PathBuf, String> {
-    file::read_secret(path, TOKEN)
+    file::read_secret(path, MAX_TOKEN_BYTES)
         .map(|_| path.to_owned())
         .map_err(|error| error.describe(path, "the token file"))
 }

@@ -56,7 +56,7 @@ pub(super) fn sandbox(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sandbo
     let mut config = SandboxConfig::default();
     let calls = readers::integer(1..=10_000);
     config.calls_in_flight = fields.get("callsInFlight", config.calls_in_flight, calls, mistakes);
-    // The largest limit that a stage may set.
+    // A stage may set no larger limit than this.
     let memory = readers::size(MIB..=4 * GIB);
     config.memory_limit_max = fields.get("memory", config.memory_limit_max, memory, mistakes);
     let memory = readers::size(64 * MIB..=64 * GIB);

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use super::outbound::header;
 use crate::{FrontConfig, config::ListConfig, fronts::method};
 
-/// A list, and its node, for mistakes that are found later.
+/// A list, and its node, at which later mistakes are reported.
 pub(crate) type List<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
@@ -39,7 +39,7 @@ pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<List<
     Some((ListConfig { route, headers }, node.clone()))
 }
 
-/// The lists, if the dialect takes their requests for requests that create objects.
+/// Checks that the dialect recognizes the requests of the lists as requests that create objects.
 pub(crate) fn checked_lists(
     lists: Vec<List<'_>>,
     front: &dyn FrontConfig,

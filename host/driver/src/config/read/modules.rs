@@ -56,10 +56,10 @@ fn proxy(text: &str) -> Result<Url, String> {
         .ok_or_else(|| format!("{text:?} is not a valid proxy: write its URL, http://proxy.example.com:3128"))
 }
 
-/// Host and port, as references name a registry.
+/// Parses the host and port of a registry, as references write them.
 fn registry(text: &str) -> Result<String, String> {
     let url = Url::parse(&format!("http://{text}/")).ok();
-    // Only host and port: any other part of a URL would change the text.
+    // Any other part of a URL than host and port would be ignored.
     url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
         .map(|_| text.to_owned())
         .ok_or_else(|| format!("{text:?} is not a valid registry: write host and port, registry.local:5000"))

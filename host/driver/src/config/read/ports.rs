@@ -35,7 +35,7 @@ pub(super) fn listen(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ListenC
     Some(config)
 }
 
-/// The certificate of a port, and `clientCa`; `load` says what that one is for.
+/// Reads the certificate of a port and its `clientCa`, which `load` turns into the use of client certificates.
 pub(super) fn server_tls(
     load: fn(Identity, Option<PathBuf>) -> Result<ServerTls, TlsError>,
 ) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<ServerTls> {
@@ -54,8 +54,8 @@ pub(super) fn server_tls(
     }
 }
 
-/// A file that holds what is read from it, so that each wrong file is reported at its own field. Whether they
-/// go together is checked later.
+/// Reads the path of a PEM file, and parses the file, so that each wrong file is reported at its own field. Whether the
+/// files match is checked later.
 pub(super) fn pem_file<T>(
     read: fn(&Path) -> Result<T, TlsError>,
 ) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<PathBuf> {

@@ -10,7 +10,7 @@ use admittance_definitions::{
 };
 use admittance_watch::file;
 
-/// The list of rules. An empty one would refuse all modules, so it is a mistake.
+/// Reads the list of rules. An empty list would refuse all modules, so it is a mistake.
 pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignaturePolicy> {
     let fix = "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]";
     node.filled_list_of(fix, rule, mistakes).map(SignaturePolicy::new)
@@ -61,7 +61,7 @@ fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
     })
 }
 
-/// A `trusted_root.json` of sigstore, or the equivalent PEM files.
+/// Reads a trust root: a `trusted_root.json` of sigstore, or the equivalent PEM files.
 fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
     if node.json().is_string() {
         return readers::file_with(TrustRoot::read)(node, mistakes);
@@ -77,7 +77,7 @@ fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
 }
 
 fn pem_text(path: &Path) -> Result<String, String> {
-    /// The limit in bytes.
+    /// The largest `trusted_root.json`, in bytes.
     const LARGEST: u64 = 1 << 20;
     file::read_to_string(path, LARGEST).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -61,7 +61,7 @@ upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
 #[test]
-fn the_least_that_is_needed() {
+fn a_minimal_configuration_has_the_documented_defaults() {
     let config = read(LEAST).unwrap();
     assert_eq!(config.listen.address, "127.0.0.1:8080".parse().unwrap());
     assert!(config.admin.is_none());
@@ -76,7 +76,7 @@ fn the_least_that_is_needed() {
 fn a_webhook_server_has_no_upstream() {
     let config = read("dialect: { kubernetes: {} }").unwrap();
     assert!(config.front.downcast_ref::<ReviewsConfig>().is_some());
-    // kube-apiserver sends reviews until it has seen that the endpoint is gone.
+    // The API server sends reviews until it has noticed that the endpoint is gone.
     assert_eq!(config.limits.shutdown_delay, Duration::from_secs(5));
     for (limits, delay) in [("requestTimeout: 1s", 5), ("shutdownDelay: 0s", 0)] {
         let text = format!("dialect: {{ kubernetes: {{}} }}\nlimits: {{ {limits} }}");
@@ -98,11 +98,11 @@ fn a_webhook_server_has_no_upstream() {
 }
 
 #[test]
-fn namespaces_come_from_one_place() {
+fn namespaces_come_from_exactly_one_source() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("namespaces.yaml"), "prod: { team: a }\n").unwrap();
     std::fs::write(directory.path().join("broken.yaml"), "prod: a\n").unwrap();
-    // (what is written, the mistakes, or none)
+    // (text, expected mistakes)
     let table: [(&str, &[&str]); 6] = [
         ("namespacesFile: namespaces.yaml", &[]),
         ("cluster: {}", &[]),
@@ -139,7 +139,7 @@ fn namespaces_come_from_one_place() {
 }
 
 #[test]
-fn keys_that_others_can_read_are_warned_of() {
+fn world_readable_private_keys_cause_warnings() {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let write = |name: &str, text: &str, mode| {
@@ -194,7 +194,7 @@ fn keys_that_others_can_read_are_warned_of() {
 }
 
 #[test]
-fn every_key_is_read() {
+fn every_key_of_the_configuration_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(directory.path().join("server.pem"), cert.pem()).unwrap();
@@ -346,7 +346,7 @@ log: { level: debug, format: json }
 }
 
 #[test]
-fn every_mistake_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let mistakes = read(
         r#"
 listen:
@@ -401,7 +401,7 @@ listening: {}
 }
 
 #[test]
-fn what_must_be_there() {
+fn missing_required_keys_are_reported() {
     assert_eq!(read("{}").unwrap_err(), ["dialect: missing", "upstream: missing"]);
     assert_eq!(
         read("dialect: {}\nupstream: { servers: [] }").unwrap_err(),
@@ -418,7 +418,7 @@ fn what_must_be_there() {
 }
 
 #[test]
-fn routes() {
+fn requests_match_the_configured_routes() {
     let with = |route: &str| {
         read(&format!(
             "upstream: {{ servers: [\"http://127.0.0.1:1\"] }}\ndialect: {{ rest: {{ routes: [{route}] }} }}"
@@ -426,7 +426,7 @@ fn routes() {
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
     let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
-    // Without `unmatched`, a write without a route is refused.
+    // A write without a route is refused, since `unmatched` is not set.
     for (method, path, passes) in [
         ("GET", "/b", true),
         ("PUT", "/b", false),
@@ -491,7 +491,7 @@ fn routes() {
 }
 
 #[test]
-fn the_nomad_example_inspects_its_routes() {
+fn the_nomad_example_matches_its_routes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/nomad/admittance.yaml");
     let config = Config::read(&path).unwrap();
     let read = |method: &str, uri: &str, body: &str| {

@@ -39,7 +39,7 @@ pub(crate) fn refuse_discovery<T>(
     None
 }
 
-/// `upstream`. Only schedulers can be discovered.
+/// Reads `upstream`. Only the servers of schedulers can be discovered.
 fn upstream<'a>(
     node: &Node<'a>,
     sections: Sections<'_>,
@@ -88,7 +88,7 @@ pub(crate) fn reached(
     })
 }
 
-/// `tls` of a client. The system's authorities are only required if a server needs them.
+/// Reads `tls` of a client. The system's authorities are only required if a server needs them.
 pub(crate) fn client_tls(
     fields: &mut Fields<'_>,
     needs_authorities: bool,
@@ -97,9 +97,10 @@ pub(crate) fn client_tls(
     if let Some(node) = fields.optional("tls") {
         return upstream_tls(&node, mistakes);
     }
-    let trust = match needs_authorities {
-        true => Trust::System,
-        false => Trust::SystemAnd(None),
+    let trust = if needs_authorities {
+        Trust::System
+    } else {
+        Trust::SystemAnd(None)
     };
     let tls = tls::client(trust, None).map(ClientTls::from);
     fields.node().accept(tls.map_err(with_advice), mistakes)
@@ -123,7 +124,7 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         node.wrong(message, "name both, or neither", mistakes);
     }
     let server_name = fields.optional("serverName");
-    // An unreadable authority must not fall back to the system's authorities.
+    // An unreadable authority must not be replaced with the system's authorities.
     let is_valid = mistakes.len() == before;
     fields.finish(mistakes);
     if !is_valid {

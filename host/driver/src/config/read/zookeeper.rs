@@ -7,12 +7,12 @@ use admittance_definitions::{
 };
 use admittance_watch::file::{self, SecretError};
 
-/// The servers of an ensemble have their own bounds within these.
+/// The bounds of session timeouts. The servers of an ensemble set narrower ones.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-/// The limit in bytes. Passwords are shorter.
+/// The largest file with a password, in bytes.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// The ensembles that are configured, valid or not.
+/// The ensembles that the configuration names, whether they are valid or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ensembles {
     cluster: bool,
@@ -43,7 +43,7 @@ impl Ensembles {
         }
     }
 
-    /// `node` needs an ensemble, of either kind.
+    /// Reports that `node` needs an ensemble of either kind, if there is none.
     pub(crate) fn need_any(self, node: &Node<'_>, mistakes: &mut Mistakes) {
         if !self.any {
             node.wrong(
@@ -102,7 +102,7 @@ fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
         |node, mistakes| node.accept(user(node.string(mistakes)?), mistakes),
         mistakes,
     );
-    // The original was built without a user and a password, too.
+    // The original driver can be built without a user and a password, so both may be empty.
     let may_be_empty = user.as_ref().is_some_and(String::is_empty);
     let password = readers::file_with(|path| password(path, may_be_empty));
     let password = match may_be_empty {
@@ -116,11 +116,12 @@ fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
     Some(Digest::new(user?, password?))
 }
 
-/// Parses a name without a colon, because the password begins after the first one.
+/// Parses a name, which has no colon, because the password begins after the first one.
 fn user(text: &str) -> Result<String, String> {
-    match text.contains(':') {
-        true => Err(format!("{text:?} is not a valid user: a name has no colon")),
-        false => Ok(text.to_owned()),
+    if text.contains(':') {
+        Err(format!("{text:?} is not a valid user: a name has no colon"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 
@@ -133,7 +134,7 @@ pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String
             format!("the file is world-readable: chmod o-r {name}")
         }
     })?;
-    // A trailing newline is not part of the password; a space may be.
+    // A line break at the end is not part of the password; a space may be.
     let text = text.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {

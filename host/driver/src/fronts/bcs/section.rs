@@ -12,7 +12,7 @@ use crate::config::Sections;
 
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
-    /// `None`: it depends on the upstream.
+    /// The kind of upstream; with `None`, it follows from the servers.
     pub(super) behind: Option<UpstreamKind>,
     pub(super) console: ConsoleConfig,
     pub(super) custom_resources: bool,
@@ -51,7 +51,7 @@ pub(super) fn dialect(
     })
 }
 
-/// `dialect.bcs.console`.
+/// Reads `dialect.bcs.console`.
 fn console(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConsoleConfig> {
     let mut fields = node.object(mistakes)?;
     let networks = readers::list_of(readers::network);

@@ -13,11 +13,11 @@ use admittance_net::tls;
 
 use crate::config::read::zookeeper::password;
 
-/// A register token has to reach the one who installs the agent.
+/// The bounds of a register token's lifetime. The token must reach the person who installs the agent.
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The content of `dialect.gateway.accounts`.
+/// Reads `dialect.gateway.accounts`.
 pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AccountsConfig> {
     let mut fields = node.object(mistakes)?;
     let sources = fields.present(&["sqlite", "mysql"]);
@@ -121,13 +121,13 @@ fn mysql(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<MySqlConfig> {
     })
 }
 
-/// The file, if it has certificates.
+/// Returns the path of a file that contains certificates.
 fn authorities(path: &Path) -> Result<PathBuf, String> {
     tls::certificates(path).map_err(|error| error.to_string())?;
     Ok(path.to_owned())
 }
 
-/// A host, and a port if it is another than MySQL's.
+/// Parses a host, with a port if it is not MySQL's default.
 fn server(text: &str) -> Result<(String, u16), String> {
     let wrong =
         || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");

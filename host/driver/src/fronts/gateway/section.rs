@@ -74,7 +74,7 @@ pub(super) fn gateway(
         drivers: drivers?,
         tokens,
         accounts: accounts.map(Box::new),
-        // It is not a part of this section.
+        // The registration is not a part of this section.
         registration: None,
         peers,
         plain_groups: PlainGroups::from_iter(plain_groups),
@@ -83,7 +83,7 @@ pub(super) fn gateway(
     })
 }
 
-/// `dialect.gateway.peers`.
+/// Reads `dialect.gateway.peers`.
 fn peers(node: &Node<'_>, listen: &ListenConfig, mistakes: &mut Mistakes) -> Option<PeersConfig> {
     let mut fields = node.object(mistakes)?;
     let fix = "write a secret with `openssl rand -base64 32 > peers.secret`, and name the file";
@@ -101,7 +101,7 @@ fn peers(node: &Node<'_>, listen: &ListenConfig, mistakes: &mut Mistakes) -> Opt
     })
 }
 
-/// Invalid clusters are reported and left out.
+/// Reads the clusters. Invalid ones are reported and left out.
 fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
     let mut clusters = BTreeMap::new();
     for (id, node) in node.map(mistakes)? {
@@ -160,7 +160,7 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
     let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file), mistakes);
     let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, duration, mistakes);
-    // 0s: no cache.
+    // With 0s, nothing is cached.
     let cache_times = readers::duration(Duration::ZERO..=HOUR);
     let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times, mistakes);
     let default_action = EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned();
@@ -176,7 +176,7 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
     })
 }
 
-/// The file, if it contains a token and is not world-readable.
+/// Returns the path of a file that contains a token and is not world-readable.
 fn token_file(path: &Path) -> Result<PathBuf, String> {
     const MOST: u64 = 4096;
     let name = path.display();

@@ -14,13 +14,13 @@ use crate::config::read::outbound::header;
 pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> {
     let before = mistakes.len();
     let mut fields = node.object(mistakes)?;
-    // Those of every route, so that they need not be repeated.
+    // Spellings of the whole section apply to every route.
     let spellings = fields.get_or_default("spellings", spellings, mistakes);
     let unmatched = fields.get_or_default("unmatched", Node::word, mistakes);
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route), mistakes);
     fields.finish(mistakes);
-    // The rules of the dialect are for routes that are complete.
+    // Only complete routes can be checked by the rules of the dialect.
     if mistakes.len() > before {
         return None;
     }
@@ -43,7 +43,7 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
     }
 }
 
-/// Reads a route, and returns its node too, for mistakes that are found later.
+/// Reads a route, and returns its node too, at which later mistakes are reported.
 fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a>)> {
     let mut fields = node.object(mistakes)?;
     let methods = fields.get_required("method", METHODS, methods, mistakes);
@@ -81,7 +81,7 @@ fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a
     Some((route, node.clone()))
 }
 
-/// Pointers to keys, and keys that are at several places.
+/// Reads the spellings: pointers to keys, and keys that occur at several places.
 fn spellings(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pattern>> {
     let entries = node.list_of(spelling, mistakes)?;
     Some(entries.into_iter().flatten().collect())
@@ -104,7 +104,7 @@ fn spelling(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pattern>> {
     Some(places.iter().flat_map(under).collect())
 }
 
-/// Reads the request for the stored object.
+/// Reads the request by which the stored object is fetched.
 fn stored(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoredRoute> {
     let mut fields = node.object(mistakes)?;
     let path = fields.get_optional("path", readers::text, mistakes);
@@ -144,14 +144,14 @@ fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
 }
 
 pub(crate) fn method(text: &str) -> Result<Method, String> {
-    // `put` would be a different method, which no client sends.
+    // A lower-case `put` would be another method, which no client sends.
     let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
     let method = upper.then(|| text.parse::<Method>().ok()).flatten();
     method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))
 }
 
 fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionResource> {
-    // `jobs` is short for `{ resource: jobs }`.
+    // The text `jobs` is short for `{ resource: jobs }`.
     if node.json().is_string() {
         return Some(GroupVersionResource {
             resource: node.text(mistakes)?.to_owned(),

@@ -10,11 +10,11 @@ use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, Webhooks
 use super::ReviewsConfig;
 use crate::config::{Sections, namespace, read::HOUR};
 
-/// The longest validity of a certificate, in days.
-const MOST_DAYS: u16 = 3650;
+/// The longest validity of a certificate that the replicas issue, in days.
+const MAX_DAYS: u16 = 3650;
 
-/// The allowed intervals of audits.
-const EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
+/// The bounds of the interval between audits.
+const AUDIT_INTERVALS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn reviews(
     node: &Node<'_>,
@@ -41,7 +41,12 @@ fn audit(node: &Node<'_>, sections: Sections<'_>, mistakes: &mut Mistakes) -> Op
     let mut fields = node.object(mistakes)?;
     let default = AuditConfig::default();
     let config = AuditConfig {
-        every: fields.get("every", default.every, readers::duration(EVERY), mistakes),
+        every: fields.get(
+            "every",
+            default.every,
+            readers::duration(AUDIT_INTERVALS),
+            mistakes,
+        ),
         rate: fields.get("rate", default.rate, readers::integer(1..=1000), mistakes),
         page: fields.get("page", default.page, readers::integer(1..=10_000), mistakes),
         resources: fields.get_or_default("resources", readers::list_of(readers::text), mistakes),
@@ -113,7 +118,7 @@ fn own_certificate(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<OwnCertif
     let mut fields = node.object(mistakes)?;
     let default = OwnCertificate::default();
     let certificate = OwnCertificate {
-        days: fields.get("days", default.days, readers::integer(1..=MOST_DAYS), mistakes),
+        days: fields.get("days", default.days, readers::integer(1..=MAX_DAYS), mistakes),
         overlap: fields.get(
             "overlap",
             default.overlap,
@@ -125,7 +130,7 @@ fn own_certificate(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<OwnCertif
     Some(certificate)
 }
 
-/// `NAME.NAMESPACE`.
+/// Parses the name of a Service: `NAME.NAMESPACE`.
 fn service_of(text: &str) -> Result<(String, String), String> {
     match text.split_once('.') {
         Some((name, namespace)) if is_dns_label(name) && is_dns_label(namespace) => {

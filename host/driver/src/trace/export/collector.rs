@@ -28,7 +28,7 @@ const HEADER_LIMIT: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Collector {
     client: Client<Connector, Full<Bytes>>,
-    /// Requests are sent by a thread that belongs to no runtime.
+    /// The runtime for requests, which are sent from a thread that belongs to no runtime.
     runtime: Handle,
     headers: Vec<(HeaderName, PathBuf)>,
     timeout: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Connects at the first request. Must be called within a tokio runtime.
+    /// Makes a client, which connects at its first request. Must be called within a tokio runtime.
     pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
         let connector = connector(config.tls, timeout);
         Self {
@@ -64,14 +64,14 @@ impl Collector {
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;
-        // The timeout, too, needs the runtime when it is made.
+        // The timeout must be made in the runtime too.
         let exchanged = self.runtime.spawn(async move { timeout(limit, exchange).await });
         let exchanged = exchanged.await;
         let exchanged = exchanged.map_err(|error| error.to_string())?;
         exchanged.map_err(|_| format!("no reply within {limit:?}"))?
     }
 
-    /// Logs the first of several failures, and their end.
+    /// Logs the first failure of a series, and the end of the series.
     fn report(&self, failure: Option<String>) {
         match (failure, self.is_failing.load(Ordering::Relaxed)) {
             (Some(reason), false) => {

@@ -1,4 +1,4 @@
-//! OpenTelemetry's environment variables.
+//! Reads OpenTelemetry's environment variables.
 //!
 //! The variables of the endpoint are used without the section `tracing` of the configuration, and the timeout if the section
 //! has none. OpenTelemetry's own crates read the variables of headers, of the resource, of the sampler and of batches.
@@ -22,15 +22,15 @@ const PROTOCOLS: [&str; 2] = [
 ];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
-/// The limit of spans that wait for the collector; further ones are dropped.
+/// Returns the limit of spans that wait for the collector; further ones are dropped.
 pub(super) fn queue_size() -> usize {
-    /// Several thousand requests: some MiB.
+    /// This many spans of several thousand requests take some MiB.
     const DEFAULT: usize = 16 * 1024;
     let given = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
     given.unwrap_or(DEFAULT)
 }
 
-/// The configuration with what the environment adds; `None` if nothing is exported.
+/// Completes the configuration with the environment; `None` if nothing is exported.
 pub(super) fn complete(config: Option<TracingConfig>) -> Result<Option<TracingConfig>, TracesError> {
     complete_with(config, |name| {
         env::var(name).ok().filter(|value| !value.is_empty())
@@ -69,7 +69,8 @@ fn complete_with(
     Ok(Some(config))
 }
 
-/// The URL for traces is used as it is; a path is added to the URL for all signals.
+/// Returns the URL of the collector. The variable for traces is used as it is; a path is added to the URL for all
+/// signals.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),
@@ -111,7 +112,7 @@ fn wrong(variable: &'static str, reason: String) -> TracesError {
 mod tests {
     use super::*;
 
-    /// The endpoint, or the error.
+    /// Returns the endpoint of the completed configuration, or the error.
     fn completed(
         variables: &[(&str, &str)],
     ) -> Result<Option<(String, TracingProtocol, Option<Duration>)>, String> {

@@ -44,7 +44,7 @@ fn everywhere() -> SocketAddr {
     ([0, 0, 0, 0], 0).into()
 }
 
-/// The reply to a request with these headers.
+/// Sends a request with these headers, and returns status and body of the reply.
 async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -53,8 +53,7 @@ async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &st
     text(driver.send_to_admin(request.body(Body::empty()).unwrap()).await).await
 }
 
-/// A configuration of the admin port.
-enum Port {
+enum AdminAccess {
     /// The port is on loopback, without tokens.
     Open,
     /// The port is reachable from other machines, without tokens.
@@ -63,7 +62,7 @@ enum Port {
     Guarded,
 }
 
-impl Port {
+impl AdminAccess {
     async fn open(&self) -> Running {
         let config = match self {
             Self::Open => AdminConfig::new(loopback()),
@@ -74,9 +73,9 @@ impl Port {
     }
 }
 
-/// Values that definitions grant to plugins are for those who may change them.
+/// Only users who may change definitions see the values that these grant to plugins.
 #[tokio::test]
-async fn granted_values_are_not_for_readers() {
+async fn readers_do_not_see_granted_values() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("x.wasm"), Guest::default().component()).unwrap();
     let config = AdminConfig::new(loopback()).with_tokens(tokens()).unwrap();
@@ -128,7 +127,7 @@ async fn granted_values_are_not_for_readers() {
 }
 
 #[tokio::test]
-async fn who_may_do_what() {
+async fn each_role_may_use_only_its_routes() {
     let reader = format!("Bearer {READER}");
     let steerer = format!("Bearer {STEERER}");
     let (reader, steerer) = (("authorization", &*reader), ("authorization", &*steerer));
@@ -137,13 +136,13 @@ async fn who_may_do_what() {
     let rollback = ("POST", "/v1/rollback");
     let disable = ("POST", "/v1/stages/disable");
     type Row<'r> = ((&'r str, &'r str), &'r [(&'r str, &'r str)], u16, &'r str);
-    // (port, rows of (method and path, headers, status, part of the reply))
-    let table: [(Port, &[Row<'_>]); 3] = [
+    // (port, rows of (method and path, headers, expected status, part of the reply))
+    let table: [(AdminAccess, &[Row<'_>]); 3] = [
         (
-            Port::Open,
+            AdminAccess::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
-                // Let in, and then refused for what it asks.
+                // The user is accepted, and the request is refused for its content.
                 (requests, &[], 400, "seconds"),
                 (rollback, &[], 400, "body"),
                 (status, &[("origin", "https://example.com")], 403, "web pages"),
@@ -153,9 +152,9 @@ async fn who_may_do_what() {
                 (status, &[("host", "admittance.example.com")], 403, "127.0.0.1"),
                 (status, &[("host", "localhost:1")], 200, ""),
                 (status, &[("host", "[::1]")], 200, ""),
-                // An unknown token does not shut out a client that needs none.
+                // An unknown token does not exclude a client that needs none.
                 (status, &[("authorization", "Bearer x")], 200, ""),
-                // What everybody may see is not of the API.
+                // The probes are public, and not a part of the API.
                 (("GET", "/healthz"), &[("origin", "null")], 200, "ok"),
                 (("GET", "/readyz"), &[("host", "example.com")], 200, "ready"),
                 (("GET", "/v1"), &[], 404, "/v1/openapi.json"),
@@ -163,7 +162,7 @@ async fn who_may_do_what() {
             ],
         ),
         (
-            Port::Closed,
+            AdminAccess::Closed,
             &[
                 (status, &[], 403, "admin.tokens"),
                 (status, &[steerer], 403, "admin.tokens"),
@@ -174,7 +173,7 @@ async fn who_may_do_what() {
             ],
         ),
         (
-            Port::Guarded,
+            AdminAccess::Guarded,
             &[
                 (status, &[], 401, "Bearer"),
                 (status, &[("authorization", "Basic YTpi")], 401, "Bearer"),
@@ -199,7 +198,7 @@ async fn who_may_do_what() {
                 (disable, &[reader], 403, "token board has the role Read"),
                 (disable, &[steerer], 400, "body"),
                 (rollback, &[steerer], 400, "body"),
-                // No page can send a token that it does not know.
+                // A page in a browser cannot send a token that it does not know.
                 (status, &[reader, ("origin", "https://example.com")], 200, ""),
                 (status, &[reader, ("host", "admittance.example.com")], 200, ""),
                 (("GET", "/healthz"), &[], 200, "ok"),
@@ -218,8 +217,8 @@ async fn who_may_do_what() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_how_to_come_in() {
-    let driver = Port::Guarded.open().await;
+async fn a_refusal_explains_how_to_authenticate() {
+    let driver = AdminAccess::Guarded.open().await;
     for (value, expected) in [
         (None, "Bearer realm=\"admittance\""),
         (
@@ -239,10 +238,9 @@ async fn a_refusal_says_how_to_come_in() {
     }
 }
 
-/// Every route of the document, with what its role says.
 #[tokio::test]
-async fn no_route_is_forgotten() {
-    let driver = Port::Guarded.open().await;
+async fn every_route_requires_its_documented_role() {
+    let driver = AdminAccess::Guarded.open().await;
     let reader = format!("Bearer {READER}");
     let reader = [("authorization", &*reader)];
     let (_, document) = reply(&driver, "GET", "/v1/openapi.json", &reader).await;
@@ -253,7 +251,7 @@ async fn no_route_is_forgotten() {
             let method = method.to_uppercase();
             let mut path = path.replace(['{', '}'], "");
             if path.ends_with("/events") {
-                // Without a mistake in the query, the reply has no end.
+                // A mistake in the query makes the reply end.
                 path += "?verdict=none";
             }
             let of_nobody = reply(&driver, &method, &path, &[]).await.0;
@@ -284,7 +282,7 @@ fn write_token(path: &Path, text: &str) {
 }
 
 #[tokio::test]
-async fn a_token_is_changed_and_taken_back() {
+async fn a_token_file_is_reloaded_when_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     let (first, second) = ("the first of two tokens", "the second of two tokens");
@@ -317,7 +315,7 @@ async fn a_token_is_changed_and_taken_back() {
     until("no file", async || statuses().await == [401, 401]).await;
 }
 
-/// The reply over TLS; `None` if the connection is refused.
+/// Sends a request over TLS; `None` if the connection is refused.
 async fn reply_over_tls(
     driver: &Running,
     config: ClientConfig,
@@ -337,7 +335,7 @@ async fn reply_over_tls(
     soon(sender.send_request(request)).await.ok()
 }
 
-/// A request without a body.
+/// Makes a request without a body.
 fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
     let mut request = Request::builder().uri(path);
     for (name, value) in headers {
@@ -393,7 +391,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         Option<u16>,
         &'r str,
     );
-    // (driver, certificate, path, headers, status or that the connection is refused, part of the reply)
+    // (driver, certificate, path, headers, expected status, 0 if the connection is refused, and part of the reply)
     let table: [Row<'_>; 18] = [
         (by_certificate, Some(&ops), "/v1/status", &[], Some(200), ""),
         (
@@ -424,7 +422,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
         (by_certificate, None, "/healthz", &[], Some(200), "ok"),
         (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
-        // A browser would show the certificate for any page.
+        // A browser would present the certificate for any page.
         (
             by_certificate,
             Some(&ops),
@@ -436,7 +434,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_either, None, "/v1/status", &[], Some(401), "Bearer"),
         (by_either, Some(&board), "/v1/status", &[], Some(200), ""),
         (by_either, Some(&other), "/v1/status", &[reader], Some(200), ""),
-        // The token was sent on purpose, and counts.
+        // The token was sent on purpose, so it takes precedence.
         (
             by_either,
             Some(&ops),
@@ -445,7 +443,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
             Some(403),
             "token board",
         ),
-        // The console knows who shows a certificate.
+        // The console recognizes the user of a certificate.
         (
             by_certificate,
             Some(&ops),
@@ -490,7 +488,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
     let detail: Value = serde_json::from_str(&text(detail.unwrap()).await.1).unwrap();
     assert_eq!(detail["certificates"][0]["certificate"], "admin");
 
-    // A session over TLS is in a cookie that is never sent without it, nor to another host.
+    // The cookie of a session over TLS is never sent without TLS, nor to another host.
     let form = Request::post("/sign-in")
         .header("content-type", "application/x-www-form-urlencoded")
         .header("sec-fetch-site", "same-origin")

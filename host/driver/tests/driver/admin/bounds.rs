@@ -1,4 +1,4 @@
-//! No client of the operator's port delays or locks out others.
+//! Tests that no client of the admin port delays or locks out others.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ fn called(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Reque
         .unwrap()
 }
 
-/// Blocks the thread of each lookup until the test releases it, or 20 s have passed.
+/// Namespaces that block the thread of each lookup until the test releases it, or 20 s have passed.
 struct HeldNamespaces {
     is_held: Arc<AtomicBool>,
     gave_up: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ struct HeldNamespaces {
 impl NamespaceSource for HeldNamespaces {
     async fn labels(&self, _: &str) -> Result<Labels, NamespaceLookupError> {
         self.is_held.store(true, Ordering::SeqCst);
-        // The other end is dropped when it is released.
+        // The test drops the other end to release the lookups.
         let released = self.release.lock().unwrap().recv_timeout(Duration::from_secs(20));
         let is_over = released == Err(RecvTimeoutError::Timeout);
         self.gave_up.fetch_or(is_over, Ordering::SeqCst);
@@ -70,9 +70,9 @@ impl NamespaceSource for HeldNamespaces {
     }
 }
 
-/// A reply that is computed for long delays neither probes nor connections to the driver's port.
+/// A reply that takes long to compute delays neither probes nor connections to the driver's port.
 #[tokio::test]
-async fn probes_and_connections_wait_for_no_reply() {
+async fn a_slow_reply_delays_no_probe_and_no_connection() {
     let directory = tempfile::tempdir().unwrap();
     let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  \
                  rules: [{ operations: [CREATE], kinds: [application] }]\n  stages:\n  - name: s\n    \
@@ -112,7 +112,6 @@ async fn probes_and_connections_wait_for_no_reply() {
     assert!(!gave_up.load(Ordering::SeqCst), "something waited for the reply");
 }
 
-/// The bodies and parameters of each kind of request are bounded before they are read.
 #[tokio::test]
 async fn bodies_and_parameters_are_bounded() {
     let log = crate::log::Log::of_audits();
@@ -174,9 +173,8 @@ async fn bodies_and_parameters_are_bounded() {
     );
 }
 
-/// One token does not get all streams of decisions.
 #[tokio::test]
-async fn one_token_leaves_streams_to_others() {
+async fn one_token_cannot_take_all_streams_of_decisions() {
     let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
     let follow = |token| driver.send_to_admin(called(token, "GET", "/v1/decisions/events", Body::empty()));
     let mut streams = Vec::new();
@@ -189,14 +187,13 @@ async fn one_token_leaves_streams_to_others() {
     };
     assert_eq!((streams.len(), refusal.0), (48, 503), "{}", refusal.1);
     assert_eq!(follow(ADMIN).await.status(), 200);
-    // Who hangs up makes room.
+    // A client that hangs up makes room for another one.
     streams.pop();
     until("room for one more", async || follow(READER).await.status() == 200).await;
 }
 
-/// Probes are answered even if their address holds more connections than it may.
 #[tokio::test]
-async fn probes_are_answered_beyond_the_limit_of_connections() {
+async fn probes_are_answered_beyond_the_connection_limit_of_their_address() {
     let driver = Setup::new(&[echo().await]).start().await;
     let mut held = Vec::new();
     for _ in 0..400 {
@@ -210,7 +207,7 @@ async fn probes_are_answered_beyond_the_limit_of_connections() {
         let (found, reply) = driver.ask(path).await;
         assert!(found == status && reply.contains(part), "{path}: {found} {reply}");
     }
-    // Such a connection is for one request.
+    // A connection beyond the limit is closed after one request.
     let mut stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
     write(&mut stream, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(rest(&mut stream).await.contains("connection: close"));
@@ -221,9 +218,10 @@ async fn probes_are_answered_beyond_the_limit_of_connections() {
     .await;
 }
 
-/// Clients choose uids. The decisions of one are read page by page, the newest first.
+/// Clients choose uids, so many requests may have the same one. Their decisions are read page by page, the newest
+/// first.
 #[tokio::test]
-async fn many_decisions_of_one_uid_are_pages() {
+async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];
     let host = Host::builder()
         .decisions(DecisionsConfig::default())
@@ -266,9 +264,8 @@ async fn many_decisions_of_one_uid_are_pages() {
     assert_eq!(driver.ask(&older).await.0, 200);
 }
 
-/// Whatever a route shows of requests, the role Read does not get the values of their objects.
 #[tokio::test]
-async fn no_route_shows_readers_values_of_objects() {
+async fn no_route_shows_values_of_objects_to_readers() {
     let directory = tempfile::tempdir().unwrap();
     for (name, patch) in [
         (
@@ -319,7 +316,7 @@ async fn no_route_shows_readers_values_of_objects() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // Streams do not end, and definitions and revisions are not of requests.
+        // Streams do not end, and definitions and revisions do not come from requests.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }
@@ -328,6 +325,6 @@ async fn no_route_shows_readers_values_of_objects() {
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
         shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
     }
-    // The list of decisions, this decision, and the candidates.
+    // The three routes list decisions, show this decision, and list candidates.
     assert_eq!(shown, 3);
 }

@@ -24,7 +24,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn from_the_first_difference_to_its_promotion() {
+async fn a_candidate_is_compared_and_promoted() {
     let directory = TempDir::new().unwrap();
     let denies = Guest::answering(&Answer::Deny {
         code: 403,

@@ -1,4 +1,4 @@
-//! The console without a browser: what it is sent to, and from where it accepts requests.
+//! Tests the console without a browser: its replies, and the requests that it accepts.
 
 use std::net::SocketAddr;
 
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// The reply to a request of a browser with these headers, which sends a form if there is one.
+/// Sends a request as a browser does, with these headers and with a form if there is one.
 async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Option<&str>) -> Reply {
     let mut request = Request::builder()
         .method(if form.is_some() { "POST" } else { "GET" })
@@ -71,7 +71,7 @@ async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Opti
 
 const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
-/// The cookie of a new session, as the browser sends it.
+/// Signs in, and returns the cookie of the new session as a browser sends it.
 async fn session(driver: &Running, token: &str) -> String {
     let form = format!("token={token}&next=%2Fhealth");
     let reply = sent(driver, "/sign-in", &[OWN], Some(&form)).await;
@@ -88,14 +88,14 @@ async fn session(driver: &Running, token: &str) -> String {
     cookie.split_once(';').unwrap().0.to_owned()
 }
 
-/// The key that the forms of this page have.
+/// Returns the key in the forms of this page.
 fn form_key(page: &str) -> String {
     let (_, rest) = page.split_once("name=\"form_key\" value=\"").unwrap();
     rest.split_once('"').unwrap().0.to_owned()
 }
 
 #[tokio::test]
-async fn every_reply_protects_itself() {
+async fn every_reply_has_security_headers() {
     let driver = open().await;
     for (path, status) in [
         ("/", 303),
@@ -123,7 +123,7 @@ async fn every_reply_protects_itself() {
             );
         }
     }
-    // Programs get JSON for unknown paths.
+    // A program gets JSON for an unknown path.
     let (status, body) = driver.call("GET", "/nothing", "").await;
     assert_eq!(
         (
@@ -138,7 +138,7 @@ async fn every_reply_protects_itself() {
 }
 
 #[tokio::test]
-async fn assets_are_kept_by_browsers() {
+async fn assets_are_cached_by_browsers() {
     let driver = open().await;
     let page = sent(&driver, "/health", &[], None).await.body;
     let mut assets = 0;
@@ -164,7 +164,7 @@ async fn assets_are_kept_by_browsers() {
 }
 
 #[tokio::test]
-async fn sessions_begin_and_end() {
+async fn a_session_lasts_from_sign_in_to_sign_out() {
     let driver = guarded().await;
     let reply = sent(&driver, "/live?verdict=denied", &[], None).await;
     assert_eq!(reply.status, 401);
@@ -185,14 +185,14 @@ async fn sessions_begin_and_end() {
     let page = sent(&driver, "/health", &[("cookie", &reader)], None).await;
     assert_eq!(page.status, 200);
     assert!(page.body.contains("token board, Read"), "{}", page.body);
-    // The API does not know the cookie.
+    // The API does not accept the cookie.
     assert_eq!(
         sent(&driver, "/v1/status", &[("cookie", &admin)], None)
             .await
             .status,
         401
     );
-    // Nobody guesses another session.
+    // An unknown session is not accepted.
     let unknown = sent(&driver, "/health", &[("cookie", "admittance=0123")], None).await;
     assert_eq!(unknown.status, 401);
     assert!(
@@ -218,7 +218,7 @@ async fn sessions_begin_and_end() {
     );
 }
 
-/// Browsers say in headers where a request comes from; these decide who may read a page and send a form.
+/// Browsers report the origin of a request in headers, which decide who may read a page and send a form.
 #[tokio::test]
 async fn other_pages_cannot_use_the_console() {
     let driver = guarded().await;
@@ -228,15 +228,15 @@ async fn other_pages_cannot_use_the_console() {
     let page = sent(&driver, "/health", &[("cookie", &cookie)], None).await.body;
     let form = format!("form_key={}", form_key(&page));
     type Row<'r> = (&'r [(&'r str, &'r str)], u16, u16);
-    // (headers, status of a page, status of a form)
+    // (headers, expected status of a page, and of a form)
     let table: [Row<'_>; 11] = [
         (&[OWN], 200, 200),
         (&[OWN, ("origin", &own)], 200, 200),
-        // Pages of the console ask for no referrer, so forms have this origin.
+        // Pages of the console request no referrer, so their forms have the origin `null`.
         (&[OWN, ("origin", "null")], 200, 200),
         (&[("sec-fetch-site", "none")], 200, 403),
         (&[], 200, 403),
-        // An old browser.
+        // Old browsers send only an origin.
         (&[("origin", &own)], 200, 200),
         (&[("origin", "null")], 403, 403),
         (&[("origin", other_port)], 403, 403),
@@ -250,7 +250,7 @@ async fn other_pages_cannot_use_the_console() {
             403,
             403,
         ),
-        // A link. A browser would not send the cookie with it.
+        // A browser would not send the cookie when it follows a link.
         (
             &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
             200,
@@ -276,14 +276,14 @@ async fn other_pages_cannot_use_the_console() {
             "{headers:?}"
         );
     }
-    // The key of another session, and none.
+    // The form has the key of another session, or none.
     let other = session(&driver, ADMIN).await;
     for form in [&*form, "", "form_key="] {
         let reply = sent(&driver, "/sign-out", &[OWN, ("cookie", &other)], Some(form)).await;
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
-    // A link without the cookie leads to the same page once more, as one of this site.
+    // A link without the cookie leads to the same page again, now as a link of this site.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);
@@ -297,7 +297,7 @@ async fn other_pages_cannot_use_the_console() {
 }
 
 #[tokio::test]
-async fn without_tokens_the_address_decides() {
+async fn a_console_without_tokens_is_for_loopback_alone() {
     let driver = open().await;
     let page = sent(&driver, "/health", &[], None).await;
     assert!(page.body.contains("loopback, Admin"), "{}", page.body);
@@ -306,7 +306,7 @@ async fn without_tokens_the_address_decides() {
         sent(&driver, "/sign-in", &[], None).await.header("location"),
         "/live"
     );
-    // A page that makes its own name resolve to this machine.
+    // A page could make its own host name resolve to this machine.
     let request = Request::get("/health").header("host", "console.example.com");
     let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
     let (status, body) = text(response).await;

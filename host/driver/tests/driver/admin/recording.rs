@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{Running, Setup, application, echo, soon};
 
-/// The lines of a recording that ends.
+/// Reads the lines of a recording until it ends.
 async fn lines(body: Incoming) -> Vec<Value> {
     let bytes = soon(body.collect()).await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
@@ -22,7 +22,7 @@ async fn begin(driver: &Running, query: &str) -> http::Response<Incoming> {
 }
 
 #[tokio::test]
-async fn requests_come_as_they_are_answered() {
+async fn requests_are_recorded_when_they_are_answered() {
     let driver = Setup::new(&[echo().await]).start().await;
     let response = begin(&driver, "?count=2&redact=/metadata/namespace&redact=/kind").await;
     assert_eq!(response.status(), 200);
@@ -48,14 +48,14 @@ async fn requests_come_as_they_are_answered() {
 }
 
 #[tokio::test]
-async fn the_time_ends_it() {
+async fn a_recording_ends_when_its_time_is_over() {
     let driver = Setup::new(&[echo().await]).start().await;
     let response = begin(&driver, "?seconds=1").await;
     assert!(lines(response.into_body()).await.is_empty());
 }
 
 #[tokio::test]
-async fn only_so_many_at_once() {
+async fn the_number_of_simultaneous_recordings_is_limited() {
     let driver = Setup::new(&[echo().await]).start().await;
     let mut open = Vec::new();
     for _ in 0..8 {
@@ -65,7 +65,7 @@ async fn only_so_many_at_once() {
     }
     let (status, reply) = driver.call("GET", "/v1/requests", "").await;
     assert_eq!(status, 503, "{reply}");
-    // Who hangs up makes room.
+    // A client that hangs up makes room for another one.
     open.pop();
     crate::tls::until("room for one more", async || {
         begin(&driver, "").await.status() == 200
@@ -74,7 +74,7 @@ async fn only_so_many_at_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_recorded() {
+async fn invalid_recordings_are_refused() {
     let driver = Setup::new(&[echo().await]).start().await;
     for (query, expected) in [
         ("?count=0", "count: write 1 to 1000000"),

@@ -12,7 +12,7 @@ use crate::{
     tls::until,
 };
 
-/// A chain of one stage with a webhook at this path, which is never called.
+/// Returns a chain of one stage with a webhook at this path, which is never called.
 fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -49,20 +49,20 @@ pub(super) async fn good<T: serde::de::DeserializeOwned>(
 }
 
 #[tokio::test]
-async fn from_the_first_definition_to_its_end() {
+async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let files = || fs::read_dir(directory.path().join("chains")).unwrap().count();
     let status = async || good::<Status>(&driver, "GET", "/v1/status", "").await;
 
-    // Said, and not done.
+    // A dry run reports the change without making it.
     let applied: Applied = good(&driver, "POST", "/v1/definitions?dryRun=true", chain("pods", "a")).await;
     assert!(applied.dry_run);
     assert_eq!(applied.definitions[0].id, "AdmissionChain/pods");
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Created);
     assert_eq!((status().await.revision, files()), (1, 0));
 
-    // Done, two at once.
+    // Two definitions are applied at once.
     let both = [chain("pods", "a"), chain("jobs", "a")].join("---\n");
     let applied: Applied = good(&driver, "POST", "/v1/definitions", both).await;
     assert_eq!((applied.revision, applied.dry_run), (2, false));
@@ -71,7 +71,7 @@ async fn from_the_first_definition_to_its_end() {
     assert_eq!(live.by.as_deref(), Some("loopback"));
     assert!(files() > 0);
 
-    // As JSON, and another than before.
+    // A changed definition is applied as JSON.
     let json = json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
@@ -92,7 +92,7 @@ async fn from_the_first_definition_to_its_end() {
         "{applied:?}"
     );
 
-    // What is there.
+    // The definitions are listed.
     let all: DefinitionList = good(&driver, "GET", "/v1/definitions", "").await;
     let mut names: Vec<_> = all.definitions.iter().map(|found| &*found.id.name).collect();
     names.sort_unstable();
@@ -105,7 +105,7 @@ async fn from_the_first_definition_to_its_end() {
     let candidates: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
     assert!(candidates.candidates.is_empty());
 
-    // What was.
+    // The history has the earlier revisions.
     let history: RevisionList = good(&driver, "GET", "/v1/history", "").await;
     let numbers: Vec<_> = history.revisions.iter().map(|revision| revision.number).collect();
     assert_eq!(numbers, [3, 2, 1]);
@@ -114,7 +114,7 @@ async fn from_the_first_definition_to_its_end() {
     let diff: Comparison = good(&driver, "GET", "/v1/diff?from=2&to=3", "").await;
     assert!(diff.text.contains("https://127.0.0.1:1/b"), "{diff:?}");
 
-    // Back, and on from there.
+    // A rollback makes an earlier revision live again.
     let back: Revision = good(&driver, "POST", "/v1/rollback", r#"{"revision":2}"#).await;
     assert_eq!((back.number, &back.origin), (4, &Origin::RolledBack { to: 2 }));
     let live = status().await;
@@ -141,7 +141,7 @@ spec:
   stages: [ { name: hook, plugin: { source: \"file:missing.wasm\" } } ]
 ";
     let large = "#".repeat(8 * 1024 * 1024 + 1);
-    // (method, path, content type, body, status, part of the reply)
+    // (method, path, content type, body, expected status, part of the reply)
     for (method, path, media_type, body, expected, part) in [
         (
             "POST",
@@ -316,9 +316,9 @@ spec:
     assert_eq!(status.revision, 2, "nothing of it had an effect");
 }
 
-/// Broken files leave the live table as it is, and every report has the reason.
+/// Invalid files leave the live table as it is, and every report contains the reason.
 #[tokio::test]
-async fn why_the_newest_is_not_live() {
+async fn reports_explain_why_the_newest_definitions_are_not_live() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
@@ -333,7 +333,7 @@ async fn why_the_newest_is_not_live() {
             .is_some_and(|mistake| mistake.contains("broken.yaml"))
     })
     .await;
-    // The definitions in force can be changed in spite of broken files, with a warning.
+    // The live definitions can be changed in spite of invalid files, with a warning.
     let (status, reply) = driver.call("POST", "/v1/definitions", chain("more", "a")).await;
     assert_eq!(status, 200, "{reply}");
     assert!(reply["warnings"].to_string().contains("broken.yaml"), "{reply}");
@@ -345,9 +345,9 @@ async fn why_the_newest_is_not_live() {
     until("its end", async || driver.status().await["problem"].is_null()).await;
 }
 
-/// A state without a history lasts until the program ends, and the reply says so.
+/// A disabled stage is only remembered until the program ends if there is no history, and the reply says so.
 #[tokio::test]
-async fn stages_are_disabled_without_a_history() {
+async fn a_stage_can_be_disabled_without_a_history() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
@@ -371,9 +371,9 @@ async fn stages_are_disabled_without_a_history() {
     );
 }
 
-/// The history cannot be written, say because the disk is full: a rollback that would not last is refused.
+/// The history cannot be written, for example because the disk is full. A rollback that would not last is refused.
 #[tokio::test]
-async fn a_history_that_is_gone() {
+async fn a_rollback_that_cannot_be_recorded_is_refused() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
@@ -386,7 +386,7 @@ async fn a_history_that_is_gone() {
 }
 
 #[tokio::test]
-async fn the_log_tells_who_changed_what() {
+async fn the_audit_log_names_the_user_of_each_change() {
     let log = crate::log::Log::of_audits();
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;

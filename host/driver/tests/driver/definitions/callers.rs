@@ -16,7 +16,7 @@ use crate::{
     tls::Authority,
 };
 
-/// The driver runs on the thread of this test, so that log and metrics are its own.
+/// The driver runs on the thread of this test, whose log and metrics then have nothing from other tests.
 #[tokio::test]
 async fn requests_for_definitions_are_logged_and_counted() {
     let directory = TempDir::new().unwrap();
@@ -79,7 +79,7 @@ async fn requests_for_definitions_are_logged_and_counted() {
 }
 
 #[tokio::test]
-async fn a_client_with_a_certificate() {
+async fn the_status_names_the_client_of_a_certificate() {
     let authority = Authority::new();
     let tls = ServerTls::of_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
     let directory = TempDir::new().unwrap();

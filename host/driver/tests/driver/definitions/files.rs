@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::{Setup, echo};
 
-/// A definition that a person wrote.
+/// A definition written by hand, with comments.
 const BY_HAND: &str = "# Sidecars, as agreed.
 kind: AdmissionWebhook
 metadata: { namespace: defaultGroup, name: sidecars }
@@ -15,8 +15,8 @@ admissionWebhooks:
   - { name: hook, clientConfig: { url: 'https://a.example' } }
 ";
 
-/// A chain of another form in the same file.
-const BESIDE: &str = "# The chain of the pods.
+/// A native chain in the same file.
+const NATIVE_CHAIN: &str = "# The chain of the pods.
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: pods }
@@ -30,7 +30,7 @@ resourcesRef: { operation: Update, kind: Application }
 admissionWebhooks: []
 ";
 
-/// A definition as BCS keeps it in Kubernetes.
+/// A definition in the form of a resource of Kubernetes.
 const RESOURCE: &str = "apiVersion: bkbcs.tencent.com/v2
 kind: AdmissionWebhookConfiguration
 metadata: { namespace: bkbcs, name: images }
@@ -52,7 +52,7 @@ items:
 ";
 
 #[tokio::test]
-async fn definitions_that_people_wrote() {
+async fn definitions_written_by_hand_can_be_changed() {
     let directory = TempDir::new().unwrap();
     let setup = Setup::new(&[echo().await]).steered(directory.path());
     let chains = directory.path().join("chains");
@@ -60,7 +60,7 @@ async fn definitions_that_people_wrote() {
         ("a.yaml", BY_HAND),
         ("b.yaml", RESOURCE),
         ("c.yaml", LIST),
-        ("d.yaml", BESIDE),
+        ("d.yaml", NATIVE_CHAIN),
     ];
     for (name, text) in files {
         fs::write(chains.join(name), text).unwrap();
@@ -88,7 +88,7 @@ async fn definitions_that_people_wrote() {
         ]
     );
 
-    // Each stays in its file, in its form.
+    // Each definition stays in its file, in its form.
     let update = |name: &str, fields: Value| {
         let mut body = all
             .as_array()
@@ -166,7 +166,7 @@ async fn definitions_that_people_wrote() {
         assert_eq!(code, 1_405_200);
         assert!(message.contains(why) && message.contains(file), "{message}");
     }
-    // Neither can one of the same name be made, in whatever form it is there.
+    // No other definition of the same name can be created, whatever its form.
     for name in ["images", "listed", "shared", "sidecars"] {
         let (_, answer) = driver.define("POST", ROUTE, update(name, json!({}))).await;
         assert_eq!(refusal(&answer).0, 1_405_201, "{name}");
@@ -193,7 +193,7 @@ async fn definitions_that_people_wrote() {
 }
 
 #[tokio::test]
-async fn a_wrong_definition_hinders_no_other_and_can_be_corrected() {
+async fn an_invalid_definition_can_be_corrected_and_does_not_block_others() {
     let directory = TempDir::new().unwrap();
     let driver = driver(&directory).await;
     let broken = definition("broken", "x").to_string().replace("Create", "Update");

@@ -11,7 +11,7 @@ use crate::{
     harness::{Setup, application, echo, request, serve, text},
 };
 
-/// A hook that notes in the object that it was called.
+/// Starts a hook that marks each object.
 async fn hook() -> String {
     let routes = Router::new().route(
         "/mark",
@@ -23,7 +23,7 @@ async fn hook() -> String {
     format!("http://{}/mark", serve(routes).await)
 }
 
-/// The body that BCS documents, with a bundle that is one.
+/// Returns the body in the documentation of BCS, with a valid bundle.
 fn documented() -> Value {
     let hook = |name: &str, policy: &str, service: &str| {
         json!({
@@ -49,7 +49,7 @@ fn documented() -> Value {
 }
 
 #[tokio::test]
-async fn from_create_to_delete() {
+async fn a_definition_is_created_read_updated_and_deleted() {
     for route in [ROUTE, "/crd/namespaces/defaultGroup/admissionwebhook"] {
         let directory = TempDir::new().unwrap();
         let driver = Setup::new(&[echo().await])
@@ -67,7 +67,7 @@ async fn from_create_to_delete() {
         assert_eq!(driver.define("POST", route, documented().to_string()).await, done);
         assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
 
-        // As newer drivers print it: every field, in their order.
+        // The reply has every field in order, as from newer drivers.
         let found = driver.data("GET", &one).await;
         let created = found["metadata"]["creationTimestamp"].clone();
         let mut expected = documented();
@@ -87,7 +87,7 @@ async fn from_create_to_delete() {
         assert_eq!(found.to_string(), expected.to_string());
         assert!(created.as_str().unwrap().starts_with("20"), "{created}");
 
-        // Metadata and version stay as they are, whatever the update says of them.
+        // An update cannot change metadata and version.
         let mut update = documented();
         update["apiVersion"] = json!("v5");
         update["metadata"]["labels"] = json!({"a": "b"});
@@ -100,7 +100,7 @@ async fn from_create_to_delete() {
         assert_eq!(driver.data("GET", &one).await, expected);
         assert_eq!(driver.data("GET", "/admissionwebhooks").await, json!([expected]));
 
-        // What was got can be sent again, and changes nothing.
+        // A definition that was read can be sent back unchanged.
         assert_eq!(driver.define("PUT", route, expected.to_string()).await, done);
         assert_eq!(driver.data("GET", &one).await, expected);
 
@@ -113,7 +113,7 @@ async fn from_create_to_delete() {
 }
 
 #[tokio::test]
-async fn a_successful_change_is_in_force_when_it_is_answered() {
+async fn a_change_is_live_when_it_is_answered() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
@@ -129,7 +129,7 @@ async fn a_successful_change_is_in_force_when_it_is_answered() {
     assert!(!marked().await);
     assert_eq!(driver.define("PUT", ROUTE, body.clone()).await.1, DONE);
     assert!(marked().await);
-    // No hooks are a chain without stages.
+    // A definition without hooks is a chain without stages.
     let mut empty: Value = serde_json::from_str(&body).unwrap();
     empty["admissionWebhooks"] = json!([]);
     assert_eq!(driver.define("PUT", ROUTE, empty.to_string()).await.1, DONE);
@@ -138,22 +138,22 @@ async fn a_successful_change_is_in_force_when_it_is_answered() {
 
 /// Changes of definitions do not pass the chains, not even a chain that refuses everything.
 #[tokio::test]
-async fn no_chain_is_in_the_way() {
+async fn no_chain_can_refuse_a_change_of_definitions() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
         .start()
         .await;
-    // The judge denies whatever has this name.
+    // The judge denies objects with this name.
     assert_eq!(driver.post(application("bad")).await.0, 400);
     let body = definition("bad", "https://h.example").to_string();
     assert_eq!(driver.define("POST", ROUTE, body).await.1, DONE);
     assert_eq!(driver.live().await, ["defaultGroup/bad"]);
 }
 
-/// A plugin in place of a client configuration.
+/// A hook may have a plugin in place of a client configuration.
 #[tokio::test]
-async fn hooks_that_are_plugins() {
+async fn a_hook_may_be_a_plugin() {
     let directory = TempDir::new().unwrap();
     let module = directory.path().join("allows.wasm");
     fs::write(&module, Guest::default().component()).unwrap();
@@ -179,9 +179,8 @@ async fn hooks_that_are_plugins() {
     assert_eq!(driver.define("PUT", ROUTE, found.to_string()).await.1, DONE);
 }
 
-/// The namespace of the path is used only if the body has none.
 #[tokio::test]
-async fn namespaces() {
+async fn the_namespace_of_the_body_takes_precedence_over_the_path() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
@@ -211,9 +210,8 @@ async fn namespaces() {
     assert_eq!(all, ["b", "p"], "all of them, by namespace and name");
 }
 
-/// The uid of a request is the client's, if it says one, as for every other request.
 #[tokio::test]
-async fn ids_of_requests() {
+async fn a_request_keeps_the_uid_of_its_client() {
     let driver = Setup::new(&[echo().await]).start().await;
     let mut request = request("GET", "/mesosdriver/v4/admissionwebhooks", Body::empty());
     request
@@ -225,9 +223,9 @@ async fn ids_of_requests() {
     assert_eq!(body, DONE.replace("null", "[]"));
 }
 
-/// BCS's instructions make an authority of 1024 bits, with `openssl genrsa 1024`.
+/// The instructions of BCS make an authority of 1024 bits, with `openssl genrsa 1024`.
 #[tokio::test]
-async fn an_authority_whose_rsa_key_is_too_short_is_a_warning_of_the_reply() {
+async fn an_authority_with_a_short_rsa_key_causes_a_warning() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{BUNDLE, DONE, ROUTE, definition, refusal};
 use crate::harness::{Running, Setup, echo};
 
-/// A driver with one definition.
+/// Starts a driver with one definition.
 pub(super) async fn driver(directory: &TempDir) -> Running {
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
@@ -18,7 +18,7 @@ pub(super) async fn driver(directory: &TempDir) -> Running {
     driver
 }
 
-/// A definition for something else than what is there, with these fields in place of its own.
+/// Returns a definition that conflicts with no other, with these fields in place of its own.
 fn with(fields: &Value) -> String {
     let mut body = definition("new", "https://h.example");
     body["resourcesRef"] = json!({"operation": "Update", "kind": "Deployment"});
@@ -28,7 +28,7 @@ fn with(fields: &Value) -> String {
     body.to_string()
 }
 
-/// A definition with this hook.
+/// Returns a definition with this hook.
 fn hook(hook: &Value) -> String {
     with(&json!({"admissionWebhooks": [hook]}))
 }
@@ -50,9 +50,9 @@ async fn invalid_definitions_are_refused() {
     let absent = format!("{ROUTE}/absent");
     const PARAMETERS: &str = "there is some error in the parameters: ";
     let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
-    // (method, path, body, code, the message after the program's name)
+    // (method, path, body, expected code, message after the program's name)
     for (method, path, body, code, message) in [
-        // What clients of the original know.
+        // These messages are the same as from the original driver.
         (
             "POST",
             ROUTE,
@@ -123,7 +123,7 @@ async fn invalid_definitions_are_refused() {
             1_405_202,
             "admission not exist: there is no other/there".to_owned(),
         ),
-        // A definition that exists already is refused before its content is checked.
+        // An existing definition is refused before its content is checked.
         (
             "POST",
             ROUTE,
@@ -144,7 +144,7 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // What cannot work.
+        // These definitions could not work.
         (
             "POST",
             ROUTE,
@@ -285,7 +285,7 @@ async fn invalid_definitions_are_refused() {
                 "{PARAMETERS}admissionWebhooks[0].clientConfig.path: the path \"p\" does not begin with `/`"
             ),
         ),
-        // Every mistake at once.
+        // All mistakes are reported at once.
         (
             "POST",
             ROUTE,
@@ -300,7 +300,7 @@ async fn invalid_definitions_are_refused() {
                 admissionWebhooks[1].failurePolicy: \"Open\" is not a valid failure policy; write Fail or Ignore"
             ),
         ),
-        // One definition for each operation and kind.
+        // Each operation and kind has at most one definition.
         (
             "POST",
             ROUTE,
@@ -311,7 +311,7 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // An update is held to the same.
+        // An update must satisfy the same rules.
         (
             "PUT",
             ROUTE,
@@ -321,7 +321,7 @@ async fn invalid_definitions_are_refused() {
                 "{PARAMETERS}admissionWebhooks[0].clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path"
             ),
         ),
-        // Plugins that cannot be loaded.
+        // These plugins cannot be loaded.
         (
             "POST",
             ROUTE,
@@ -363,9 +363,8 @@ async fn invalid_definitions_are_refused() {
     assert_eq!(status["revision"], 2, "nothing of it had an effect");
 }
 
-/// A reply lists a limited number of mistakes.
 #[tokio::test]
-async fn very_many_mistakes() {
+async fn a_reply_lists_a_limited_number_of_mistakes() {
     let directory = TempDir::new().unwrap();
     let driver = driver(&directory).await;
     let body = with(&json!({"admissionWebhooks": vec![1; 60]}));

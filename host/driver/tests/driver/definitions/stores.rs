@@ -18,17 +18,17 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal};
 use crate::harness::{Running, Setup, echo};
 
-/// The write of another program just before the next commit: the file, and its text or none.
-type Rival = (PathBuf, Option<String>);
+/// The write of another program just before the next commit: the file, and its text; `None` removes it.
+type RivalWrite = (PathBuf, Option<String>);
 
-/// A store of files that others write at the worst moment, and that can be lost.
+/// A store of files to which other programs write at the worst moment, and which can become unavailable.
 #[derive(Clone, Debug)]
 struct Contested(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     files: FileStore,
-    rivals: Mutex<Vec<Rival>>,
+    rivals: Mutex<Vec<RivalWrite>>,
     is_lost: AtomicBool,
 }
 
@@ -43,8 +43,8 @@ impl Contested {
         }))
     }
 
-    /// The first of these comes before the next commit, the second before the one after it, and so on.
-    fn contest(&self, mut rivals: Vec<Rival>) {
+    /// Makes each of these writes before one of the next commits.
+    fn contest(&self, mut rivals: Vec<RivalWrite>) {
         rivals.reverse();
         *self.0.rivals.lock().unwrap() = rivals;
     }
@@ -86,7 +86,7 @@ impl DefinitionStore for Contested {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         self.check()?;
         let files = self.0.files.read().await?.into_iter();
-        // As entries, which several programs write.
+        // The files are entries, which several programs may write.
         let entry = |file: DefinitionFile| DefinitionFile::entry(file.path, file.text, None);
         Ok(files.map(entry).collect())
     }
@@ -107,7 +107,7 @@ impl DefinitionStore for Contested {
     }
 }
 
-/// Another driver writes between what this one reads and what it writes.
+/// Another driver writes between the read and the commit of this driver.
 #[tokio::test]
 async fn a_concurrent_write_to_the_store_is_refused() {
     let directory = TempDir::new().unwrap();
@@ -119,7 +119,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         let found = driver.data("GET", &one).await;
         found["admissionWebhooks"][0]["clientConfig"]["url"].clone()
     };
-    // It is there by now.
+    // The definition exists by then.
     let id = DefinitionId {
         kind: "admissionwebhook".to_owned(),
         name: "defaultGroup/w".to_owned(),
@@ -130,7 +130,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(refusal(&answer).0, 1_405_201);
     assert_eq!(url().await, "https://theirs.example");
 
-    // It is another by now: the update is one of that, whose metadata it keeps.
+    // The definition has changed by then: the update applies to the new one and keeps its metadata.
     let labelled =
         at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
     assert!(labelled.contains("labels"));
@@ -142,7 +142,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
     assert_eq!(driver.data("GET", &one).await["metadata"]["labels"]["a"], "b");
 
-    // It is gone by now.
+    // The definition is deleted by then.
     let before = fs::read_to_string(&file).unwrap();
     store.contest(vec![(file.clone(), None)]);
     let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example/more")).await;
@@ -152,7 +152,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     let (_, answer) = driver.define("DELETE", &one, "").await;
     assert_eq!(refusal(&answer).0, 1_405_202);
 
-    // Somebody comes first every time.
+    // Another program is first every time.
     fs::write(&file, at("https://theirs.example")).unwrap();
     let theirs = |number: usize| {
         (
@@ -168,7 +168,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         message.contains("was changed by someone else meanwhile"),
         "{message}"
     );
-    // And once less often than that.
+    // Another program is first one time less, so the last attempt succeeds.
     store.contest((5..9).map(theirs).collect());
     assert_eq!(
         driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
@@ -177,11 +177,10 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
 }
 
-/// While the store is away, changes are refused with the reason; they succeed when it is back. The live table
-/// stays.
-/// live stays.
+/// While the store is unavailable, changes are refused with the reason, and the live table stays. They succeed when the
+/// store is back.
 #[tokio::test]
-async fn a_store_that_is_lost() {
+async fn changes_are_refused_while_the_store_is_unavailable() {
     let directory = TempDir::new().unwrap();
     let store = Contested::new(directory.path());
     let driver = store.driver().await;
@@ -210,9 +209,9 @@ async fn a_store_that_is_lost() {
     assert_eq!(driver.define("DELETE", &one, "").await.1, DONE);
 }
 
-/// A directory that is gone is none that is empty.
+/// A missing directory is not an empty one.
 #[tokio::test]
-async fn a_directory_that_is_gone() {
+async fn a_missing_directory_removes_no_definition() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
@@ -231,16 +230,16 @@ async fn a_directory_that_is_gone() {
     assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
 }
 
-/// Definitions that exist are read; a new one is refused, with the setting that it needs.
+/// Existing definitions are read. A new one is refused, and the message names the setting that it needs.
 #[tokio::test]
-async fn nowhere_to_write() {
+async fn a_change_is_refused_without_a_writable_store() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("one.json");
     let there = definition("there", "https://h.example").to_string();
     fs::write(&file, there).unwrap();
     let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(Files(file.clone()))] };
     let history = |name: &str| Some(directory.path().join(name));
-    // (places of definitions, history, a part of the message)
+    // (places of definitions, history, part of the message)
     for (places, history, expected) in [
         (file(), None, "name a history directory that can be written"),
         (file(), history("one"), "add a directory to `definitions`"),

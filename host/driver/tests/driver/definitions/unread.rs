@@ -10,7 +10,7 @@ async fn invalid_requests_are_refused_without_reading_them() {
     let directory = TempDir::new().unwrap();
     let driver = driver(&directory).await;
     let body = || definition("new", "https://h.example").to_string();
-    // (method, headers, body, status, code, message)
+    // (method, headers, body, expected status, code and message)
     for (method, headers, body, expected, code, message) in [
         (
             "POST",

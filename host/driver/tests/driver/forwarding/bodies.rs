@@ -1,4 +1,5 @@
-//! Bodies on their way to the scheduler: streamed when no chain needs them, read within the limits otherwise.
+//! Tests bodies on their way to the scheduler: they are streamed when no chain needs them, and read within the limits
+//! otherwise.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// A body that is sent as the receiver gets it.
+/// Returns a body that sends the chunks of a channel.
 fn sent_by(receiver: mpsc::Receiver<Bytes>) -> Body {
     Body::from_stream(stream::unfold(receiver, async |mut receiver| {
         receiver
@@ -25,7 +26,7 @@ fn sent_by(receiver: mpsc::Receiver<Bytes>) -> Body {
 }
 
 #[tokio::test]
-async fn bodies_that_no_chain_needs_stream_both_ways() {
+async fn bodies_are_streamed_both_ways_if_no_chain_needs_them() {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         Response::builder()
             .header("x-seen", request.uri().path())
@@ -34,7 +35,7 @@ async fn bodies_that_no_chain_needs_stream_both_ways() {
     });
     let setup = Setup::new(&[serve(routes).await]).limits(|limits| limits.body = 1024);
     let driver = in_front_of_schedulers(setup).start().await;
-    // Each chunk is sent only after the previous one has come back, so nothing can be waiting for the end.
+    // Each chunk is sent only after the previous one was received, so the driver cannot wait for the end.
     let (sender, receiver) = mpsc::channel(1);
     let path = below("/agentsettings/taint");
     let sending = tokio::spawn({
@@ -60,7 +61,7 @@ async fn bodies_that_no_chain_needs_stream_both_ways() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_read_have_limits() {
+async fn bodies_for_chains_are_limited() {
     let setup = |setup: Setup| {
         setup.limits(|limits| {
             limits.body = 256;
@@ -68,7 +69,7 @@ async fn bodies_that_are_read_have_limits() {
         })
     };
     let scene = Scene::changed(setup).await;
-    // No chain is for updates: it is the translation that needs their bodies.
+    // No chain matches updates; the translation needs their bodies.
     let code = |(status, reply): (u16, String)| {
         let reply: Value = serde_json::from_str(&reply).unwrap();
         (status, reply["code"].as_u64().unwrap())
@@ -81,7 +82,7 @@ async fn bodies_that_are_read_have_limits() {
     assert_eq!(code(text(scene.driver.send(slow).await).await), (408, 1_405_012));
     drop(sender);
 
-    // Nothing would say to the scheduler that they are compressed.
+    // The scheduler would not know that these bodies are compressed.
     for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
         let mut packed = request("PUT", &below(path), "x");
         packed
@@ -94,16 +95,16 @@ async fn bodies_that_are_read_have_limits() {
     }
     assert!(scene.received().is_empty());
 
-    // What is not read has no limit.
+    // A body that is not read has no limit.
     let (received, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
     assert_eq!((received.unwrap().body.len(), status), (9999, 200));
 }
 
 #[tokio::test]
-async fn chunks_and_trailers() {
+async fn chunked_bodies_and_trailers_are_forwarded() {
     let scene = Scene::start().await;
     let body = runnable("application", "a");
-    // (path, whether the scheduler learns the length)
+    // (path, whether the request to the scheduler has a length)
     for (path, has_length) in [
         (APPLICATIONS.to_owned(), true),
         (below("/agentsettings/taint"), false),
@@ -139,7 +140,7 @@ async fn chunks_and_trailers() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_100() {
+async fn a_client_gets_100_continue() {
     let scene = Scene::start().await;
     let body = runnable("application", "a");
     for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
@@ -164,7 +165,7 @@ async fn a_client_that_waits_for_100() {
 }
 
 #[tokio::test]
-async fn a_body_that_the_route_has_no_use_for() {
+async fn a_body_that_its_route_ignores_is_discarded() {
     let scene = Scene::start().await;
     let mut stream = scene.driver.connect().await;
     let body = "x".repeat(20_000);
@@ -176,7 +177,7 @@ async fn a_body_that_the_route_has_no_use_for() {
             if last { "connection: close\r\n" } else { "" },
         );
         write(&mut stream, &head).await;
-        // The connection stays good for another request.
+        // The connection can still be used for another request.
         let reply = until(&mut stream, SUCCESS).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         let [received] = &scene.received()[..] else {

@@ -1,4 +1,4 @@
-//! Consoles on the hosts of the cluster.
+//! Tests consoles on the hosts of the cluster.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// A driver whose consoles are on the port of this one.
+/// Starts a driver whose consoles are at the port of this address.
 fn with_consoles(
     at: SocketAddr,
     change: impl FnOnce(&mut ConsoleConfig) + 'static,
@@ -24,7 +24,7 @@ fn with_consoles(
     }
 }
 
-/// A console that replies with the received request, some of its headers, and the body.
+/// Starts a console that replies with the received request, some of its headers, and the body.
 async fn telling() -> SocketAddr {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let (head, body) = request.into_parts();
@@ -56,14 +56,14 @@ async fn telling() -> SocketAddr {
 #[tokio::test]
 async fn requests_go_to_the_host_that_they_name() {
     let scene = Scene::changed(with_consoles(telling().await, |_| ())).await;
-    // (method, path and query, path there)
+    // (method, path and query, expected path at the console)
     for (method, path, expected) in [
         (
             "GET",
             "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
             "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
         ),
-        // The same address in another spelling.
+        // This is the same address in another spelling.
         (
             "POST",
             "/webconsole/a?host_ip=::ffff:127.0.0.1",
@@ -105,7 +105,7 @@ async fn a_websocket_becomes_a_tunnel() {
                 let mut stream = TokioIo::new(upgrade.await.unwrap());
                 let line = until(&mut stream, "\n").await;
                 write(&mut stream, &line.to_uppercase()).await;
-                // Open until the other end is not.
+                // The tunnel stays open until the other end closes it.
                 rest(&mut stream).await;
             });
             Response::builder()
@@ -133,7 +133,7 @@ async fn a_websocket_becomes_a_tunnel() {
     assert!(reply.contains("sec-websocket-accept: x\r\n"), "{reply}");
     write(&mut stream, "bird\n").await;
     assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
-    // The end of the driver is the end of its tunnels.
+    // A driver that stops ends its tunnels.
     scene.driver.shutdown.signal();
     assert_eq!(scene.driver.stopped().await, Stopped::Cut);
     assert_eq!(rest(&mut stream).await, "");
@@ -147,7 +147,7 @@ async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     }))
     .await;
-    // (source, query, the headers of a WebSocket, status, what the reply holds)
+    // (source, query, headers of a WebSocket, expected status, part of the reply)
     for (source, query, upgrade, status, expected) in [
         ("1.3 no host_ip", "", false, 400, "param host_ip must not be empty"),
         ("here alone: a name", "?host_ip=localhost", false, 400, "param host_ip must be an IP address"),

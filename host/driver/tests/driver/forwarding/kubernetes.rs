@@ -1,4 +1,4 @@
-//! Custom resources, which the kube-apiserver answers.
+//! Tests custom resources, whose requests are forwarded to kube-apiserver.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::harness::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
 
-/// A driver with a scheduler and a kube-apiserver behind it.
+/// A driver in front of a scheduler and a kube-apiserver.
 struct Kubernetes {
     scene: Scene,
     url: String,
@@ -22,7 +22,7 @@ struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// A kube-apiserver with one namespace, `there`, which replies with this to all else.
+    /// Starts a kube-apiserver with one namespace, `there`, and this reply to all other requests.
     async fn start(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
         let received: Arc<Mutex<Vec<Received>>> = Arc::default();
         let kept = received.clone();
@@ -54,7 +54,7 @@ impl Kubernetes {
         Self::with_switch(url, received, true).await
     }
 
-    /// `custom_resources` is the driver's `dialect.bcs.customResources`.
+    /// Starts a driver with this value of `dialect.bcs.customResources`.
     async fn with_switch(url: &str, received: Arc<Mutex<Vec<Received>>>, custom_resources: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
@@ -102,13 +102,13 @@ fn status(code: u16, reason: &str) -> Value {
 
 #[tokio::test]
 #[rustfmt::skip]
-async fn definitions_have_the_drivers_version() {
+async fn requests_for_definitions_get_the_version_of_the_driver() {
     let reply = r#"{"kind":"L","apiVersion":"apiextensions.k8s.io/v1beta1","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
     let expected = r#"{"kind":"L","apiVersion":"v4","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
     let kubernetes = Kubernetes::start(move || Response::builder().status(201).header("audit-id", "a").body(Body::from(reply)).unwrap()).await;
     let crd = r#"{"apiVersion":"v4","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
     let sent = r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
-    // (method, path, body, path there, body there)
+    // (method, path, body, expected path and body at kube-apiserver)
     for (method, path, body, line, there) in [
         ("GET", "/customresourcedefinitions?limit=5", "", format!("GET {DEFINITIONS}?limit=5"), ""),
         ("GET", "/customresourcedefinitions/a.b", "", format!("GET {DEFINITIONS}/a.b"), ""),
@@ -136,18 +136,18 @@ async fn definitions_have_the_drivers_version() {
 
 #[tokio::test]
 #[rustfmt::skip]
-async fn custom_resources_go_on_as_they_are() {
+async fn requests_for_custom_resources_are_forwarded_unchanged() {
     let kubernetes = Kubernetes::start(|| json_reply(409, &status(409, "AlreadyExists"))).await;
     let in_namespace = |name: &str| json!({"kind": "K", "metadata": {"name": "a", "namespace": name}}).to_string();
     let kinds = "/apis/g/v1/namespaces/there/ks";
-    // (method, path below /customresources, body, the requests that the kube-apiserver receives)
+    // (method, path below /customresources, body, requests that kube-apiserver receives)
     for (method, path, body, lines) in [
         ("GET", "/g/v1/namespaces/there/ks?limit=5", String::new(), vec![format!("GET {kinds}?limit=5")]),
         ("PUT", "/g/v1/namespaces/there/ks/a", in_namespace("absent"), vec![format!("PUT {kinds}/a")]),
         ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {kinds}/a")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {kinds}")]),
-        // What cannot be made sure of is for the kube-apiserver to refuse.
+        // If the namespace cannot be checked, kube-apiserver decides.
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {kinds}")]),
         ("POST", "/g/v1/ks", r#"{"metadata":{"name":"a"}}"#.to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
@@ -170,9 +170,9 @@ async fn custom_resources_go_on_as_they_are() {
     assert!(kubernetes.received().is_empty());
 }
 
-/// A cluster that is there for the labels of namespaces, or for plugins, is not everybody's.
+/// A cluster that is configured for the labels of namespaces, or for plugins, must not be open to all clients.
 #[tokio::test]
-async fn custom_resources_are_off_unless_they_are_turned_on() {
+async fn custom_resources_are_refused_by_default() {
     let open = Kubernetes::start(|| json_reply(200, &json!({}))).await;
     let url = open.url.clone();
     let closed = Kubernetes::with_switch(&url, open.received.clone(), false).await;
@@ -195,7 +195,7 @@ async fn custom_resources_are_off_unless_they_are_turned_on() {
 }
 
 #[tokio::test]
-async fn bodies_within_the_limits() {
+async fn compressed_bodies_of_custom_resources_are_refused() {
     let kubernetes = Kubernetes::start(|| json_reply(200, &json!({}))).await;
     for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
         let mut packed = request("POST", &below(path), "x");
@@ -212,7 +212,7 @@ async fn bodies_within_the_limits() {
 }
 
 #[tokio::test]
-async fn a_kube_apiserver_that_is_away() {
+async fn an_unreachable_kube_apiserver_is_reported() {
     let away = format!("http://{}", refusing().await);
     let kubernetes = Kubernetes::beside(&away, Arc::default()).await;
     for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {

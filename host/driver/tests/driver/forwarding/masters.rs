@@ -1,4 +1,4 @@
-//! Schedulers that are not the master: they reply with nothing, and do nothing.
+//! Tests schedulers that are not the master, which do nothing and reply with an empty body.
 
 use std::{
     sync::{
@@ -16,13 +16,13 @@ use serde_json::Value;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// A scheduler that takes the requests from this one on, and how many it has had.
+/// Starts a scheduler that becomes the master at this request, and returns the number of its requests.
 async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        // All of it, each time.
+        // Every attempt sends the whole body.
         let version: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(version["ID"], "a");
         match count.fetch_add(1, Ordering::Relaxed) {
@@ -49,8 +49,8 @@ async fn the_next_listed_scheduler_is_called_if_the_first_is_not_the_master() {
 }
 
 #[tokio::test]
-async fn one_that_becomes_the_master_is_waited_for() {
-    // (the request that it takes, as the first of those that it has)
+async fn a_scheduler_that_becomes_the_master_gets_the_request() {
+    // The number of the first request that it takes.
     for first in [2, 3, 4] {
         let (address, received) = master_from(first).await;
         let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;
@@ -78,9 +78,9 @@ async fn without_a_master_the_request_fails_after_the_connect_timeout() {
 }
 
 #[tokio::test]
-async fn what_was_streamed_is_sent_once() {
+async fn a_streamed_body_is_sent_only_once() {
     let scene = Scene::answering(|| http::Response::new(Body::empty())).await;
-    // Nobody has read it on the way.
+    // No chain has read this body.
     let (received, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
     assert_eq!(received.unwrap().body, "[]");
     assert_eq!(status, 200);

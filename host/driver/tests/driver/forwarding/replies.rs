@@ -1,4 +1,4 @@
-//! The scheduler's replies as clients receive them.
+//! Tests the scheduler's replies as clients receive them.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const RESOURCES: &str = "/cluster/resources";
 
 #[tokio::test]
 #[rustfmt::skip]
-async fn envelopes() {
+async fn replies_of_the_scheduler_are_passed_on_as_documented() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
-    // (source, status, body, what the client gets in its place)
+    // (source, status, body, reply to the client)
     for (source, status, body, expected) in [
         ("1.4", 200, SUCCESS.to_owned(), None),
         ("1.4 whatever its status", 500, r#"{"result":false,"code":1405200,"message":"x","data":{}}"#.to_owned(), None),
@@ -40,7 +40,7 @@ async fn envelopes() {
                 .body(Body::from(sent.clone()))
                 .unwrap()
         };
-        // No scheduler becomes the master, so a short wait is enough.
+        // No scheduler becomes the master, so the driver need not wait for long.
         let scene = Scene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
         let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();
@@ -52,7 +52,7 @@ async fn envelopes() {
 }
 
 #[tokio::test]
-async fn chunks_and_trailers() {
+async fn chunked_replies_and_trailers_are_passed_on() {
     for size in [1, 5000] {
         let scene = Scene::answering(move || {
             let mut trailers = HeaderMap::new();
@@ -79,7 +79,7 @@ async fn chunks_and_trailers() {
 }
 
 #[tokio::test]
-async fn a_compressed_reply_is_not_touched() {
+async fn a_compressed_reply_stays_unchanged() {
     let scene = Scene::answering(|| {
         Response::builder()
             .status(201)
@@ -98,7 +98,7 @@ async fn a_compressed_reply_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_large_reply_streams() {
+async fn a_large_reply_is_streamed() {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let receiver = std::sync::Arc::new(tokio::sync::Mutex::new(receiver));
     let routes = Router::new().fallback(async move || {
@@ -123,12 +123,12 @@ async fn a_large_reply_streams() {
             back.extend(frame.into_data().unwrap());
         }
         assert_eq!(back, chunk);
-        // The chunk is sent only when the previous one has arrived.
+        // Each chunk is sent only after the previous one was received.
         soon(sender.send(chunk.clone())).await.unwrap();
     }
 }
 
-/// A scheduler that writes this to one request and then hangs up, or not.
+/// Starts a scheduler that writes this text in reply to one request, and then may hang up.
 async fn writes(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -145,8 +145,8 @@ async fn writes(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
 
 #[tokio::test]
 #[rustfmt::skip]
-async fn a_reply_that_does_not_come() {
-    // (what is written, whether the connection ends then, the reason)
+async fn a_missing_or_invalid_reply_is_reported() {
+    // (text, whether the connection ends then, expected reason)
     for (written, hangs_up, expected) in [
         ("", true, "the connection to the upstream broke before it replied"),
         ("", false, "the upstream did not reply within 100ms"),
@@ -166,7 +166,7 @@ async fn a_reply_that_does_not_come() {
 }
 
 #[tokio::test]
-async fn a_reply_that_breaks_off_is_seen_to_break_off() {
+async fn a_client_notices_a_truncated_reply() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let setup = Setup::new(&[listener.local_addr().unwrap()]);
     let driver = in_front_of_schedulers(setup).start().await;
@@ -187,7 +187,7 @@ async fn a_reply_that_breaks_off_is_seen_to_break_off() {
 }
 
 #[tokio::test]
-async fn no_scheduler_at_all() {
+async fn a_request_without_a_scheduler_fails() {
     let driver = in_front_of_schedulers(Setup::new(&[refusing().await]))
         .start()
         .await;

@@ -1,4 +1,4 @@
-//! Requests as the scheduler receives them, and requests that it never receives.
+//! Tests requests as the scheduler receives them, and requests that it never receives.
 
 use axum::body::Body;
 use http::Request;
@@ -11,7 +11,7 @@ use crate::harness::*;
 const LISTED: &str = "/namespaces/n/applications";
 
 #[tokio::test]
-async fn nothing_of_the_client_goes_on() {
+async fn headers_of_the_client_are_not_forwarded() {
     let scene = Scene::start().await;
     for (method, path, body) in [
         ("POST", APPLICATIONS.to_owned(), runnable("application", "a")),
@@ -60,7 +60,7 @@ async fn nothing_of_the_client_goes_on() {
 }
 
 #[tokio::test]
-async fn chains_come_first() {
+async fn a_request_passes_the_chains_before_it_is_forwarded() {
     let scene = Scene::start().await;
     let path = "/namespaces/n/applications";
     let (received, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
@@ -86,10 +86,10 @@ async fn chains_come_first() {
 
 #[tokio::test]
 #[rustfmt::skip]
-async fn what_ends_here() {
+async fn refused_requests_do_not_reach_the_scheduler() {
     let scene = Scene::start().await;
     let deep = format!(r#"{{"kind":"application","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
-    // (source, method, path, body, status, what the reply holds)
+    // (source, method, path, body, expected status, part of the reply)
     for (source, method, path, body, status, expected) in [
         ("6 wrong kind", "POST", "/namespaces/n/applications", runnable("process", "a"), 200, r#"{"result":false,"code":1405008,"message":"(bcs-mesos-driver):Kind process is invalid","data":{}}"#),
         ("6 wrong kind, that chains look at", "PUT", "/namespaces/n/applications", runnable("deployment", "a"), 200, "1405008"),
@@ -115,7 +115,7 @@ async fn what_ends_here() {
         assert_eq!(got, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
-    // Outside of the driver's prefix there is nothing, for any cluster.
+    // The driver has no route outside of its prefix.
     let outside = Request::get("/healthz").body(Body::empty()).unwrap();
     assert_eq!(text(scene.driver.send(outside).await).await.0, 404);
     let stranger = Request::get(below("/cluster/resources")).body(Body::empty()).unwrap();
@@ -125,9 +125,10 @@ async fn what_ends_here() {
     assert!(scene.received().is_empty());
 }
 
-/// Go's decoder replaces invalid UTF-8, and go-restful answers in XML, or 406, if the client accepts only that.
+/// The original, in contrast, replaces invalid UTF-8, like Go's decoder, and answers in XML, or with 406, if the client
+/// accepts nothing else.
 #[tokio::test]
-async fn no_utf8_and_other_types_of_replies() {
+async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     let scene = Scene::start().await;
     for (method, status) in [("POST", 400), ("PUT", 200)] {
         let body = b"{\"kind\":\"application\",\"a\":\"\xff\"}".to_vec();
@@ -138,7 +139,7 @@ async fn no_utf8_and_other_types_of_replies() {
     }
     assert!(scene.received().is_empty());
     for accept in ["application/xml", "text/html", "*/*", ""] {
-        // What a filter refuses, what the handler refuses, and what the scheduler answers.
+        // The rows are refused by a filter, refused by the handler, and answered by the scheduler.
         for (path, body, status, expected) in [
             ("/namespaces/n/applications", "null", 400, "1405010"),
             ("/namespaces/n/configmaps", "{}", 200, "1405008"),
@@ -165,7 +166,7 @@ async fn no_utf8_and_other_types_of_replies() {
 }
 
 #[tokio::test]
-async fn methods_without_routes() {
+async fn methods_without_a_route_are_refused() {
     let scene = Scene::start().await;
     for method in ["HEAD", "OPTIONS", "PATCH"] {
         let mut stream = scene.driver.connect().await;
@@ -182,7 +183,7 @@ async fn methods_without_routes() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up() {
+async fn a_request_ends_when_its_client_hangs_up() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let setup = Setup::new(&[listener.local_addr().unwrap()]);
     let driver = in_front_of_schedulers(setup).start().await;
@@ -196,7 +197,7 @@ async fn a_client_that_hangs_up() {
     let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
     until(&mut scheduler, "\r\n\r\n").await;
     drop(client);
-    // The driver does not wait for a reply whose client is gone.
+    // The driver does not wait for a reply to a client that has gone.
     let mut rest = Vec::new();
     soon(scheduler.read_to_end(&mut rest)).await.unwrap();
     assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());

@@ -1,4 +1,4 @@
-//! Every route of the driver, over sockets.
+//! Tests every route of the driver over sockets.
 
 use std::collections::HashSet;
 
@@ -12,19 +12,19 @@ use crate::harness::*;
 /// The body that a row sends, and the body that the scheduler receives.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
-    /// Nothing, and nothing.
+    /// The two bodies are empty.
     Nothing,
-    /// A body that is passed on without being read.
+    /// The body is forwarded without being read.
     Raw,
-    /// An object of this kind, as it is.
+    /// An object of this kind is forwarded unchanged.
     Checked(&'static str),
-    /// An object of this kind, as a `Version`.
+    /// An object of this kind becomes a `Version`.
     Version(&'static str),
-    /// A deployment, as a `DeploymentDef`.
+    /// A deployment becomes a `DeploymentDef`.
     Deployment,
-    /// A daemonset, as a `BcsDaemonsetDef`.
+    /// A daemonset becomes a `BcsDaemonsetDef`.
     Daemonset,
-    /// A message, as a `BcsMessage`.
+    /// A message becomes a `BcsMessage`.
     Message,
 }
 
@@ -94,7 +94,7 @@ impl Sent {
     }
 }
 
-/// Section 1.3 of the reference, row by row, but for what others answer.
+/// The routes of the original driver that are forwarded to the scheduler.
 #[rustfmt::skip]
 const ROWS: [(&str, &str, Sent, &str); 69] = [
     ("POST",   "/namespaces/path/applications",                         Version("application"), "POST /v1/apps"),

@@ -1,4 +1,4 @@
-//! A scheduler that records its requests and sends given replies, and a driver in front of it.
+//! Simulates a scheduler that records its requests and sends given replies, with a driver in front of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,10 +14,9 @@ use crate::harness::*;
 /// The reply of the scheduler's handlers to a successful request.
 pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
-/// A request as the scheduler sees it.
+/// A request as the scheduler receives it.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
-    /// Method, path and query.
     pub(super) line: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
@@ -28,7 +27,7 @@ impl Received {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Its headers in order, but for `Host`.
+    /// Returns the headers in order, except `Host`.
     pub(super) fn header_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .headers
@@ -41,26 +40,26 @@ impl Received {
     }
 }
 
-/// A driver, and the scheduler behind it.
+/// A driver in front of a scheduler.
 pub(super) struct Scene {
     pub(super) driver: Running,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Scene {
-    /// The scheduler answers success.
+    /// Starts a driver whose scheduler answers with success.
     pub(super) async fn start() -> Self {
         Self::answering(|| Response::new(Body::from(SUCCESS))).await
     }
 
-    /// The scheduler answers this.
+    /// Starts a driver whose scheduler answers with this reply.
     pub(super) async fn answering(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
     ) -> Self {
         Self::with(reply, |setup| setup).await
     }
 
-    /// The driver is another one; the scheduler answers success.
+    /// Starts a driver with a changed setup, whose scheduler answers with success.
     pub(super) async fn changed(change: impl FnOnce(Setup) -> Setup) -> Self {
         Self::with(|| Response::new(Body::from(SUCCESS)), change).await
     }
@@ -74,7 +73,7 @@ impl Scene {
         let kept = received.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
-            // What breaks off on the way has not been asked.
+            // A truncated request is not recorded.
             if let Ok(body) = body.collect().await {
                 kept.lock().unwrap().push(Received {
                     line: format!("{} {}", head.method, head.uri),
@@ -91,7 +90,7 @@ impl Scene {
         }
     }
 
-    /// The requests that the scheduler received since the last call.
+    /// Returns the requests that the scheduler received since the last call.
     pub(super) fn received(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
@@ -114,12 +113,12 @@ pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
     setup.bcs(|bcs| bcs.behind = UpstreamKind::Scheduler)
 }
 
-/// A path of the driver.
+/// Returns a path of the driver.
 pub(super) fn below(path: &str) -> String {
     format!("/mesosdriver/v4{path}")
 }
 
-/// An object of this kind that can be run, with this name in the namespace `n`.
+/// Returns an object of this kind that can be run, with this name in the namespace `n`.
 pub(super) fn runnable(kind: &str, name: &str) -> String {
     let template = match kind {
         "process" => json!({"processes": [{"procName": "p"}]}),

@@ -1,4 +1,4 @@
-//! The management API of bcs-api, and the admin API for the same users and clusters.
+//! Tests the management API of bcs-api, and the admin API for the same users and clusters.
 
 use admittance_gateway::{
     Statuses,
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::gateway;
 use crate::{harness::*, tls::until};
 
-/// A gateway with users and clusters in a file.
+/// A gateway with its users and clusters in a file.
 struct Scene {
     gateway: Running,
     /// The token of a super user.
@@ -55,7 +55,7 @@ impl Scene {
         (status, serde_json::from_str(&text).unwrap())
     }
 
-    /// Create a user, and return a token of that user.
+    /// Creates a user, and returns a token of that user.
     async fn with_token(&self, name: &str, super_user: bool) -> String {
         let (status, user) = self
             .admin(
@@ -71,7 +71,7 @@ impl Scene {
         token["token"].as_str().unwrap().to_owned()
     }
 
-    /// The reply to a request with this value of `Authorization`, unless it is empty.
+    /// Sends a request with this value of `Authorization`, unless it is empty, and returns the reply.
     async fn rest(&self, authorization: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
         let mut request = request(method, &format!("/rest/{path}"), body.to_string());
         if !authorization.is_empty() {
@@ -166,7 +166,7 @@ async fn a_platform_manages_users_and_clusters() {
         format!("/tunnels/clusters/{identifier}/")
     );
     assert_eq!(format!("Bearer {}", found["user_token"].as_str().unwrap()), alice);
-    // The token of the cluster never leaves.
+    // The credentials of the cluster are never returned.
     let (status, stored) = scene.as_root("GET", &path("credentials"), Value::Null).await;
     assert_eq!((status, &stored["UserToken"]), (200, &json!("")));
     assert_eq!(stored["ServerAddresses"], "https://10.0.0.1:6443");
@@ -176,7 +176,7 @@ async fn a_platform_manages_users_and_clusters() {
 }
 
 #[tokio::test]
-async fn who_may_do_what() {
+async fn only_permitted_users_manage_users_and_clusters() {
     let scene = Scene::start(Statuses::Driver).await;
     let alice = format!("Bearer {}", scene.with_token("alice", false).await);
     let bob = format!("Bearer {}", scene.with_token("bob", false).await);
@@ -211,7 +211,7 @@ async fn who_may_do_what() {
         (&root, "POST", "users/x/tokens", 400, "USER_ID_INVALID"),
         (&alice, "GET", query, 200, ""),
         (&root, "GET", query_by_cluster, 200, ""),
-        // As if it did not exist.
+        // The reply is the same as for a missing cluster.
         (&bob, "GET", query, 404, "CLUSTER_NOT_FOUND"),
         (&bob, "GET", query_by_cluster, 404, "CLUSTER_NOT_FOUND"),
         (nobody, "GET", query_by_cluster, 401, "UNAUTHORIZED"),
@@ -237,7 +237,7 @@ async fn who_may_do_what() {
         };
         assert!(status == 200 || message.starts_with(beginning), "{message}");
     }
-    // To read in a cluster is not enough to create a register token for it.
+    // The permission Read is not enough to create a register token.
     let grant = json!({"user": "bob", "permission": "Read"});
     let (status, _) = scene
         .admin("POST", &format!("/v1/clusters/{id}/permissions"), grant)
@@ -277,7 +277,7 @@ async fn the_id_of_a_cluster_cannot_be_registered_for_another_project() {
 }
 
 #[tokio::test]
-async fn the_token_of_a_user_is_the_same_for_each_request() {
+async fn repeated_requests_return_the_same_token_of_a_user() {
     let scene = Scene::start(Statuses::Driver).await;
     let (_, user) = scene
         .as_root("POST", "users/", json!({"user_name": "alice"}))
@@ -345,10 +345,10 @@ async fn invalid_input_has_the_status_that_is_configured() {
 }
 
 #[tokio::test]
-async fn an_administrator_steers_the_same_users_and_clusters() {
+async fn the_admin_api_manages_the_same_users_and_clusters() {
     let scene = Scene::start(Statuses::Driver).await;
     let user = json!({"name": "alice", "groups": ["dev"]});
-    // (method, path, body, status, part of the reply)
+    // (method, path, body, expected status, part of the reply)
     for (method, path, body, status, part) in [
         ("POST", "/v1/users", user.clone(), 200, "plain:alice"),
         ("POST", "/v1/users", user, 409, "already exists"),
@@ -506,7 +506,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
 }
 
 #[tokio::test]
-async fn the_management_api_needs_accounts() {
+async fn a_gateway_without_accounts_has_no_management_api() {
     let gateway = gateway(&[], |_| {}).start().await;
     let (status, _) = text(gateway.send(request("GET", "/rest/users/root", "")).await).await;
     assert_eq!(status, 404);

@@ -19,7 +19,7 @@ fn post(kind: &str, body: impl Into<Body>) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn yaml_becomes_json() {
+async fn a_yaml_body_is_converted_to_json() {
     let driver = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
     let yaml = "kind: application\nmetadata: &m { name: a, namespace: ns }\nspec: { instance: 2, mode: 0755, on: yes }\ncopy: *m\n";
@@ -38,7 +38,7 @@ async fn yaml_becomes_json() {
         assert_eq!(request.headers["content-type"], kind_received);
         assert_eq!(request.headers["content-length"], received.len().to_string());
     }
-    // In chunks, and larger than what is converted at once.
+    // The body comes in chunks, and is larger than one part of the conversion.
     let long = "x".repeat(40_000);
     let chunks = stream::iter([
         Ok::<_, std::io::Error>(format!("a: {long}\n")),
@@ -53,7 +53,7 @@ async fn yaml_becomes_json() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_converted_goes_nowhere() {
+async fn a_body_that_cannot_be_converted_is_refused() {
     let driver = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {})
         .limits(|limits| {
@@ -63,7 +63,7 @@ async fn what_cannot_be_converted_goes_nowhere() {
         .start()
         .await;
     let bomb = "a: &a [1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a]\nc: [*b,*b,*b]\n";
-    // (body, status, code, part of the message)
+    // (body, expected status and code, part of the message)
     for (body, status, code, part) in [
         (
             "a: [",
@@ -99,7 +99,7 @@ async fn what_cannot_be_converted_goes_nowhere() {
         .insert("content-encoding", "gzip".parse().unwrap());
     let (status, reply) = envelope(gateway.send(compressed).await).await;
     assert_eq!((status, &reply["code"]), (415, &json!(1_405_065)));
-    // One that never ends.
+    // This body never ends.
     let (_sender, receiver) = mpsc::channel::<Bytes>(1);
     let endless = stream::unfold(receiver, async |mut receiver| {
         receiver

@@ -17,7 +17,7 @@ fn of(server: &str) -> EnsembleConfig {
     EnsembleConfig::new(server.parse::<Servers>().unwrap())
 }
 
-/// Register as a driver does.
+/// Registers an address as a driver does.
 fn register(
     zookeeper: &ZooKeeper,
     parent: &str,
@@ -38,7 +38,7 @@ fn register(
     })
 }
 
-/// The code of the reply to a request for this cluster, and its message.
+/// Sends a request for this cluster, and returns the code and the message of the reply.
 async fn reply(gateway: &Running, cluster: &str) -> (u64, String) {
     let request = Request::get(format!("{OUTER}/a")).header("bcs-clusterid", cluster);
     let (_, body) = envelope(gateway.send(request.body(Body::empty()).unwrap()).await).await;
@@ -51,7 +51,7 @@ async fn detail(gateway: &Running) -> Value {
 }
 
 #[tokio::test]
-async fn drivers_are_found_where_they_register() {
+async fn drivers_are_found_in_the_nodes_where_they_register() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let (one, two, outside, listed) = (
         Driver::start().await,
@@ -67,7 +67,7 @@ async fn drivers_are_found_where_they_register() {
         service: Some(of(server.address())),
     };
     let gateway = setup.start().await;
-    // The first request waits until it is known that there is nothing.
+    // The first request waits until the gateway has read the nodes, which contain no driver yet.
     let (code, message) = reply(&gateway, "BCS-1").await;
     assert_eq!(
         (code, message.as_str()),
@@ -77,7 +77,7 @@ async fn drivers_are_found_where_they_register() {
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(of(server.address()));
-    // The node that a driver makes for schedulers, next to the nodes of clusters.
+    // A driver also makes a node for schedulers, next to the nodes of clusters.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
     until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;
@@ -87,7 +87,7 @@ async fn drivers_are_found_where_they_register() {
         !two.received().is_empty()
     })
     .await;
-    // Its own address is not for those outside.
+    // The gateway is outside of the cluster, so it uses the driver's external address.
     let _third = register(
         &registering,
         &format!("{PATH}/BCS-2"),
@@ -96,7 +96,7 @@ async fn drivers_are_found_where_they_register() {
     );
     until("another cluster", async || reply(&gateway, "BCS-2").await.0 == 0).await;
     assert!(!outside.received().is_empty());
-    // Somebody registers with the id of a cluster that is listed.
+    // A driver registers with the id of a cluster that the configuration lists.
     let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
     let _last = register(&registering, &format!("{PATH}/BCS-3"), one.address, None);
     until("the last cluster", async || reply(&gateway, "BCS-3").await.0 == 0).await;
@@ -135,7 +135,7 @@ async fn drivers_are_found_where_they_register() {
         message.ends_with("mesos cluster BCS-1 not found: no driver of it is registered"),
         "{message}"
     );
-    // Without ZooKeeper, what was known last holds.
+    // Without ZooKeeper, the last known drivers stay.
     drop(server);
     until("the loss", async || {
         detail(&gateway).await["problem"] != Value::Null

@@ -10,7 +10,7 @@ use super::{Driver, OUTER, envelope, gateway};
 use crate::{harness::*, log::Log};
 
 #[tokio::test]
-async fn every_end_has_the_reply_of_bcs_api() {
+async fn each_failure_has_the_reply_of_bcs_api() {
     let driver = Driver::start().await;
     let (silent, _release, _arrivals) = holding().await;
     let clusters: [(&str, &[_]); 3] = [
@@ -27,7 +27,7 @@ async fn every_end_has_the_reply_of_bcs_api() {
         })
         .start()
         .await;
-        // (method, path, clusters, status as bcs-api has it, status of its own, code, message)
+        // (method, path, clusters, expected status as from bcs-api, own status, code, message)
         for (method, path, ids, ok, own, code, message) in [
             ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
             ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),
@@ -49,7 +49,7 @@ async fn every_end_has_the_reply_of_bcs_api() {
                 1_405_051,
                 "(bcs-api):mesos cluster BCS-NONE not found",
             ),
-            // To the letter.
+            // The messages are the same as from bcs-api, to the letter.
             (
                 "GET",
                 &*path,
@@ -114,7 +114,7 @@ async fn every_end_has_the_reply_of_bcs_api() {
                 1_405_061,
                 "a segment `.` or `..`",
             ),
-            // The same value twice says one thing.
+            // A repeated header with one value is accepted.
             ("GET", &*path, &[CLUSTER, CLUSTER][..], 200, 200, 0, "success"),
         ] {
             let request = ids
@@ -143,7 +143,7 @@ async fn every_end_has_the_reply_of_bcs_api() {
 }
 
 #[tokio::test]
-async fn statuses_of_drivers() {
+async fn the_status_of_a_driver_is_passed_on() {
     for status in [200, 201, 400, 404, 500] {
         let driver = Driver::answering(status, "as it is").await;
         for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, status)] {
@@ -161,7 +161,7 @@ async fn statuses_of_drivers() {
 }
 
 #[tokio::test]
-async fn one_more_than_may_be_in_flight_is_turned_away() {
+async fn requests_beyond_the_limit_in_flight_are_refused() {
     let (driver, release, mut arrivals) = holding().await;
     let gateway = gateway(&[(CLUSTER, &[driver])], |_| {})
         .limits(|limits| limits.concurrency = 1)
@@ -179,7 +179,7 @@ async fn one_more_than_may_be_in_flight_is_turned_away() {
 }
 
 #[tokio::test]
-async fn what_operators_count() {
+async fn requests_are_counted_by_cluster_and_status() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
@@ -227,12 +227,12 @@ async fn what_operators_count() {
 }
 
 #[tokio::test]
-async fn the_access_log_names_cluster_and_holder() {
+async fn the_access_log_names_the_cluster_and_the_user() {
     let (log, _listening) = Log::of_this_thread();
     let driver = Driver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens.yaml");
-    // printf %s secret | sha256sum
+    // The digest is the output of `printf %s secret | sha256sum`.
     let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
     let text = format!("tokens: [{{ name: ci, sha256: {digest}, clusters: {{ '*': Read }} }}]");
     std::fs::write(&path, text).unwrap();
@@ -255,7 +255,7 @@ async fn the_access_log_names_cluster_and_holder() {
         gateway.send(asking).await;
     };
     ask("GET").await;
-    // Whoever comes to a line of the log first decides for all threads whether anybody reads it.
+    // The first thread that logs a line decides for all threads whether the line is wanted.
     tracing::callsite::rebuild_interest_cache();
     ask("GET").await;
     ask("POST").await;

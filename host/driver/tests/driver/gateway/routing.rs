@@ -10,13 +10,13 @@ use super::{Driver, OUTER, envelope, gateway};
 use crate::{harness::*, tls::Authority};
 
 #[tokio::test]
-async fn each_cluster_has_its_own_drivers() {
+async fn requests_reach_the_drivers_of_their_cluster() {
     let (one, two) = (Driver::start().await, Driver::start().await);
     let gateway = gateway(&[("BCS-1", &[one.address]), ("BCS-2", &[two.address])], |_| {})
         .start()
         .await;
     let paths = [
-        // (method, at the gateway, at the driver)
+        // (method, path at the gateway, path at the driver)
         (
             "GET",
             format!("{OUTER}/namespaces/n/applications?x=%20;y"),
@@ -61,7 +61,7 @@ async fn each_cluster_has_its_own_drivers() {
 }
 
 #[tokio::test]
-async fn what_a_driver_sees() {
+async fn a_driver_gets_the_headers_without_tokens() {
     let driver = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
     let request = Request::post(format!("{OUTER}/a"))
@@ -99,7 +99,7 @@ async fn what_a_driver_sees() {
 }
 
 #[tokio::test]
-async fn a_driver_that_refuses_connections_is_passed_over() {
+async fn a_driver_that_refuses_connections_is_skipped() {
     let driver = Driver::start().await;
     let gateway = gateway(
         &[(CLUSTER, &[refusing().await, driver.address, refusing().await])],
@@ -122,7 +122,7 @@ async fn a_driver_that_refuses_connections_is_passed_over() {
 }
 
 #[tokio::test]
-async fn what_has_left_is_not_sent_again() {
+async fn a_sent_request_is_not_repeated() {
     let listener = tokio::net::TcpListener::bind(loopback()).await.unwrap();
     let dying = listener.local_addr().unwrap();
     let dies = tokio::spawn(async move {
@@ -138,7 +138,7 @@ async fn what_has_left_is_not_sent_again() {
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
     assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
     assert!(other.received().is_empty());
-    // It is gone now, and whatever comes next goes to the other.
+    // This driver is gone now, so all further requests go to the other one.
     for _ in 0..4 {
         let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
         assert_eq!(reply["code"], 0, "{reply}");
@@ -169,7 +169,7 @@ async fn drivers_are_reached_with_mutual_tls() {
             None => assert_eq!(body, application("good")),
             Some(code) => assert!(body.contains(&code.to_string()), "{body}"),
         }
-        // How the files are is shown.
+        // The status reports the state of the certificates.
         let status = gateway.status().await;
         assert_eq!(status["certificates"][0]["certificate"], "upstream", "{status}");
     }
@@ -188,7 +188,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
         )
         .await
     };
-    // While both are idle, either may get the request.
+    // Either driver may get a request while both are idle.
     let held = loop {
         let mut received = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
@@ -196,7 +196,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
             answer = &mut received => assert!(answer.unwrap().1.contains("success")),
         }
     };
-    // While one holds a request, everything goes to the other.
+    // While one driver holds a request, all others go to the other driver.
     for _ in 0..5 {
         let (status, body) = soon(ask(gateway.clone())).await;
         assert_eq!(status, 200);
@@ -208,7 +208,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
 }
 
 #[tokio::test]
-async fn a_real_driver_is_behind_it() {
+async fn a_gateway_serves_a_real_driver() {
     let scheduler = echo().await;
     let driver = Setup::new(&[scheduler]).start().await;
     let gateway = gateway(
@@ -218,14 +218,14 @@ async fn a_real_driver_is_behind_it() {
     .start()
     .await;
     let path = format!("{OUTER}/namespaces/n/applications");
-    // Chains of the driver change it, and deny it.
+    // Chains of the driver change one object, and deny another.
     let (status, body) = text(gateway.send(request("POST", &path, application("plain"))).await).await;
     assert_eq!(status, 200);
     assert!(body.contains("\"seen\":true"), "{body}");
     let (status, body) = envelope(gateway.send(request("POST", &path, application("bad"))).await).await;
-    // The driver's 400.
+    // The driver answered with 400.
     assert_eq!((status, &body["code"]), (200, &json!(1_405_234)));
-    // A driver that is listed for the wrong cluster says so.
+    // A driver that is listed for the wrong cluster refuses the request.
     let mut wrong = request("POST", &path, application("good"));
     wrong
         .headers_mut()
@@ -235,7 +235,7 @@ async fn a_real_driver_is_behind_it() {
 }
 
 #[tokio::test]
-async fn a_console_goes_through() {
+async fn a_console_is_forwarded_through_the_gateway() {
     let listener = tokio::net::TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let driver = tokio::spawn(async move {
@@ -270,7 +270,7 @@ async fn a_console_goes_through() {
 }
 
 #[tokio::test]
-async fn the_operator_sees_the_clusters() {
+async fn the_status_lists_the_clusters() {
     let driver = Driver::start().await;
     let down = refusing().await;
     let gateway = gateway(&[("BCS-1", &[driver.address]), ("BCS-2", &[down])], |_| {})

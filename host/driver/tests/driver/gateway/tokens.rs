@@ -20,7 +20,7 @@ use crate::{
 };
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
-/// A route of the driver that is for reading and writing.
+/// A route of the driver that can be read and written.
 const APPLICATIONS: &str = "/namespaces/n/applications";
 
 fn digest(token: &str) -> String {
@@ -41,7 +41,7 @@ fn written(directory: &Path, text: &str) -> PathBuf {
     path
 }
 
-/// `increase()` would not see the first failure of a series that starts with it.
+/// Prometheus' `increase()` would miss the first failure of a series that starts with it.
 #[tokio::test]
 async fn counters_of_checks_begin_at_zero() {
     let directory = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ async fn counters_of_checks_begin_at_zero() {
 }
 
 #[tokio::test]
-async fn a_file_says_who_may_do_what() {
+async fn a_token_file_grants_rights_by_cluster() {
     let driver = Driver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let text = format!(
@@ -102,7 +102,7 @@ async fn a_file_says_who_may_do_what() {
     );
     let reads = ("authorization", "Bearer reads");
     let writes = ("x-bcs-user-token", "writes");
-    // (method, path, headers, status, code, part of the message)
+    // (method, path, headers, expected status and code, part of the message)
     for (method, path, headers, status, code, part) in [
         ("GET", APPLICATIONS, &[one, reads][..], 200, 0, "success"),
         (
@@ -227,7 +227,7 @@ async fn a_file_says_who_may_do_what() {
 }
 
 #[tokio::test]
-async fn drivers_see_tokens_when_they_are_to() {
+async fn tokens_are_forwarded_to_drivers_only_if_configured() {
     let driver = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.forward_token = true
@@ -246,7 +246,7 @@ async fn drivers_see_tokens_when_they_are_to() {
 }
 
 #[tokio::test]
-async fn a_changed_file_counts_and_a_broken_one_does_not() {
+async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
     let driver = Driver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let holding = |token: &str| {
@@ -294,11 +294,11 @@ async fn a_changed_file_counts_and_a_broken_one_does_not() {
     assert_eq!(tokens().await, json!({"source": "file", "count": 0}));
 }
 
-/// A server that knows tokens, as bcs-user-manager does.
+/// A server that checks tokens, like bcs-user-manager.
 #[derive(Clone, Default)]
 struct UserManager {
     received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
-    /// A reply that replaces the usual answer.
+    /// The reply that replaces the usual one, if there is one.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
 
@@ -357,7 +357,7 @@ async fn with_endpoint(driver: &Driver, endpoint: EndpointConfig) -> Running {
 }
 
 #[tokio::test]
-async fn an_endpoint_says_who_may_do_what() {
+async fn an_endpoint_decides_about_tokens() {
     let (driver, manager) = (Driver::start().await, UserManager::default());
     let address = serve(manager.routes()).await;
     let directory = tempfile::tempdir().unwrap();
@@ -381,7 +381,7 @@ async fn an_endpoint_says_who_may_do_what() {
         let bearer = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
         let case = format!("{method} {path} {token}");
-        // The second time it is known.
+        // The second reply comes from the cache.
         for asks in [true, false] {
             let (status, body) = envelope(gateway.send(asking(method, path, &headers)).await).await;
             if allowed {
@@ -410,7 +410,7 @@ async fn an_endpoint_says_who_may_do_what() {
         }
         assert_eq!(driver.received().len(), if allowed { 2 } else { 0 }, "{case}");
     }
-    // The server may decide by the URL, so another one is another question.
+    // The server may decide by the URL, so a request for another URL is sent.
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
@@ -422,7 +422,7 @@ async fn an_endpoint_says_who_may_do_what() {
         );
     }
     driver.received();
-    // Another cluster is another question.
+    // Another cluster needs another request.
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
@@ -472,7 +472,7 @@ async fn no_token_is_accepted_while_the_endpoint_does_not_answer() {
         *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
         refused(&received, &format!("{status} {text}")).await;
     }
-    // Once it answers, that counts: nothing else was kept.
+    // When the endpoint answers again, its reply counts: no failure was cached.
     *manager.instead.lock().unwrap() = None;
     assert_eq!(
         received
@@ -505,7 +505,7 @@ async fn requests_to_an_endpoint_use_tls() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let manager = serve(manager.routes()).await;
-    // A front with a certificate, before the one that knows the tokens.
+    // A proxy with a certificate is in front of the server that checks tokens.
     let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
     let front = Setup::new(&[manager]).tls(tls).start().await;
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{LEAST, read_in};
 use admittance_admin::{CertificateHolder, Role};
 
-/// A directory with a certificate and its key, and files of tokens.
+/// Makes a directory with a certificate and its key, and files of tokens.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -29,7 +29,7 @@ const TLS: &str = "tls: { certificate: tls.pem, key: tls.key }";
 const ASKING: &str = "tls: { certificate: tls.pem, key: tls.key, clientCa: tls.pem }";
 
 #[test]
-fn who_may_use_it() {
+fn tokens_and_clients_of_the_admin_port_are_read() {
     let directory = directory();
     let text = format!(
         "{LEAST}
@@ -56,7 +56,7 @@ admin:
         role: Role::Admin,
     };
     assert_eq!(admin.tls().unwrap().clients, [expected]);
-    // The address may still be changed, and the rule holds.
+    // Tokens need TLS also when the address is changed later.
     let tokens = admin.tokens().to_vec();
     let plain = admittance_admin::AdminConfig::new("127.0.0.1:0".parse().unwrap())
         .with_tokens(tokens)
@@ -70,7 +70,7 @@ fn invalid_admin_ports_are_reported() {
     let directory = directory();
     let token = format!("tokens: [{{ name: a, role: Read, sha256: {DIGEST} }}]");
     let with = |entry: &str| format!("tokens: [{{ name: a, role: Read, {entry} }}]");
-    // (address, what is written, the mistake, or none)
+    // (address, text, expected mistake)
     for (address, text, expected) in [
         ("127.0.0.1:1", token.clone(), ""),
         ("[::1]:1", token.clone(), ""),

@@ -1,4 +1,4 @@
-//! Sections of a driver of BCS: ensembles, discovery, registration.
+//! Tests the sections of a driver of BCS: ensembles, discovery, and registration.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
@@ -17,9 +17,9 @@ pub(super) fn bcs(config: &Config) -> &BcsConfig {
 }
 
 #[test]
-fn the_kind_of_upstream_depends_on_its_servers() {
+fn the_kind_of_upstream_follows_from_its_servers() {
     let listed = "servers: [\"http://127.0.0.1:1\"]";
-    // (what the dialect says, the upstream, what is behind and where it is looked for)
+    // (dialect, upstream, expected kind of upstream and path of discovery)
     for (dialect, upstream, behind, path) in [
         ("", listed, UpstreamKind::Driver, None),
         (", behind: driver", listed, UpstreamKind::Driver, None),
@@ -51,7 +51,7 @@ fn the_kind_of_upstream_depends_on_its_servers() {
 }
 
 #[test]
-fn everything_is_read() {
+fn every_key_of_a_driver_of_bcs_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let password = directory.path().join("password");
     std::fs::write(&password, "p w:x\n").unwrap();
@@ -123,7 +123,7 @@ definitions:
 }
 
 #[test]
-fn what_cannot_be() {
+fn invalid_configurations_of_bcs_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for (file, text, mode) in [
         ("empty", "\n", 0o600),
@@ -134,7 +134,7 @@ fn what_cannot_be() {
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     }
-    // (the parts of the file, the only mistake)
+    // (parts of the file, expected mistake)
     let table: Vec<(&[&str], &str)> = vec![
         (
             &[DIALECT, DISCOVERED],
@@ -338,7 +338,7 @@ fn what_cannot_be() {
 }
 
 #[test]
-fn a_user_of_zookeeper_without_name_and_password() {
+fn only_an_empty_zookeeper_user_may_lack_a_password() {
     let digest = |digest: &str| {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [("empty", "\n"), ("full", "secret\n")] {
@@ -370,7 +370,7 @@ fn a_user_of_zookeeper_without_name_and_password() {
 }
 
 #[test]
-fn what_becomes_of_bad_definitions() {
+fn the_treatment_of_bad_definitions_is_read() {
     use admittance::OnBadDefinition::{KeepLast, ServeRest};
     for (text, expected) in [
         ("", Some(KeepLast)),

@@ -1,4 +1,4 @@
-//! `dialect.bcs.console` and `dialect.bcs.customResources`.
+//! Tests `dialect.bcs.console` and `dialect.bcs.customResources`.
 
 use super::*;
 use admittance_bcs::{ConsoleConfig, ConsoleScheme};
@@ -10,9 +10,9 @@ fn configured(bcs: &str) -> String {
 }
 
 #[test]
-fn consoles() {
+fn the_port_and_scheme_of_consoles_are_read() {
     let networks = |texts: &[&str]| Some(texts.iter().map(|text| text.parse().unwrap()).collect());
-    // (what the dialect says, port, scheme, hosts)
+    // (dialect, expected port, scheme and hosts)
     for (bcs, port, scheme, hosts) in [
         ("behind: scheduler", 8083, ConsoleScheme::Http, None),
         ("behind: scheduler, console: {}", 8083, ConsoleScheme::Http, None),
@@ -54,7 +54,7 @@ fn hosts_of_consoles_can_be_limited_to_networks() {
 }
 
 #[test]
-fn mistakes_about_consoles() {
+fn mistakes_in_consoles_are_reported() {
     for (bcs, expected) in [
         (
             "behind: driver, console: {}",
@@ -86,7 +86,7 @@ fn mistakes_about_consoles() {
 }
 
 #[test]
-fn custom_resources() {
+fn custom_resources_need_a_cluster() {
     let with = |bcs: &str, more: &str| read(&format!("{}\n{more}", configured(bcs)));
     for (bcs, more, expected) in [
         ("behind: scheduler", "cluster: { kubeconfig: here }", false),

@@ -6,7 +6,7 @@ use admittance_admin::{NdjsonPlace, SinksConfig};
 use super::{LEAST, read, read_in};
 
 #[test]
-fn decisions_are_kept_in_memory_unless_said_otherwise() {
+fn decisions_are_kept_in_memory_by_default() {
     let config = read(LEAST).unwrap();
     assert_eq!(config.decisions, DecisionsConfig::default());
     assert_eq!(
@@ -19,7 +19,7 @@ fn decisions_are_kept_in_memory_unless_said_otherwise() {
 }
 
 #[test]
-fn places_of_decisions() {
+fn all_sinks_of_decisions_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     fs::write(&token, "a-token-of-16-characters").unwrap();
@@ -64,7 +64,7 @@ fn events_need_a_cluster() {
 }
 
 #[test]
-fn mistakes_in_decisions() {
+fn mistakes_in_decisions_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     fs::write(&token, "a-token-of-16-characters").unwrap();

@@ -15,7 +15,7 @@ fn with_lists(text: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn lists_of_an_upstream() {
+fn the_lists_of_an_upstream_are_read() {
     let config = with_lists(
         "{ path: [/v1/jobs, '/v1/jobs?namespace=b'], items: /items,
            pages: { query: next, pointer: /next, size: per_page },
@@ -31,7 +31,7 @@ fn lists_of_an_upstream() {
     assert!(list.headers[0].1.is_absolute());
     let config = with_lists("{ path: /v1/jobs, request: { method: PUT, path: /v1/jobs } }").unwrap();
     assert!(config.lists[0].route.pages.is_none());
-    // The dialect of BCS wants a header in every request.
+    // The dialect of BCS requires a header in every request.
     let config = read(
         "
 dialect: { bcs: { cluster: BCS-MESOS-10001 } }
@@ -47,7 +47,7 @@ upstream:
 }
 
 #[test]
-fn mistakes_in_lists() {
+fn mistakes_in_lists_are_reported() {
     let request = "request: { method: PUT, path: /v1/jobs }";
     for (list, expected) in [
         (format!("{{ {request} }}"), "[0].path: missing"),

@@ -4,7 +4,7 @@ use super::{LEAST, read};
 use crate::TracingProtocol;
 
 #[test]
-fn tracing() {
+fn the_section_tracing_is_read() {
     let config = read(&format!(
         "{LEAST}tracing:\n  endpoint: http://collector:4318\n  protocol: http/json\n  headers: {{ X-Key: /run/key }}\n  \
          sampling: 10%\n  timeout: 2s\n"
@@ -30,7 +30,7 @@ fn tracing() {
 
 #[test]
 fn mistakes_in_tracing_are_reported() {
-    // (what is written, the mistake)
+    // (text, expected mistake)
     for (text, expected) in [
         ("tracing: {}", "tracing.endpoint: missing"),
         (

@@ -11,7 +11,7 @@ fn webhooks(directory: &TempDir, text: &str) -> Option<WebhooksConfig> {
 }
 
 #[test]
-fn audits_by_the_leader() {
+fn the_section_audit_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let audit = |text: &str| read_in(&directory, text).unwrap().front.audit().cloned();
     assert_eq!(audit("dialect: { kubernetes: {} }"), None);
@@ -53,7 +53,7 @@ cluster: {}
 }
 
 #[test]
-fn webhook_configurations_that_are_kept() {
+fn the_section_webhook_configurations_is_read() {
     let directory = tempfile::tempdir().unwrap();
     assert!(webhooks(&directory, "dialect: { kubernetes: {} }").is_none());
     let least = "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}";
@@ -103,7 +103,7 @@ fn invalid_settings_of_webhooks_are_reported() {
     std::fs::write(directory.path().join("a.pem"), cert.pem()).unwrap();
     std::fs::write(directory.path().join("a.key"), signing_key.serialize_pem()).unwrap();
     let tls = "listen: { tls: { certificate: a.pem, key: a.key } }\n";
-    // (the section, what else, the mistake)
+    // (section, other text, expected mistake)
     for (section, more, expected) in [
         ("{}", "", Some("no Kubernetes cluster is configured")),
         (

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::{LEAST, read_in};
 
-/// A directory with a public key, and the certificate of an authority.
+/// Makes a directory with a public key, and the certificate of an authority.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
@@ -19,7 +19,7 @@ fn directory() -> TempDir {
 const IDENTITY: &str = "identity: \"ci@example.com\", issuer: \"https://login.example.com\"";
 
 #[test]
-fn rules_in_their_order() {
+fn signature_rules_are_read_in_their_order() {
     let text = format!(
         "{LEAST}
 signatures:
@@ -48,7 +48,7 @@ signatures:
 #[test]
 fn invalid_signature_rules_are_reported() {
     let directory = directory();
-    // (a rule, the mistake)
+    // (rule, expected mistake)
     for (rule, expected) in [
         ("keys: [cosign.pub]", "source: missing"),
         (

@@ -9,7 +9,7 @@ use crate::Config;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n";
 
-/// The content of `dialect.gateway.accounts`, or the mistakes in it.
+/// Reads `dialect.gateway.accounts`, or returns the mistakes in it.
 fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     for (name, text, mode) in [
@@ -48,7 +48,7 @@ fn sqlite_needs_only_a_file() {
 }
 
 #[test]
-fn every_key() {
+fn every_key_of_the_accounts_is_read() {
     let found = read(
         "{ mysql: { server: db, database: bcs, user: gateway, passwordFile: password }, keyFile: key, \
          registerTokenLifetime: 1h, clustersPerUser: 7, localServers: [127.0.0.0/8] }",

@@ -34,7 +34,7 @@ fn file(directory: &TempDir, name: &str, text: &str, mode: u32) {
 }
 
 #[test]
-fn the_least_that_is_needed() {
+fn a_minimal_gateway_has_the_documented_defaults() {
     let found = read(&format!(
         "{ZOOKEEPER}\ndialect: {{ gateway: {{ discover: {{}} }} }}"
     ))
@@ -57,7 +57,7 @@ fn the_least_that_is_needed() {
 }
 
 #[test]
-fn gateways_that_share_tunnels() {
+fn the_peers_of_a_gateway_are_read() {
     const ACCOUNTS: &str = "accounts: { sqlite: accounts.db }";
     let gateway = |peers: &str| format!("dialect: {{ gateway: {{ {ACCOUNTS}, peers: {peers} }} }}");
     let registered = format!("{ZOOKEEPER}\nregistration: {{ ip: 10.0.0.5 }}\n");
@@ -106,7 +106,7 @@ fn gateways_that_share_tunnels() {
 }
 
 #[test]
-fn everything_is_read() {
+fn every_key_of_a_gateway_is_read() {
     let found = read(&format!(
         "{ZOOKEEPER}
 dialect:
@@ -159,7 +159,7 @@ dialect:
 }
 
 #[test]
-fn tokens_of_both_kinds() {
+fn tokens_come_from_a_file_or_an_endpoint() {
     let with = |tokens: &str| {
         read(&format!(
             "dialect: {{ gateway: {{ clusters: {{ B: [\"http://a\"] }}, tokens: {tokens} }} }}"
@@ -185,7 +185,7 @@ fn tokens_of_both_kinds() {
 #[test]
 fn invalid_gateways_are_reported() {
     let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
-    // (what stands in `gateway`, what else is there, the mistake)
+    // (text of `gateway`, other text, expected mistake)
     for (gateway, more, expected) in [
         ("", "", "dialect.gateway: no drivers are configured"),
         (
