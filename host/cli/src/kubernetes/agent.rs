@@ -110,7 +110,10 @@ fn roles(installation: &Installation) -> Vec<Json> {
     if installation.agent.no_bindings {
         return objects;
     }
-    objects.extend([role(&hooks, registration), binding(&hooks, &hooks, group(HOOKS_GROUP))]);
+    objects.extend([
+        role(&hooks, registration),
+        binding(&hooks, &hooks, group(HOOKS_GROUP)),
+    ]);
     let bindings = GATEWAY_GROUPS
         .iter()
         .map(|(name, role)| binding(&format!("{own}-{role}"), role, group(name)));
