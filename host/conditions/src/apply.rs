@@ -1,4 +1,4 @@
-//! Writes the value of a mutation as JSON: an object to apply, or the operations of a JSON Patch.
+//! Writes the result of a mutation as JSON, an object to apply or a JSON Patch, and applies it.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -13,17 +13,17 @@ use crate::{
 
 mod json_patch;
 
-/// The deepest nesting of values that is written, which is also the deepest that JSON is read with.
+/// The deepest nesting of values, which is also the limit of the JSON parser.
 const MAX_DEPTH: usize = 128;
-/// The largest integer that every reader of JSON has exactly.
+/// The largest integer that every JSON parser reads without loss.
 const LARGEST_EXACT: u64 = (1 << 53) - 1;
-/// The deadline is checked each time that this many bytes were written.
+/// The number of bytes after which the deadline is checked again.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
-/// Writes what a mutation gives as JSON.
+/// Writes the result of a mutation as JSON.
 ///
-/// Values share their parts, so that a short expression can give what is very long when it is written: the length is
-/// limited, and the deadline is checked.
+/// Values share their parts, so the text of a result may be very long although its expression is short. Therefore the
+/// length is limited, and the deadline is checked.
 pub(crate) struct Writer {
     text: String,
     limit: usize,
@@ -31,11 +31,11 @@ pub(crate) struct Writer {
     /// The length at which the deadline is checked again.
     next_check: usize,
     depth: usize,
-    /// Whether it is a JSON Patch, whose values are converted to what JSON has.
+    /// Whether values without a JSON type are converted, as in a JSON Patch.
     converts: bool,
 }
 
-type Written = Result<(), Failure>;
+type WriteResult = Result<(), Failure>;
 
 impl Writer {
     /// Creates a writer of at most `limit` bytes.
@@ -50,7 +50,7 @@ impl Writer {
         }
     }
 
-    /// A JSON Patch of these operations.
+    /// Writes a JSON Patch of these operations.
     pub(crate) fn patch(mut self, operations: &List<'_>) -> Result<String, Failure> {
         if operations.len() > Patch::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(operations.len()).into());
@@ -73,7 +73,7 @@ impl Writer {
         Ok(self.text)
     }
 
-    /// The object that is applied.
+    /// Writes an object to apply.
     pub(crate) fn change(mut self, change: &Value<'_>) -> Result<String, Failure> {
         let Value::Part(part) = change else {
             return Err(failed(format!(
@@ -85,7 +85,7 @@ impl Writer {
         Ok(self.text)
     }
 
-    fn push(&mut self, text: &str) -> Written {
+    fn push(&mut self, text: &str) -> WriteResult {
         if text.len() > self.limit.saturating_sub(self.text.len()) {
             return Err(PatchError::ResultTooLarge(self.limit).into());
         }
@@ -100,12 +100,12 @@ impl Writer {
         Ok(())
     }
 
-    fn separate(&mut self, place: usize) -> Written {
+    fn separate(&mut self, place: usize) -> WriteResult {
         if place == 0 { Ok(()) } else { self.push(",") }
     }
 
-    fn string(&mut self, text: &str) -> Written {
-        // Pieces, so that no text that is too long is escaped as a whole.
+    fn string(&mut self, text: &str) -> WriteResult {
+        // The text is escaped in pieces, so that writing stops at the limit.
         self.push("\"")?;
         let mut rest = text;
         while !rest.is_empty() {
@@ -118,7 +118,7 @@ impl Writer {
         self.push("\"")
     }
 
-    fn key(&mut self, key: &Value<'_>) -> Written {
+    fn key(&mut self, key: &Value<'_>) -> WriteResult {
         match key {
             Value::String(key) => self.string(key)?,
             other => {
@@ -131,8 +131,8 @@ impl Writer {
         self.push(":")
     }
 
-    /// The members of an object. With the `path` of a part, objects in it must be of the types that its fields have.
-    fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> Written {
+    /// Writes the members of an object. With the `path` of a part, objects in it must have the types of its fields.
+    fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
             self.separate(place)?;
@@ -146,8 +146,8 @@ impl Writer {
         self.push("}")
     }
 
-    /// A part, which must be for this path.
-    fn part(&mut self, part: &Part<'_>, path: &str) -> Written {
+    /// Writes a part, which must have the type of this path.
+    fn part(&mut self, part: &Part<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(
                 "type mismatch: unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",
@@ -157,19 +157,19 @@ impl Writer {
         self.members(&part.fields, Some(path))
     }
 
-    /// A value. `path` is what the name of the type of an object there must be.
-    fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> Written {
+    /// Writes a value. `path` is the required type name of an object at this place.
+    fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::Null => self.push("null"),
             Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
-            // JSON has no larger numbers that are exact everywhere.
+            // Some parsers would round a larger number, so it becomes a string.
             Value::Int(value) if self.converts && value.unsigned_abs() > LARGEST_EXACT => {
                 self.string(&value.to_string())
             }
             Value::Uint(value) if self.converts && *value > LARGEST_EXACT => self.string(&value.to_string()),
             Value::Int(value) => self.push(&value.to_string()),
             Value::Uint(value) => self.push(&value.to_string()),
-            // Go writes a whole double without a fraction, and reads it into integers.
+            // Go writes a double without a fraction as an integer.
             Value::Double(value) if value.fract() == 0.0 && value.abs() <= LARGEST_EXACT as f64 => {
                 self.push(&(*value as i64).to_string())
             }
@@ -210,7 +210,7 @@ impl Writer {
         }
     }
 
-    fn nested(&mut self, value: &Value<'_>, path: Option<&str>) -> Written {
+    fn nested(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::List(list) => {
                 self.push("[")?;
@@ -231,11 +231,11 @@ fn failed(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Error, message)
 }
 
-/// The object with what a mutation applies, merged as server-side apply does.
+/// Applies a change to the object, merged as by server-side apply.
 pub(crate) fn merged(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
     let mut change: Json = serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
     if let Json::Object(members) = &mut change {
-        // The API server overwrites both fields with the object's.
+        // The API server ignores both fields of a change.
         members.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind"));
     }
     let wrong = |why: String| failed(format!("error applying patch: {why}"));

@@ -35,24 +35,24 @@ pub(crate) struct Checked {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The depth of its evaluation, including the evaluation of the variables that it uses.
+    /// The depth of its evaluation, including the variables of the policy that it uses.
     pub(crate) height: usize,
-    /// The values that it sets, if it is a mutation.
+    /// The values that a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
 }
 
-/// The variables and functions that an expression may use in addition to what every expression may use.
+/// The variables and functions that only some expressions may use.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The variables that a policy defined so far, `variables.x`; none for a match condition of a stage.
+    /// The variables that the policy has defined so far, `variables.x`; `None` for a match condition of a stage.
     pub(crate) variables: Option<Vec<DeclaredVariable>>,
-    /// The type of `object` and `oldObject`, if their schema is known.
+    /// The type of `object` and `oldObject`, if the schema is known.
     pub(crate) object: Option<Type>,
-    /// Whether there is `params`.
+    /// Whether the expression may use `params`.
     pub(crate) params: bool,
-    /// The type of `params`, if their schema is known.
+    /// The type of `params`, if the schema is known.
     pub(crate) params_type: Option<Type>,
-    /// Whether it is a mutation: `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`.
+    /// Whether the expression may use `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`, as a mutation.
     pub(crate) mutates: bool,
 }
 
@@ -68,13 +68,13 @@ pub(crate) struct Checker<'s> {
     scope: &'s Scope,
     /// The variables of macros in scope, outermost first.
     locals: Vec<(String, Type)>,
-    /// The types of the items of list literals, by the ids of their nodes: `format` takes its arguments as a list.
+    /// The type of each item of list literals by node: the arguments of `format` are a list.
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
     depth: usize,
     height: usize,
-    /// Whether lists and maps may have items of several types: in the arguments of `format`, as in kube-apiserver.
+    /// Whether lists and maps may have items of several types, as in the arguments of `format`.
     mixed: bool,
 }
 
@@ -94,7 +94,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Check a whole expression.
+    /// Checks a whole expression.
     pub(crate) fn check_whole(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
         let (expression, kind) = self.check(node)?;
         Ok(Checked {
@@ -177,7 +177,7 @@ impl<'s> Checker<'s> {
         self.function(node, name, call.target.as_deref(), &call.args)
     }
 
-    /// An operand of `&&`, `||` and the like.
+    /// Checks an operand that must be a bool.
     fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, Mistake> {
         let (side, kind) = self.check(node)?;
         if matches!(kind, Type::Bool | Type::Dyn | Type::Free) {
@@ -230,7 +230,7 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
-            // Whether a map can have such a key is found out when it is evaluated.
+            // A type that keys cannot have is an error of the evaluation.
             let (key, kind) = self.check(&entry.key)?;
             key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;
@@ -246,12 +246,12 @@ impl<'s> Checker<'s> {
         Ok((Expression::Map(checked.into()), kind))
     }
 
-    /// The common type of the items of a list or a map.
+    /// Returns the common type of the items of a list or a map.
     fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
-            // A dynamic value is not of the type of another item, whatever it is.
+            // A dynamic value does not have the type of another item, whatever its value.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
                 None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),
@@ -326,7 +326,7 @@ impl<'s> Checker<'s> {
             return Ok((Expression::OrElse(Box::new(parts)), kind));
         }
         if let (true, [Expression::Constant(argument)]) = (CONVERSIONS.contains(&name), checked.as_slice()) {
-            // kube-apiserver evaluates these when it compiles, and refuses what fails.
+            // kube-apiserver evaluates conversions of constants when it compiles, and rejects those that fail.
             let mut machine = Machine::new(&NONE, &[], CONSTANT_COST, Deadline::after(CONSTANT_TIME));
             return match function.call(&mut machine, std::slice::from_ref(argument)) {
                 Ok(value) => Ok((Expression::Constant(value), kind)),
@@ -338,7 +338,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// The conversions: with a constant, they are evaluated when the expression is compiled.
+/// The conversions, which are evaluated with a constant when the expression is compiled.
 const CONVERSIONS: [&str; 10] = [
     "bool",
     "bytes",
@@ -376,7 +376,7 @@ fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
     (Expression::Constant(constant), kind)
 }
 
-/// The type of an entry's value.
+/// Returns the type of an entry's value, which is inside of an optional for an optional entry.
 fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mistake> {
     match (is_optional, kind) {
         (false, kind) => Ok(kind),
@@ -386,7 +386,7 @@ fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mi
     }
 }
 
-/// The argument types of a call, for messages.
+/// Writes the argument types of a call for a message.
 fn applied(style: Style, kinds: &[Type]) -> String {
     let texts: Vec<String> = kinds.iter().map(Type::to_string).collect();
     match (style, texts.split_first()) {

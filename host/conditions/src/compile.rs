@@ -13,11 +13,11 @@ use crate::{
 
 /// The longest expression, in bytes.
 pub(crate) const MAX_LENGTH: usize = 16 << 10;
-/// The stack for the parser's recursion: several times what the longest expression needs. Pages are used only as far
-/// as an expression nests.
+/// The stack size of the parser's thread, several times the need of the longest expression. Only the pages that an
+/// expression uses take memory.
 const STACK: usize = 64 << 20;
 
-/// Parse and check. The type of the expression must be one of these; any if none is given.
+/// Parses and checks an expression, whose type must be one of these; an empty list allows every type.
 pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {
     let checked = parsed(source, |tree| Checker::new(scope).check_whole(tree))?;
     if wanted.is_empty() || wanted.contains(&checked.kind) {
@@ -34,7 +34,7 @@ pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Ch
     })
 }
 
-/// Parse, and read the tree.
+/// Parses an expression, and reads its tree with `read`.
 pub(crate) fn parsed<T: Send>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake> + Send,
@@ -49,7 +49,7 @@ pub(crate) fn parsed<T: Send>(
         });
     }
     #[allow(clippy::disallowed_methods, reason = "it ends with the expression")]
-    // The parser, and dropping its tree, recurse as deep as the text nests: more than a worker's stack.
+    // The parser recurses as deeply as the text nests, and so does dropping its tree: too deeply for a worker's stack.
     let outcome = thread::scope(|threads| {
         thread::Builder::new()
             .name("condition-parser".to_owned())
@@ -70,7 +70,7 @@ fn parse_and_read<T>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake>,
 ) -> Result<T, ConditionError> {
-    // Macros are not expanded: the reader sees `has`, `all` and the like as they were written.
+    // The parser does not expand macros, so the checker sees `has`, `all` and others as calls.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
@@ -89,10 +89,10 @@ fn parse_and_read<T>(
     })
 }
 
-/// The first mistake in the text.
+/// Returns the first mistake in the text.
 fn first(source: &str, errors: ParseErrors) -> ConditionError {
     let mut errors = errors.errors;
-    // Syntax errors first: the others are often consequences, at the start of the same expression.
+    // Syntax errors come first, since the other errors are often their consequences.
     errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
     if errors.iter().any(|error| error.msg.contains("Recursion limit")) {
         return ConditionError::TooDeep { limit: PARSER_DEPTH };
@@ -117,7 +117,7 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
 /// The deepest nesting of parentheses, brackets and arguments that the parser follows.
 const PARSER_DEPTH: usize = 96;
 
-/// A message without its list of expected tokens.
+/// Removes the list of expected tokens from a message.
 fn short(message: &str) -> String {
     message
         .split(" expecting ")
@@ -128,7 +128,7 @@ fn short(message: &str) -> String {
         .collect()
 }
 
-/// Line and column of a character, from 1.
+/// Returns line and column of a character, from 1.
 fn position(source: &str, offset: usize) -> (usize, usize) {
     let before = source.chars().take(offset);
     before.fold((1, 1), |(line, column), character| {
@@ -140,7 +140,7 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
     })
 }
 
-/// Check a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_`
+/// Checks a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_`
 /// and `.` that begins and ends with a letter or a digit.
 pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     let wrong = |why: &str| {
@@ -182,8 +182,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn qualified_names() {
-        // Source: kube-apiserver's validation of qualified names.
+    fn names_of_conditions_are_qualified_names() {
+        // The rows are from kube-apiserver's validation of qualified names.
         let longest = "a".repeat(63);
         for (name, good) in [
             ("exclude-leases", true),

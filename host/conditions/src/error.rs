@@ -26,15 +26,15 @@ pub enum ConditionError {
         "the expression has {length} bytes; make it shorter than {limit}, or split it into several conditions"
     )]
     TooLong {
-        /// Its length in bytes.
+        /// The length in bytes.
         length: usize,
-        /// The largest size, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The expression nests too deeply.
     #[error("the expression is nested more than {limit} levels deep; split it into several conditions")]
     TooDeep {
-        /// The largest depth.
+        /// The limit of the depth.
         limit: usize,
     },
     /// A syntax or type error.
@@ -50,15 +50,15 @@ pub enum ConditionError {
     /// The type of the expression is not bool.
     #[error("must evaluate to bool but got {kind}; compare it with what you expect")]
     NotBool {
-        /// The type of the value that the expression has.
+        /// The type of the expression.
         kind: String,
     },
-    /// The type of the expression is not what is needed there.
+    /// The expression has a type that is not allowed here.
     #[error("must evaluate to {wanted} but got {kind}")]
     WrongType {
-        /// The types that it may have.
+        /// The allowed types.
         wanted: String,
-        /// The type of the value that the expression has.
+        /// The type of the expression.
         kind: String,
     },
     /// The parser failed.
@@ -66,18 +66,18 @@ pub enum ConditionError {
     Parser(String),
 }
 
-/// The conditions of a stage could not be evaluated for a request.
+/// The failure of evaluating the conditions of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionFailure {
     failed: Vec<FailedCondition>,
 }
 
-/// One condition that failed.
+/// A condition that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedCondition {
     /// The condition's name.
     pub name: Arc<str>,
-    /// `expression '<text>' resulted in error: <why>`, as kube-apiserver words it.
+    /// The message in kube-apiserver's words: `expression '<text>' resulted in error: <why>`.
     pub message: String,
 }
 
@@ -85,13 +85,13 @@ impl FailedCondition {
     pub(crate) fn new(condition: &MatchCondition, fault: &Fault) -> Self {
         Self {
             name: Arc::clone(&condition.name),
-            message: because(condition.expression(), fault),
+            message: failure_message(condition.expression(), fault),
         }
     }
 }
 
 /// Words the failure of an expression as kube-apiserver does.
-pub(crate) fn because(expression: &str, fault: &Fault) -> String {
+pub(crate) fn failure_message(expression: &str, fault: &Fault) -> String {
     let because = |why: &str| format!("expression '{expression}' resulted in error: {why}");
     match fault {
         Fault::Error(why) => because(why),
@@ -111,12 +111,12 @@ impl ConditionFailure {
         Self { failed }
     }
 
-    /// Each condition that failed, in their order; at least one.
+    /// Returns the failed conditions in their order, at least one.
     pub fn failed(&self) -> &[FailedCondition] {
         &self.failed
     }
 
-    /// The messages as kube-apiserver words them: without names, several in brackets.
+    /// Returns the messages in kube-apiserver's words: without names, and several in brackets.
     pub fn message(&self) -> String {
         let messages: Vec<&str> = self.failed.iter().map(|failed| failed.message.as_str()).collect();
         match messages.as_slice() {

@@ -1,4 +1,4 @@
-//! Checked expressions.
+//! The tree of a checked expression, which the machine evaluates.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use crate::{functions::Function, value::Value};
 pub(crate) enum Expression {
     Constant(Value<'static>),
     Variable(Variable),
-    /// A variable of a macro: its index among those that are in scope.
+    /// A variable of a macro, by its index among the variables in scope.
     Local(usize),
-    /// A variable that a policy defines: its index.
+    /// A variable of a policy, by its index.
     Composed(usize),
     Select(Box<Select>),
-    /// Whether the operand has the field.
+    /// The test whether the operand has the field.
     Has(Box<Select>),
     Index(Box<Index>),
     And(Box<[Expression; 2]>),
     Or(Box<[Expression; 2]>),
     Conditional(Box<[Expression; 3]>),
-    /// `or` and `orValue` of an optional value; the second operand is evaluated if the first has none.
+    /// `or` and `orValue` of an optional value. The second operand is only evaluated if the first has no value.
     OrElse(Box<OrElse>),
     Call(&'static Function, Box<[Expression]>),
     List(Box<[Item]>),
     Map(Box<[Entry]>),
-    /// A part of an object to apply, or an operation of a JSON Patch, with its path or type.
+    /// A part of an object to apply, with its path, or an operation of a JSON Patch, with its type.
     Part(Arc<str>, Box<[Entry]>),
     Each(Box<Each>),
     /// `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
     WithValue(Box<WithValue>),
 }
 
-/// The variables of every condition, and the parameters of a policy.
+/// The built-in variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     Object,
@@ -62,7 +62,7 @@ impl PartialEq for Definition {
 pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
-    /// Whether the result is a value, not an optional one.
+    /// Whether the result is a plain value (`orValue`), not an optional one (`or`).
     pub(crate) value: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct OrElse {
 pub(crate) struct Select {
     pub(crate) operand: Expression,
     pub(crate) field: Box<str>,
-    /// Whether it was written `.?`.
+    /// Whether the operator is `.?`.
     pub(crate) optional: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Select {
 pub(crate) struct Index {
     pub(crate) operand: Expression,
     pub(crate) index: Expression,
-    /// Whether it was written `[?`.
+    /// Whether the operator is `[?`.
     pub(crate) optional: bool,
 }
 
@@ -95,18 +95,19 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// A macro over the items of a list or the keys of a map, or over both indexes and items, or keys and values.
+/// A macro with one variable, for the items of a list or the keys of a map, or with two variables, for indexes and items or
+/// keys and values.
 #[derive(Debug)]
 pub(crate) struct Each {
     pub(crate) kind: EachKind,
     pub(crate) range: Expression,
-    /// The index of its first variable among those in scope.
+    /// The index of the first variable among the variables in scope.
     pub(crate) slot: usize,
-    /// Whether it has two variables: index or key, and value.
+    /// Whether the macro has two variables.
     pub(crate) pairs: bool,
-    /// The test of an item; the macros that transform may have one too.
+    /// The test of an item. A transforming macro may have one too.
     pub(crate) test: Option<Expression>,
-    /// The result of a macro that transforms, for an item.
+    /// The result for an item, in a transforming macro.
     pub(crate) result: Option<Expression>,
 }
 
@@ -117,11 +118,11 @@ pub(crate) enum EachKind {
     ExistsOne,
     Map,
     Filter,
-    /// A map with the same keys.
+    /// Makes a map with the same keys.
     TransformMap,
-    /// A map with the entries of the maps that the result is.
+    /// Makes a map of the entries of all results, which are maps.
     TransformMapEntry,
-    /// The items, sorted by the result.
+    /// Sorts the items by their results.
     SortBy,
 }
 
@@ -129,6 +130,6 @@ pub(crate) enum EachKind {
 pub(crate) struct WithValue {
     pub(crate) operand: Expression,
     pub(crate) body: Expression,
-    /// Whether the body has an optional value itself.
+    /// Whether the body itself is an optional value, as in `optFlatMap`.
     pub(crate) flat: bool,
 }

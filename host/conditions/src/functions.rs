@@ -1,7 +1,7 @@
-//! The functions that conditions may call.
+//! The functions that expressions may call.
 //!
-//! Each overload is registered as a closure. Its argument and result types are those that the checker resolves,
-//! and they select the overload for values of dynamic type.
+//! Each overload is registered as a closure. Its Rust types give the CEL types by which the checker resolves a call. For
+//! values of dynamic types, they also select the overload at evaluation.
 
 use std::{collections::HashMap, fmt, sync::LazyLock};
 
@@ -32,9 +32,9 @@ use typed::{Arguments, CelType};
 /// The syntax of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// `f(x)`; operators too.
+    /// `f(x)`. Operators have this style too.
     Global,
-    /// `x.f()`: the receiver is the first argument.
+    /// `x.f()`, where the receiver is the first argument.
     Member,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Function {
     name: &'static str,
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
-    /// The index of the argument that is a regular expression. A literal there is compiled with the condition.
+    /// The index of the argument that is a regular expression, if any. A literal there is compiled with the expression.
     pub(crate) pattern: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ struct Signature {
     result: Type,
 }
 
-/// `None` if it does not accept these values.
+/// An overload, which returns `None` if it does not accept these values.
 type Implementation =
     Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
 
@@ -67,7 +67,7 @@ impl Function {
             .unwrap_or_else(|| Err(Fault::no_overload()))
     }
 
-    /// The type of its result for arguments of these types; `None` if no overload accepts them.
+    /// Returns the type of the result for arguments of these types; `None` if no overload accepts them.
     pub(crate) fn resolve(&self, arguments: &[Type]) -> Option<Type> {
         let mut result: Option<Type> = None;
         for signature in &self.signatures {
@@ -112,7 +112,7 @@ impl Library {
         function
     }
 
-    /// Add an overload.
+    /// Adds an overload.
     fn add<A: Arguments, R: CelType>(
         &mut self,
         name: &'static str,
@@ -191,7 +191,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
-/// The function of this name and call style.
+/// Returns the function of this name and style.
 pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     match style {
         Style::Global => LIBRARY.globals.get(name),
@@ -199,7 +199,7 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     }
 }
 
-/// The value, or this error.
+/// Returns the value, or this error without one.
 fn some_or<T>(value: Option<T>, message: &'static str) -> Result<T, Fault> {
     value.ok_or_else(|| Fault::error(message))
 }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_fits_a_call() {
+    fn every_function_has_signatures_that_a_call_can_have() {
         for (functions, least) in [(&LIBRARY.globals, 0), (&LIBRARY.members, 1)] {
             for (name, function) in functions {
                 assert!(!function.signatures.is_empty(), "{name}");

@@ -1,12 +1,12 @@
-//! The expression of a group: which verdicts of its members allow a request.
+//! Compiles the expression of a group, which decides by the verdicts of its members whether a request is allowed.
 
 use admittance_admission::Formula;
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use crate::{ConditionError, check::Mistake, compile};
 
-/// A compiled expression over the members of a group, which are functions without arguments. Equal to one with the same
-/// text.
+/// A compiled expression over the members of a group, which are functions without arguments. Expressions with the same text
+/// are equal.
 #[derive(Clone, Debug)]
 pub struct GroupExpression {
     text: Box<str>,
@@ -17,12 +17,12 @@ impl GroupExpression {
     /// The most members of a group.
     pub const MOST_MEMBERS: usize = 64;
 
-    /// Compile an expression over the members with these names. A member is `name()`; the operators are `&&`, `||`, `!`,
-    /// `==` and `!=`, as in Kubewarden.
+    /// Compiles an expression over the members with these names. A member is written `name()`; the operators are `&&`,
+    /// `||`, `!`, `==` and `!=`, as in Kubewarden.
     ///
     /// # Errors
     ///
-    /// Syntax errors, names that no member has, and whatever else CEL has.
+    /// Syntax errors, unknown members, and all other constructs of CEL.
     pub fn compile(text: &str, members: &[&str]) -> Result<Self, ConditionError> {
         let read = |tree: &IdedExpr| formula(tree, members, 0);
         let formula = compile::parsed(text, read)?;
@@ -37,7 +37,7 @@ impl GroupExpression {
         &self.text
     }
 
-    /// The formula; members are named by their index in the list of names.
+    /// Returns the formula, in which members are indexes into the list of names.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }
@@ -49,7 +49,7 @@ impl PartialEq for GroupExpression {
     }
 }
 
-/// The deepest nesting of operators. The parser balances `a() && b() && ...`.
+/// The deepest nesting of operators. A chain `a() && b() && ...` counts little, since the parser balances it.
 const MAX_DEPTH: usize = 64;
 
 fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {

@@ -1,4 +1,4 @@
-//! A policy as the hook of a stage.
+//! The hook of a stage that evaluates a policy.
 
 use std::{fmt, sync::Arc};
 
@@ -12,7 +12,7 @@ use self::findings::{Findings, Objection};
 pub use self::params::{Params, ParamsMissing, ParamsSelector};
 use crate::{
     ConditionFailure, DenialReason, Policy, PolicyExpression, Structure, TOTAL_COST, Validation,
-    error::because,
+    error::failure_message,
     first_false,
     machine::{Fault, Halt, Machine},
     value::Value,
@@ -23,22 +23,22 @@ mod findings;
 mod mutation;
 mod params;
 
-/// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations:
-/// kube-apiserver's limit.
+/// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations, as
+/// in kube-apiserver.
 const POLICY_COST: u64 = 10_000_000;
-/// Evaluating a policy for one of its parameters takes at least as long as work on this many bytes.
+/// The work of evaluating a policy for one of its parameters, as a number of bytes to process, in addition to its size.
 const PARAMETER_WORK: usize = 1 << 10;
-/// The longest message that an expression may give, in bytes; a longer one is not used.
+/// The longest message of a message expression in bytes. A longer one is ignored.
 const MAX_MESSAGE: usize = 5 << 10;
 
-/// A validation action: what is done about an object that is not valid.
+/// A validation action: the reaction to an invalid object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The request is denied.
     Deny,
     /// The client is warned.
     Warn,
-    /// The failure is noted in the audit log.
+    /// The failure is recorded in the audit log.
     Audit,
 }
 
@@ -47,27 +47,27 @@ words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit
 /// The settings with which a policy is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The names of policy and binding, for messages; none for a stage of a native chain. Its messages have no names, and
-    /// an expression that fails is a failure of the stage.
+    /// The names of policy and binding, for messages; `None` for a stage of a native chain, whose messages have no names,
+    /// and where a failed expression is a failure of the stage.
     pub names: Option<(String, String)>,
-    /// The reactions to an object that is not valid. A stage of a native chain denies it.
+    /// The reactions to an invalid object. A stage of a native chain always denies it.
     pub actions: Vec<Action>,
-    /// The reaction to an expression that fails. For a stage of a native chain, its own failure policy decides.
+    /// The reaction to a failed expression. In a native chain, the failure policy of the stage is used instead.
     pub failure_policy: FailurePolicy,
-    /// The objects that `params` stands for.
+    /// The objects for which `params` stands.
     pub params: Option<Params>,
-    /// The constraint of a template of Gatekeeper, which is the parameters, and which its messages name.
+    /// The constraint of a Gatekeeper template, which is the value of `params` and is named in messages.
     pub constraint: Option<ConstraintBinding>,
-    /// The structures of kinds, which come before those that the program has.
+    /// The structures of kinds, which have precedence over the built-in ones.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
 }
 
 /// A constraint of Gatekeeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConstraintBinding {
-    /// The prefix of its messages: its name in brackets.
+    /// The prefix of messages: the name in brackets.
     pub prefix: String,
-    /// The object, as `params`.
+    /// The value of `params`.
     pub object: Arc<Json>,
 }
 
@@ -83,7 +83,7 @@ pub struct PolicyHook {
 }
 
 impl PolicyHook {
-    /// Creates the hook. Its expressions query the authorizer and the cluster.
+    /// Creates the hook. Expressions may query the authorizer, and parameters are read from the cluster.
     pub fn new(
         policy: Arc<Policy>,
         binding: Binding,
@@ -120,16 +120,9 @@ impl Hook for PolicyHook {
 
 impl PolicyHook {
     async fn evaluate(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
-        // Expressions see trees, which are built of the texts.
-        let objects = [&request.object, &request.old_object];
-        leave_for(
-            objects
-                .into_iter()
-                .flatten()
-                .map(|object| object.text().len())
-                .sum(),
-        )
-        .await;
+        // The texts of the objects are parsed for the expressions.
+        let objects = [&request.object, &request.old_object].into_iter().flatten();
+        leave_for(objects.map(|object| object.text().len()).sum()).await;
         let mut findings = Findings::default();
         let params = match self.params(request, deadline).await? {
             Ok(params) => params,
@@ -178,7 +171,7 @@ struct Inputs<'a> {
 }
 
 impl PolicyHook {
-    /// The parameters; one that is null if the policy is bound without. The inner error: why there are none.
+    /// Returns the parameters; a single `None` if the policy is bound without. The inner error says why none can be read.
     async fn params(
         &self,
         request: &Request,
@@ -223,8 +216,8 @@ impl PolicyHook {
         })
     }
 
-    /// The object of the request's namespace, if an expression uses it. A Namespace is in none, as in kube-apiserver.
-    /// The error says why it cannot be read.
+    /// Reads the object of the request's namespace, if an expression uses it. As in kube-apiserver, a request for a Namespace
+    /// has none. The error says why it cannot be read.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
         let (true, Some(cluster), Some(name)) =
             (self.policy.uses_namespace(), &self.cluster, &request.namespace)
@@ -243,8 +236,7 @@ impl PolicyHook {
             .map_err(|error| format!("namespace {name}: {error}"))
     }
 
-    /// The answer if the namespace cannot be read. kube-apiserver then refuses the request whatever the failure policy
-    /// is.
+    /// Responds if the namespace cannot be read. kube-apiserver then denies the request, regardless of the failure policy.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.names {
             Some(names) if self.binding.failure_policy == FailurePolicy::Ignore => Ok(Response::deny(
@@ -254,7 +246,7 @@ impl PolicyHook {
         }
     }
 
-    /// Whether the match conditions are true.
+    /// Whether all match conditions are true. The inner error is a failed condition.
     async fn applies(&self, inputs: Inputs<'_>) -> Result<Result<bool, Objection>, Failure> {
         let policy = &*self.policy;
         if policy.conditions.is_empty() {
@@ -331,24 +323,22 @@ impl PolicyHook {
         Ok(())
     }
 
-    /// Returns the value of a validation's message expression if that is usable; else its message, or the expression.
+    /// Returns the value of a validation's message expression if it is usable; otherwise its message, or else its
+    /// expression.
     async fn message<'a>(
         &self,
         machine: &mut Machine<'a>,
         validation: &'a Validation,
         inputs: Inputs<'_>,
     ) -> String {
-        let said = match &validation.message_expression {
-            Some(said) => machine
-                .settle(said.expression(), inputs.request, &*self.authorizer)
+        if let Some(expression) = &validation.message_expression
+            && let Ok(Value::String(message)) = machine
+                .settle(expression.expression(), inputs.request, &*self.authorizer)
                 .await
-                .ok(),
-            None => None,
-        };
-        if let Some(Value::String(said)) = said {
-            let said = said.trim();
-            if !said.is_empty() && said.len() <= MAX_MESSAGE && !said.contains('\n') {
-                return said.to_owned();
+        {
+            let message = message.trim();
+            if !message.is_empty() && message.len() <= MAX_MESSAGE && !message.contains('\n') {
+                return message.to_owned();
             }
         }
         match validation.message.as_deref().map(str::trim) {
@@ -358,15 +348,15 @@ impl PolicyHook {
     }
 }
 
-/// Describes why an expression failed. The outer error is a deadline that has passed.
+/// Describes why an expression failed. The error is a passed deadline.
 fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Failure> {
     if *fault == Fault::Halt(Halt::Deadline) {
         return Err(too_late());
     }
-    Ok(because(expression.text().trim(), fault))
+    Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// The value of an audit annotation. It is cut at once: there may be one for each of many parameters.
+/// Cuts the value of an audit annotation early, since each of many parameters may have one.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

@@ -1,11 +1,11 @@
-//! Expressions in CEL: the conditions that decide whether a stage is called, kube-apiserver's `matchConditions`, and
-//! its policies.
+//! Compiles and evaluates CEL expressions: the conditions that decide whether a stage is called (kube-apiserver's
+//! `matchConditions`), and policies.
 //!
-//! An expression sees `object` and `oldObject` (null when there is none), `request` (the fields of an
-//! AdmissionRequest without uid and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`,
-//! and `namespaceObject`, which is always null for webhooks.
+//! An expression may use `object` and `oldObject` (null if there is none), `request` (the fields of an AdmissionRequest
+//! without uid and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`, and
+//! `namespaceObject`, which is always null for webhooks.
 //!
-//! A [`Policy`] has expressions that validate or change an object; they see `params` and `variables` too.
+//! The expressions of a [`Policy`] validate or change an object, and may also use `params` and `variables`.
 //!
 //! # Functions
 //!
@@ -14,9 +14,9 @@
 //!
 //! # Cost
 //!
-//! Every operation is charged before it runs, in about the units of kube-apiserver and with its limits: 1,000,000 for
-//! an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. That bounds time and memory of an
-//! evaluation, whatever is in the object.
+//! Every operation is charged before it runs, in roughly the units of kube-apiserver and with its limits: 1,000,000 for
+//! an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. The limits bound time and memory of an
+//! evaluation, whatever the object contains.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::sync::Arc;
@@ -71,13 +71,13 @@ impl MatchCondition {
     /// The most conditions that a stage may have: kube-apiserver's limit.
     pub const MOST: usize = 64;
 
-    /// Compile a condition. The name is a qualified name (an optional DNS name and `/`, then at most 63
-    /// letters, digits, `-`, `_` and `.`). The expression is at most 16 KiB, and its type is bool.
+    /// Compiles a condition. The name is a qualified name (an optional DNS name and `/`, then at most 63 letters, digits,
+    /// `-`, `_` and `.`). The expression has at most 16 KiB and the type bool.
     ///
     /// # Errors
     ///
-    /// Everything that can be checked without a request: the name, the syntax, unknown variables, functions
-    /// or fields of `request`, type errors, invalid regular expressions.
+    /// Mistakes that can be found without a request: an invalid name, a syntax error, an unknown variable, function or
+    /// field of `request`, a type error, an invalid regular expression.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
         Self::compile_in(name, expression, &Scope::default())
     }
@@ -91,12 +91,12 @@ impl MatchCondition {
         })
     }
 
-    /// Its name in messages.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The expression as it was written.
+    /// Returns the text of the expression.
     pub fn expression(&self) -> &str {
         &self.text
     }
@@ -132,15 +132,15 @@ impl From<CelConditions> for MatchConditions {
 }
 
 impl CelConditions {
-    /// Whether the request matches: `None` when every condition is true, or the name of the first that is
-    /// false. A false condition takes precedence over failed ones, as in kube-apiserver.
+    /// Returns the name of the first false condition; `None` if the request matches all of them. As in kube-apiserver, a
+    /// false condition takes precedence over failed ones.
     ///
-    /// No thread is blocked: an expression that calls the authorizer is evaluated again when the answer has
-    /// arrived. The cost limits allow two calls in an expression, and seven in all conditions of a stage.
+    /// No thread is blocked: an expression that calls the authorizer is evaluated again when the reply has arrived. The
+    /// cost limits allow two calls in an expression, and seven in all conditions of a stage.
     ///
     /// # Errors
     ///
-    /// When none is false and at least one fails: because of its values, its cost, or the deadline.
+    /// If no condition is false and at least one fails: because of its values, its cost, or the deadline.
     pub async fn evaluate(
         &self,
         request: &Request,
@@ -155,7 +155,7 @@ impl CelConditions {
     }
 }
 
-/// The name of the first condition that is false; the conditions that failed if none is.
+/// Returns the name of the first false condition. If none is false, the conditions that failed are the error.
 async fn first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],

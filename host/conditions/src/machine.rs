@@ -18,15 +18,15 @@ mod run;
 
 pub(crate) use self::fault::{Fault, Halt};
 
-/// The cost limit of one expression: kube-apiserver's limit of a call.
+/// The cost limit of one expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline, and the most that is evaluated on a thread that serves, if the evaluation may
-/// leave it: less than a millisecond.
+/// The cost between two checks of the deadline. An evaluation of this cost takes less than a millisecond; a longer one moves
+/// from a thread that serves requests to a thread for long work.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
-/// The most arguments of a function, its receiver among them.
+/// The most arguments of a function, including its receiver.
 pub(crate) const MOST_ARGUMENTS: usize = 4;
 
 /// Evaluates the expressions of a stage for one request.
@@ -34,13 +34,13 @@ pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
     /// The variables that a policy defines.
     definitions: &'a [Definition],
-    /// Their values, as far as they were used.
+    /// The values of the variables that were used so far.
     composed: Vec<Option<Result<Value<'a>, String>>>,
     answers: Answers,
     locals: Vec<Value<'a>>,
-    /// The cost that is left for all expressions.
+    /// The remaining cost limit of all expressions.
     budget: u64,
-    /// The cost of computing whole expressions since other tasks had their turn.
+    /// The cost of the expressions since the task last yielded.
     unpaused: u64,
     meter: Meter,
     deadline: Deadline,
@@ -50,12 +50,12 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// The limit that is exceeded first.
+    /// The error if the limit is exceeded: the limit of the expression, or of all expressions.
     exceeded: Halt,
-    /// The part of it that is for questions to the authorizer, which take no processor time.
+    /// The part of the cost for questions to the authorizer, which take no processor time.
     asked: u64,
     next_deadline_check: u64,
-    /// Work that is less than a unit of cost.
+    /// Work that does not add up to a unit of cost yet.
     work: u64,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Machine<'a> {
         &self.answers
     }
 
-    /// Add to the cost. Every operation is charged before it runs.
+    /// Adds to the cost. Every operation is charged before it runs.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         let meter = &mut self.meter;
         meter.cost = meter.cost.saturating_add(cost);
@@ -126,18 +126,18 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Add the cost of a question to the authorizer.
+    /// Adds the cost of a question to the authorizer.
     pub(crate) fn charge_question(&mut self, cost: u64) -> Result<(), Fault> {
         self.meter.asked = self.meter.asked.saturating_add(cost);
         self.charge(cost)
     }
 
-    /// Add the cost of reading or copying this many bytes.
+    /// Adds the cost of reading or copying this many bytes.
     pub(crate) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
         self.charge((bytes as u64).div_ceil(10))
     }
 
-    /// Add the cost of visiting or copying this many items.
+    /// Adds the cost of visiting or copying this many items.
     pub(crate) fn charge_items(&mut self, items: usize) -> Result<(), Fault> {
         self.charge(items as u64)
     }
@@ -182,14 +182,14 @@ impl<'a> Machine<'a> {
             Value::Optional(Some(inner)) if parts.value => Ok((*inner).clone()),
             operand @ Value::Optional(Some(_)) => Ok(operand),
             Value::Optional(None) => self.evaluate(&parts.otherwise),
-            // A value that is not optional is there, as in cel-go.
+            // As in cel-go, a value that is not optional counts as present.
             operand => Ok(operand),
         }
     }
 
     #[inline(never)]
     fn part(&mut self, path: &'a Arc<str>, fields: &'a [Entry]) -> Outcome<'a> {
-        // The cost of creating a struct, and of its fields.
+        // Creating a struct has this cost, in addition to its fields.
         self.charge(40)?;
         self.charge_items(fields.len())?;
         let mut values = Vec::with_capacity(fields.len());
@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// `&&` and `||`: one operand that is `decisive` decides, whatever the other is.
+    /// Evaluates `&&` or `||`: an operand with the value `decisive` decides, even if the other one fails.
     #[inline(never)]
     fn decided(&mut self, sides: &'a [Expression; 2], decisive: bool) -> Outcome<'a> {
         let [one, other] = sides;
@@ -271,7 +271,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A bool, or an error that another operand may override.
+    /// Evaluates an operand to a bool. The inner error may be overridden by another operand.
     fn truth(&mut self, expression: &'a Expression) -> Result<Result<bool, String>, Fault> {
         match self.evaluate(expression) {
             Ok(Value::Bool(value)) => Ok(Ok(value)),
@@ -300,7 +300,7 @@ impl<'a> Machine<'a> {
         }
         let before = self.meter.cost;
         let outcome = function.call(self, values.get(..arguments.len()).unwrap_or(&values))?;
-        // As in kube-apiserver: a function whose cost is known has no other.
+        // As in kube-apiserver, a function without a cost of its own costs 1.
         if self.meter.cost == before {
             self.charge(1)?;
         }
@@ -349,7 +349,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     match operand {
         Value::Map(map) => Ok(map.field(name)),
         Value::Part(part) => {
-            // The texts of an operation are never absent.
+            // An unset text of an operation is empty, not absent.
             let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
             let unset = is_text.then(|| Value::text(""));
             Ok(part.fields.field(name).or(unset))
@@ -359,7 +359,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     }
 }
 
-/// The item of a list or a map. The inner error means that it does not exist; an optional index is then none.
+/// Returns the item of a list or a map. The inner error is a missing item, for which an optional index has no value.
 fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.get(key).ok_or_else(|| Fault::no_key(&key_text(key)))),
@@ -381,10 +381,10 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
     }
 }
 
-/// A key in a message.
+/// Writes a key for a message.
 pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
-        // Nothing is charged for it, and errors in loops are made again and again.
+        // Long keys are cut, since messages are not charged, and a loop may make many.
         Value::String(text) => shortened(text, LONGEST_SHOWN).into_owned(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
@@ -394,10 +394,10 @@ pub(crate) fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-/// The length of a value in a message, in bytes.
+/// The longest key in a message, in bytes.
 const LONGEST_SHOWN: usize = 1024;
 
-/// The value that an entry of a list or a map adds: none for an optional one that holds none.
+/// Returns the value that an entry adds to a list or a map; `None` for an optional entry without a value.
 fn unwrap_optional(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Fault> {
     match value {
         Value::Optional(inner) if optional => Ok(inner.map(|inner| (*inner).clone())),

@@ -1,5 +1,5 @@
-//! Policies: validations and mutations of an object, as Kubernetes' ValidatingAdmissionPolicy and
-//! MutatingAdmissionPolicy have them.
+//! Policies that validate or mutate an object, with the parts of Kubernetes' ValidatingAdmissionPolicy and
+//! MutatingAdmissionPolicy.
 
 use admittance_admission::words;
 
@@ -17,24 +17,24 @@ use crate::{
 pub struct Policy {
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Uses,
-    /// The policy applies to a request if all of these are true.
+    /// The conditions that must all be true for the policy to apply to a request.
     pub conditions: Vec<MatchCondition>,
     /// The expressions that must be true.
     pub validations: Vec<Validation>,
-    /// Notes for the audit log: the key, and an expression that gives a string, or null for none.
+    /// The notes for the audit log: a key, and an expression for its value, a string or null for no note.
     pub audit_annotations: Vec<(String, PolicyExpression)>,
-    /// The changes, made one after another.
+    /// The changes, which are applied in order.
     pub mutations: Vec<PolicyExpression>,
 }
 
-/// One validation.
+/// An expression that must be true, and the denial if it is not.
 #[derive(Debug, PartialEq)]
 pub struct Validation {
     /// The expression that must be true.
     pub expression: PolicyExpression,
-    /// The message of the denial; without it, the expression.
+    /// The message of the denial; `None` for a message with the expression.
     pub message: Option<String>,
-    /// An expression for the message. `message` is used if its value is empty, too long or has several lines.
+    /// An expression for the message. If its value is empty, too long or has several lines, `message` is used.
     pub message_expression: Option<PolicyExpression>,
     /// The reason and the status of the denial.
     pub reason: DenialReason,
@@ -43,14 +43,14 @@ pub struct Validation {
 /// The reason of a denial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DenialReason {
-    /// 401.
+    /// The HTTP status 401.
     Unauthorized,
-    /// 403.
+    /// The HTTP status 403.
     Forbidden,
-    /// 422.
+    /// The HTTP status 422.
     #[default]
     Invalid,
-    /// 413.
+    /// The HTTP status 413.
     RequestEntityTooLarge,
 }
 
@@ -58,7 +58,7 @@ words!(DenialReason, "reason": Unauthorized = "Unauthorized", Forbidden = "Forbi
     RequestEntityTooLarge = "RequestEntityTooLarge");
 
 impl DenialReason {
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub fn code(self) -> u16 {
         match self {
             Self::Unauthorized => 401,
@@ -72,21 +72,21 @@ impl DenialReason {
 /// The purpose of an expression in a policy, which decides its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A value of any type: a variable.
+    /// The value of a variable, of any type.
     Variable,
-    /// An expression of the type bool.
+    /// A validation, of the type bool.
     Validation,
-    /// An expression of the type string.
+    /// A message, of the type string.
     Message,
-    /// A string or null.
+    /// The value of an audit annotation, a string or null.
     Annotation,
-    /// `Object{...}`, which is merged into the object as server-side apply does.
+    /// A mutation `Object{...}`, which is merged into the object as by server-side apply.
     ApplyConfiguration,
-    /// `[JSONPatch{op: ..., path: ...}]`.
+    /// A mutation `[JSONPatch{op: ..., path: ...}]`.
     JsonPatch,
 }
 
-/// One compiled expression of a policy; equal to one with the same text.
+/// A compiled expression of a policy. Expressions with the same text and type are equal.
 #[derive(Debug)]
 pub struct PolicyExpression {
     text: Box<str>,
@@ -99,12 +99,13 @@ impl PolicyExpression {
         &self.text
     }
 
-    /// Whether it gives a JSON Patch.
+    /// Whether the value of the expression is a JSON Patch.
     pub fn is_json_patch(&self) -> bool {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// Describes each value that the mutation sets and that does not fit this structure, or, without one, any structure.
+    /// Describes each value set by the mutation that does not fit this structure; without a structure, each value that fits
+    /// no structure at all.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let values = self.checked.set_values.iter();
         values.filter_map(|value| value.misfit(structure)).collect()
@@ -141,7 +142,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// Sets the types of `object` and `oldObject`, and of `params` if that is known too.
+    /// Sets the type of `object` and `oldObject`, and that of `params` if it is known too.
     #[must_use]
     pub fn with_schemas(mut self, object: ObjectSchema, params: Option<ObjectSchema>) -> Self {
         self.scope.object = Some(object.0);
@@ -149,7 +150,7 @@ impl PolicyCompiler {
         self
     }
 
-    /// Compiles a match condition. It sees `params`, and no variables.
+    /// Compiles a match condition, which may use `params` but no variables.
     ///
     /// # Errors
     ///
@@ -164,11 +165,11 @@ impl PolicyCompiler {
         Ok(condition)
     }
 
-    /// Compile another expression. It sees the variables that were defined before.
+    /// Compiles another expression, which may use the variables that were defined before.
     ///
     /// # Errors
     ///
-    /// Syntax and type errors, unknown names, a type that its role does not have.
+    /// Syntax and type errors, unknown names, and a type that the role does not allow.
     pub fn compile(&mut self, role: Role, text: &str) -> Result<PolicyExpression, ConditionError> {
         let wanted = match role {
             Role::Variable => vec![],
@@ -192,7 +193,7 @@ impl PolicyCompiler {
         self.policy.definitions.iter().any(|known| &*known.name == name)
     }
 
-    /// Define `variables.name` for the expressions that are compiled from now on.
+    /// Defines `variables.name` for the expressions that are compiled later.
     pub fn define(&mut self, name: &str, value: PolicyExpression) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {
@@ -208,8 +209,8 @@ impl PolicyCompiler {
         });
     }
 
-    /// Declare `variables.name`, of any type, for the expressions that are compiled from now on. It has no value: the policy
-    /// is not for evaluation.
+    /// Declares `variables.name` with any type and without a value, for the expressions that are compiled later. Such a
+    /// policy cannot be evaluated.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {
@@ -220,7 +221,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// The policy with these parts, which this compiler has compiled.
+    /// Makes the policy of these parts, which this compiler must have compiled.
     pub fn finish(
         self,
         conditions: Vec<MatchCondition>,
@@ -239,7 +240,7 @@ impl PolicyCompiler {
 }
 
 impl Policy {
-    /// Name and expression of each variable, in the order in which they are defined.
+    /// Iterates over name and expression of each variable, in the order of their definitions.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.definitions.iter().map(|known| (&*known.name, &*known.text))
     }
@@ -269,7 +270,7 @@ impl Policy {
         parts.join(", ")
     }
 
-    /// A text that is the same for equal policies.
+    /// Returns a text that is the same for equal policies.
     pub fn identity(&self) -> String {
         let definitions = self.definitions.iter().map(|known| &*known.text);
         let conditions = self.conditions.iter().map(MatchCondition::expression);

@@ -1,4 +1,4 @@
-//! Types of objects, of the schemas of their kinds.
+//! Derives the types of objects from the schemas of their kinds.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,7 +12,7 @@ use crate::{
     types::{Declared, Type, list, map},
 };
 
-/// The longest sequence of references that is followed.
+/// The longest chain of references that is followed.
 const MOST_REFERENCES: usize = 64;
 
 /// The type of the objects of a kind, from its OpenAPI schema in a CustomResourceDefinition or in an API server's
@@ -21,18 +21,18 @@ const MOST_REFERENCES: usize = 64;
 pub struct ObjectSchema(pub(crate) Type);
 
 impl ObjectSchema {
-    /// The type of the objects of a kind with this schema; `None` if it does not list their fields.
+    /// Returns the type of the objects of a kind with this schema; `None` if it does not list their fields.
     pub fn new(kind: &str, schema: &Json) -> Option<Self> {
         Components::new(&Map::new()).object(kind, schema)
     }
 }
 
-/// Schemas of an OpenAPI document that refer to one another, each of which becomes a type once.
+/// The schemas of an OpenAPI document, which may refer to one another. Each becomes a type once.
 #[derive(Debug)]
 pub struct Components<'a> {
     schemas: &'a Map<String, Json>,
     types: HashMap<&'a str, Type>,
-    /// The names of those that are being read.
+    /// The names of the schemas that are being read.
     open: Vec<&'a str>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// The type of the objects of a kind with this schema; `None` if it does not list their fields.
+    /// Returns the type of the objects of a kind with this schema; `None` if it does not list their fields.
     pub fn object(&mut self, kind: &str, schema: &Json) -> Option<ObjectSchema> {
         let Type::Declared(found) = self.of_schema(kind, schema) else {
             return None;
@@ -59,13 +59,12 @@ impl<'a> Components<'a> {
         Some(ObjectSchema(declared(kind.to_owned(), fields)))
     }
 
-    /// The structure of the objects of a kind with this schema.
+    /// Returns the structure of the objects of a kind with this schema.
     pub fn structure(&self, kind: &str, schema: &Json) -> Structure {
         Structure::of_schema(kind, schema, self.schemas)
     }
 
-    /// The type of values with this schema, which are at this path. What an API server may hold as another type is
-    /// dynamic.
+    /// Returns the type of values with this schema at this path. A value that may have several types is dynamic.
     fn of_schema(&mut self, path: &str, schema: &Json) -> Type {
         let is_true = |name: &str| schema.get(name) == Some(&Json::Bool(true));
         let open = [
@@ -109,7 +108,7 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// The type that a reference names: dynamic in a circle, and if it is not there.
+    /// Returns the type of a reference's target; dynamic if it is missing or refers to itself.
     fn referred(&mut self, reference: &str) -> Type {
         let name = reference
             .strip_prefix("#/components/schemas/")
@@ -136,7 +135,7 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::Declared(Arc::new(Declared { name, fields }))
 }
 
-/// Returns the target of a schema's reference, which stands alone or as the only item of `allOf`, next to a default.
+/// Returns the target of a schema's reference. It may be the only item of `allOf`, if the schema also has a default.
 pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),
@@ -145,7 +144,7 @@ pub(crate) fn reference(schema: &Json) -> Option<&str> {
     schema.get("$ref").or_else(only)?.as_str()
 }
 
-/// Whether values of this format are other types than strings and numbers in an expression.
+/// Whether kube-apiserver converts values of this format to other types than strings and numbers.
 fn is_converted(format: &Json) -> bool {
     let converted = ["byte", "date", "date-time", "duration", "int-or-string"];
     format.as_str().is_some_and(|format| converted.contains(&format))

@@ -1,7 +1,7 @@
 //! The structure of objects: the fields of a kind, their types, and how server-side apply merges them.
 //!
-//! The program contains the structures of Kubernetes' own kinds (`builtin.txt`). It reads the structures of other kinds from
-//! the OpenAPI schemas among the definitions. Of a kind without a schema, it knows only the metadata.
+//! The structures of Kubernetes' own kinds are built in (`builtin.txt`). Those of other kinds are read from OpenAPI schemas
+//! among the definitions. For a kind without a schema, only the metadata is known.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -30,23 +30,23 @@ impl fmt::Debug for Structure {
 }
 
 impl Structure {
-    /// The structure of a kind that Kubernetes has itself.
+    /// Returns the structure of one of Kubernetes' own kinds.
     pub fn builtin(kind: &GroupVersionKind) -> Option<Self> {
         builtin::find(kind)
     }
 
-    /// The kinds that Kubernetes has itself.
+    /// Iterates over Kubernetes' own kinds, in no particular order.
     pub fn builtin_kinds() -> impl Iterator<Item = &'static GroupVersionKind> {
         builtin::kinds()
     }
 
-    /// The structure of objects of a kind without a schema.
+    /// Returns the structure of objects of a kind without a schema.
     pub(crate) fn unknown() -> Self {
         builtin::unknown()
     }
 
-    /// Whether there is this field at a path that begins with `Object`; lists on the way are their items. A path that there
-    /// is not has any field: what is wrong is the field before.
+    /// Whether an object has this field at a path that begins with `Object`. On the path, a list stands for its items. The
+    /// result is true for an unknown path, whose first unknown field is reported instead.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
@@ -73,18 +73,18 @@ enum Node {
         merge: ListMerge,
     },
     Map {
-        /// The name of the type, if it has one: `PodSpec`.
+        /// The name of the type, `PodSpec`; empty if it has none.
         name: Box<str>,
         fields: BTreeMap<Box<str>, Field>,
-        /// The type of the values of other keys. Without it, there may be no others.
+        /// The type of the values of other keys; `None` if other keys are not allowed.
         values: Option<usize>,
-        /// Whether it is only replaced as a whole.
+        /// Whether the map can only be replaced as a whole.
         atomic: bool,
     },
     /// Any value. Maps in it are merged, and lists replaced.
     Any,
-    /// A part of an object whose structure is not known. Its fields with the names of a Pod's lists are merged by the
-    /// same keys, and other lists are taken for atomic.
+    /// A part of an object with unknown structure. Its lists are atomic, except for lists with the names of a Pod's lists,
+    /// which are merged like those.
     Unknown,
     /// A node of the built-in structures.
     Builtin(usize),
@@ -93,14 +93,14 @@ enum Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     kind: usize,
-    /// The value of a key of a list's items that do not have it.
+    /// The default, which counts as a key of list items that do not have the field.
     default: Option<Json>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scalar {
     String,
-    /// Bytes, which JSON has in base64.
+    /// Bytes in base64.
     Bytes,
     Bool,
     Int32,
@@ -111,15 +111,15 @@ enum Scalar {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ListMerge {
-    /// The list is only replaced as a whole.
+    /// The list can only be replaced as a whole.
     Atomic,
-    /// The items are scalars, and each is there once.
+    /// The items are unique scalars.
     Set,
     /// The items are merged by these keys.
     Keys(Box<[Box<str>]>),
 }
 
-/// A node of a structure.
+/// A position in a structure: a node, and the nodes to which it refers.
 #[derive(Clone, Copy)]
 struct At<'s> {
     nodes: &'s [Node],
@@ -138,7 +138,7 @@ impl<'s> At<'s> {
         }
     }
 
-    /// The node of the value of this key in a map; none if it may not have such a key.
+    /// Returns the node of this key's value in a map; `None` if the map must not have the key.
     fn member(self, key: &str) -> Option<Self> {
         match self.node {
             Node::Map { fields, values, .. } => {
@@ -153,7 +153,7 @@ impl<'s> At<'s> {
         }
     }
 
-    /// The node of the items of a list.
+    /// Returns the node of the items of a list.
     fn items(self) -> Self {
         match self.node {
             Node::List { items, .. } => Self::new(self.nodes, *items),
@@ -165,7 +165,7 @@ impl<'s> At<'s> {
         }
     }
 
-    /// The node of the items if this is a list.
+    /// Returns the node of the items of a list or of nested lists; of other types, the node itself.
     fn items_or_self(self) -> Self {
         match self.node {
             Node::List { .. } => self.items().items_or_self(),
@@ -173,7 +173,7 @@ impl<'s> At<'s> {
         }
     }
 
-    /// The default of a key, for an item of a list that does not have the key.
+    /// Returns the default of a key for a list item without the key.
     fn default(self, key: &str) -> Option<&'s Json> {
         match self.node {
             Node::Map { fields, .. } => fields.get(key)?.default.as_ref(),

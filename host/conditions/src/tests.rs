@@ -15,7 +15,7 @@ mod library;
 mod policies;
 mod refused;
 
-/// A cluster that has one rule, and records its queries.
+/// An authorizer that has one rule, and records its queries.
 #[derive(Default)]
 struct Rules {
     allowed: Vec<AccessAttributes>,
@@ -38,7 +38,7 @@ impl Authorizer for Rules {
     }
 }
 
-/// A cluster that never answers.
+/// An authorizer that never answers.
 struct Silent;
 
 #[async_trait]
@@ -116,8 +116,7 @@ async fn the_first_false_decides_then_errors_then_all_are_true() {
     const FALSE: &str = "false";
     const ERROR: &str = "object.missing == 1";
     let error = "expression 'object.missing == 1' resulted in error: no such key: missing";
-    // Source: kube-apiserver's match conditions, the unit rows of its matcher. What a failure policy makes
-    // of an error is the chain's.
+    // Source: the unit tests of kube-apiserver's matcher of match conditions. The chain applies the failure policy.
     let table: [(&str, &[&str], Result<Option<&str>, String>); 13] = [
         ("none", &[], Ok(None)),
         ("one true", &[TRUE], Ok(None)),
@@ -328,9 +327,9 @@ async fn an_authorizer_that_fails_or_is_silent() {
 }
 
 #[tokio::test]
-async fn questions_are_few() {
+async fn the_third_authorizer_check_exceeds_the_cost_limit() {
     let rules = Rules::default();
-    // As in kube-apiserver, what a question costs leaves room for two in an expression.
+    // Like kube-apiserver, the cost limit of an expression allows two queries of the authorizer.
     let three = conditions(&[(
         "three",
         "['a', 'b', 'c'].exists(verb, authorizer.path('/x').check(verb).allowed())",
@@ -343,7 +342,7 @@ async fn questions_are_few() {
         "{failure}"
     );
     assert_eq!(rules.requests.lock().unwrap().len(), 2);
-    // And for seven in all.
+    // The cost limit of all expressions allows seven queries.
     let rules = Rules::default();
     let names: Vec<(String, String)> = (0..9)
         .map(|number| {
@@ -367,7 +366,7 @@ async fn questions_are_few() {
 }
 
 #[test]
-fn equal_by_name_and_expression() {
+fn conditions_with_equal_names_and_expressions_are_equal() {
     let only = |name, text| MatchConditions::from(conditions(&[(name, text)]));
     assert_eq!(only("a", "true"), only("a", "true"));
     assert_ne!(only("a", "true"), only("b", "true"));

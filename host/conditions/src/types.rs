@@ -14,11 +14,11 @@ pub(crate) enum Type {
     Bytes,
     Duration,
     Timestamp,
-    /// The type of a type: what `type(x)` gives.
+    /// The type of a type, such as `type(x)`.
     Kind,
-    /// Known only at evaluation, as everything in `object`.
+    /// A type that is known only at evaluation, as of the values in `object`.
     Dyn,
-    /// Any type: the type of the value in `optional.none()`, and of the items in `[]`.
+    /// A type that is not determined, as of the value of `optional.none()` and the items of `[]`.
     Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
@@ -44,19 +44,19 @@ pub(crate) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
 pub(crate) const FORMAT: Type = Type::Opaque("kubernetes.NamedFormat");
 pub(crate) const URL: Type = Type::Opaque("kubernetes.URL");
 pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
-/// One operation of a JSON Patch.
+/// The type of an operation of a JSON Patch.
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
 /// A part of an object with the fields of its schema.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Declared {
-    /// Its path, which begins with the kind: `Widget.spec`.
+    /// The path, which begins with the kind: `Widget.spec`.
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Type>,
 }
 
 impl Type {
-    /// Whether the two are the same, as far as they are known.
+    /// Whether the two types may be the same, where [`Self::Free`] may be any type.
     pub(crate) fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Free, _) | (_, Self::Free) => true,
@@ -85,7 +85,7 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// The type of a field; none when the record has no such field.
+    /// Returns the type of a field; `None` if the record has no such field.
     pub(crate) fn field(self, name: &str) -> Option<Type> {
         let strings = || list(Type::String);
         Some(match (self, name) {
@@ -178,7 +178,7 @@ impl Bindings {
         }
     }
 
-    /// The type with its parameters replaced; an unbound one is free.
+    /// Replaces the parameters of a type by the bound types. An unbound one becomes [`Type::Free`].
     pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
             Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Free),
@@ -190,7 +190,7 @@ impl Bindings {
     }
 }
 
-/// The one type for values of both; none when they exclude each other.
+/// Returns the common type for values of both types; `None` if the two exclude each other.
 pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
     let nullable = |kind: &Type| {
         matches!(

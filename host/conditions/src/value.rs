@@ -1,4 +1,4 @@
-//! Values of expressions. Those of a request are borrowed from its objects and never copied.
+//! The values of expressions. Values from a request are borrowed from its objects and never copied.
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
@@ -28,10 +28,10 @@ pub(crate) enum Value<'a> {
     Bytes(Arc<[u8]>),
     List(List<'a>),
     Map(Map<'a>),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
     Timestamp(OffsetDateTime),
-    /// A type, by its name.
+    /// The name of a type.
     Type(&'static str),
     Optional(Option<Arc<Value<'a>>>),
     /// A literal regular expression.
@@ -50,13 +50,13 @@ pub(crate) enum Value<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Part<'a> {
-    /// `Object.spec`, or `JSONPatch`.
+    /// The type name: `Object.spec`, or `JSONPatch`.
     pub(crate) path: Arc<str>,
     pub(crate) fields: Map<'a>,
 }
 
 impl Part<'_> {
-    /// Whether it is an operation of a JSON Patch.
+    /// Whether the part is an operation of a JSON Patch.
     pub(crate) fn is_json_patch(&self) -> bool {
         &*self.path == "JSONPatch"
     }
@@ -85,7 +85,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// A list: from an object, or built by the expression.
+/// A list, which is from an object or built by the expression.
 #[derive(Clone, Debug)]
 pub(crate) enum List<'a> {
     Tree(&'a [Tree]),
@@ -119,7 +119,7 @@ impl<'a> FromIterator<Value<'a>> for List<'a> {
     }
 }
 
-/// A map: from an object, or built by the expression, in the order in which it was written.
+/// A map, which is from an object or built by the expression. It keeps its order.
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
     Tree(&'a Members),
@@ -134,7 +134,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The cost of finding a key. In a map that the expression built, all keys are compared.
+    /// Returns the cost of finding a key. In a map that the expression built, all keys are compared.
     pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Tree(_) => 0,
@@ -142,7 +142,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Tree(members) => members.get(name).map(Value::of),
@@ -153,7 +153,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The value of a key of any type.
+    /// Returns the value of a key of any type.
     pub(crate) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
         match (self, wanted) {
             (_, Value::String(name)) => self.field(name),
@@ -185,7 +185,7 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// A value of an object. Whole numbers are ints, all others doubles.
+    /// Creates the value of a part of an object. Whole numbers are ints, all others doubles.
     pub(crate) fn of(tree: &'a Tree) -> Self {
         match tree {
             Tree::Null => Self::Null,
@@ -220,7 +220,7 @@ impl<'a> Value<'a> {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// The cost of finding a key in it.
+    /// Returns the cost of finding a key in the value.
     pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Map(map) => map.lookup_cost(),
@@ -229,7 +229,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The name of its type.
+    /// Returns the name of the type.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -257,7 +257,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A number of any type, for comparisons; none for other values.
+    /// Returns a number of any type for comparisons; `None` for other values.
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Int(value) => Some(Number::Whole(i128::from(*value))),
@@ -267,7 +267,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether two scalars are equal; false for lists, maps and optional values.
+    /// Whether two scalars are equal. The result is false for lists, maps and optional values.
     pub(crate) fn same_scalar(&self, other: &Self) -> bool {
         if let (Some(one), Some(other)) = (self.number(), other.number()) {
             return one.partial_cmp(&other).is_some_and(std::cmp::Ordering::is_eq);
@@ -285,7 +285,7 @@ impl<'a> Value<'a> {
             (Self::Quantity(one), Self::Quantity(other)) => one == other,
             (Self::Format(one), Self::Format(other)) => one.name == other.name,
             (Self::Url(one), Self::Url(other)) => one == other,
-            // What the build is does not count.
+            // Comparisons ignore the build.
             (Self::Semver(one), Self::Semver(other)) => one.cmp_precedence(other).is_eq(),
             (Self::Decision(one), Self::Decision(other)) => one == other,
             (Self::AccessCheck(one), Self::AccessCheck(other)) => one == other,
@@ -293,7 +293,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether a comparison with a value of another type is an error. It is for the types of Kubernetes' libraries.
+    /// Whether a comparison with a value of another type is an error, as for the types of Kubernetes' libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(
             self,
@@ -301,7 +301,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    /// Whether it is the zero value of its type, which `optional.ofNonZeroValue` drops.
+    /// Whether the value is the zero value of its type, which `optional.ofNonZeroValue` drops.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -320,7 +320,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A number that compares with numbers of other types.
+/// A number that can be compared with numbers of other types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Whole(i128),

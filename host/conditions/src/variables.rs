@@ -1,4 +1,4 @@
-//! The variables that conditions can use.
+//! The values of the variables that expressions can use.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
 use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
 use serde_json::Value as Json;
 
-/// The variables that an expression uses, of those that are built for a request.
+/// The variables that an expression uses and that must be built for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) request: bool,
@@ -28,7 +28,7 @@ impl Uses {
     }
 }
 
-/// The variables of one evaluation. Objects are borrowed; the others are built once.
+/// The variables of one evaluation. Objects are borrowed; other variables are built once.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
     object: Option<&'a Object>,
@@ -41,7 +41,7 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// None: what an expression sees when it is compiled.
+    /// No variables, for constants that are evaluated when an expression is compiled.
     pub(crate) const NONE: Variables<'static> = Variables {
         object: None,
         old_object: None,
@@ -52,7 +52,7 @@ impl<'a> Variables<'a> {
         params: Value::Null,
     };
 
-    /// Only used variables are built; the others are null.
+    /// Builds the used variables. The others are null.
     pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
         let check = |check: fn(&Request) -> AccessCheck| {
             uses.authorizer
@@ -103,8 +103,8 @@ fn tree(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::of(object.value()))
 }
 
-/// The fields of a record. Empty ones are absent, as in the JSON of an AdmissionReview: `has` is false, and a
-/// select is an error.
+/// Builds a record. As in the JSON of an AdmissionReview, empty fields are absent: `has` is false, and a select is an
+/// error.
 struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> Fields<'a> {
@@ -187,7 +187,7 @@ fn texts(texts: &[String]) -> Value<'_> {
     Value::list(texts.iter().map(|text| Value::text(text)).collect())
 }
 
-/// A Namespace, with the fields that kube-apiserver shows, in its spelling. Empty ones are absent.
+/// Builds `namespaceObject` with the fields that kube-apiserver shows, in its spelling. Empty fields are absent.
 fn namespace_value(namespace: &Json) -> Value<'_> {
     const METADATA: [(&str, &str); 12] = [
         ("name", "name"),

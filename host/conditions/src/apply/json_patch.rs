@@ -1,5 +1,5 @@
-//! JSON Patches of policies, applied as by the library of kube-apiserver, which is laxer than RFC 6902: `replace` adds a
-//! key that is not there, and indexes may count from the end.
+//! Applies the JSON Patches of policies like kube-apiserver's library, which is laxer than RFC 6902: `replace` adds a
+//! missing key, and negative indexes count from the end.
 
 use std::mem;
 
@@ -10,7 +10,7 @@ use super::failed;
 
 /// The reason why an operation does not apply.
 enum Problem {
-    /// A test is not true: the whole patch is left out.
+    /// A test failed, so the whole patch is not applied.
     Test,
     Other(String),
 }
@@ -23,11 +23,11 @@ impl From<String> for Problem {
 
 const MISSING: &str = "missing value";
 
-/// The object with the operations of this text applied; none if one of its tests is not true.
+/// Applies a JSON Patch to the object; returns `None` if one of its tests fails.
 ///
 /// # Errors
 ///
-/// An operation does not apply, the copies are larger than the limit in bytes, or the deadline has passed.
+/// If an operation does not apply, if its copies exceed the limit in bytes, or if the deadline has passed.
 pub(crate) fn patched(
     object: &Json,
     operations: &str,
@@ -153,12 +153,13 @@ impl Operation {
     }
 }
 
-/// The error of an operation that leads to nothing.
+/// Words the error of an operation whose path does not exist.
 fn missing(operation: &str, what: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
 }
 
-/// The object or array in which a path ends, and the last part of the path. The text before the first `/` does not count.
+/// Finds the object or array that contains the end of the path, and returns it with the last part of the path. The text
+/// before the first `/` is ignored.
 fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)> {
     let (_, path) = path.split_once('/')?;
     let (parts, key) = match path.rsplit_once('/') {
@@ -175,13 +176,13 @@ fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)
     Some((container, unescaped_token(key)))
 }
 
-/// A value of an object or array; none for a key that is not there.
+/// Returns a value of an object or array; `None` for a missing key.
 fn get<'d>(container: &'d mut Json, key: &str) -> Result<Option<&'d mut Json>, String> {
     match container {
         Json::Object(members) => Ok(members.get_mut(key)),
         Json::Array(items) => {
-            let place = place(key, items.len())?;
-            Ok(items.get_mut(place))
+            let index = index(key, items.len())?;
+            Ok(items.get_mut(index))
         }
         _ => Ok(None),
     }
@@ -198,8 +199,8 @@ fn add(container: &mut Json, key: &str, value: Json) -> Result<(), String> {
                 Ok(_) => why,
                 Err(_) => format!("value was not a proper array index: '{key}': {why}"),
             };
-            let place = place(key, items.len() + 1).map_err(proper)?;
-            items.insert(place, value);
+            let index = index(key, items.len() + 1).map_err(proper)?;
+            items.insert(index, value);
         }
         _ => {}
     }
@@ -212,23 +213,23 @@ fn remove(container: &mut Json, key: &str) -> Result<Json, String> {
             .swap_remove(key)
             .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
         Json::Array(items) => {
-            let place = place(key, items.len())?;
-            Ok(items.remove(place))
+            let index = index(key, items.len())?;
+            Ok(items.remove(index))
         }
         other => Ok(mem::take(other)),
     }
 }
 
-/// The index that a key stands for among this many places. A negative one counts from the end.
-fn place(key: &str, places: usize) -> Result<usize, String> {
-    let index: i64 = key
+/// Parses an index below `count`. A negative one counts from the end.
+fn index(key: &str, count: usize) -> Result<usize, String> {
+    let written: i64 = key
         .parse()
         .map_err(|_| format!("strconv.Atoi: parsing {key:?}: invalid syntax"))?;
-    let from_start = if index < 0 {
-        index.saturating_add_unsigned(places as u64)
+    let from_start = if written < 0 {
+        written.saturating_add_unsigned(count as u64)
     } else {
-        index
+        written
     };
-    let place = usize::try_from(from_start).ok().filter(|place| *place < places);
-    place.ok_or_else(|| format!("Unable to access invalid index: {index}: invalid index referenced"))
+    let index = usize::try_from(from_start).ok().filter(|index| *index < count);
+    index.ok_or_else(|| format!("Unable to access invalid index: {written}: invalid index referenced"))
 }

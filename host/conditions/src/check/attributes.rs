@@ -57,7 +57,7 @@ impl Checker<'_> {
         )
     }
 
-    /// `variables.x`.
+    /// Checks `variables.x`; returns `None` if there are no variables here.
     fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
         let variables = self.scope.variables.as_ref()?;
         let found = variables
@@ -70,7 +70,7 @@ impl Checker<'_> {
             );
             return Some(fail(node, message));
         };
-        // It is evaluated from here.
+        // The variable is evaluated when it is first used, at this depth.
         let height = self.depth + known.height;
         if height > MAX_DEPTH {
             return Some(Err(Mistake::TooDeep { limit: MAX_DEPTH }));
@@ -79,7 +79,7 @@ impl Checker<'_> {
         Some(Ok((Expression::Composed(index), known.kind.clone())))
     }
 
-    /// Whether the node is this global variable, not shadowed by a macro's.
+    /// Whether the node is this global variable, and no variable of a macro shadows it.
     pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }
@@ -186,7 +186,7 @@ impl Checker<'_> {
     }
 }
 
-/// The type of a field of an operation of a JSON Patch.
+/// Returns the type of a field of a JSON Patch operation.
 pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     match field {
         "op" | "path" | "from" => Some(Type::String),
@@ -195,14 +195,14 @@ pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     }
 }
 
-/// The types that an expression may name.
+/// Returns the type with this name that an expression may name.
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
         .split(' ')
         .find(|known| *known == name)
 }
 
-/// The type of a field of a value of this type.
+/// Returns the type of a field of a value of this type.
 fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
     match of {
         Type::Dyn | Type::Free | Type::Part(_) => Ok(Type::Dyn),

@@ -11,8 +11,8 @@ use crate::{
 /// The variable in which kube-apiserver's macros collect their result.
 const ACCUMULATOR: &str = "__result__";
 
-/// The arguments of a macro.
-struct Shape<'a> {
+/// The arguments of a macro by their meaning.
+struct MacroCall<'a> {
     kind: EachKind,
     variable: &'a IdedExpr,
     second: Option<&'a IdedExpr>,
@@ -20,7 +20,7 @@ struct Shape<'a> {
     result: Option<&'a IdedExpr>,
 }
 
-fn shape<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<Shape<'a>> {
+fn macro_arguments<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<MacroCall<'a>> {
     let quantifier = match name {
         "all" => Some(EachKind::All),
         "exists" => Some(EachKind::Exists),
@@ -46,7 +46,7 @@ fn shape<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<Shape<'a>> {
         (_, [first, second, test, result]) => (transform?, first, Some(second), Some(test), Some(result)),
         _ => return None,
     };
-    Some(Shape {
+    Some(MacroCall {
         kind,
         variable,
         second,
@@ -55,7 +55,7 @@ fn shape<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<Shape<'a>> {
     })
 }
 
-/// The type of a macro that transforms, by the type of its result for an item.
+/// Returns the type of a transforming macro whose result for an item has the type `result`.
 fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -> Result<Type, Mistake> {
     match (kind, result) {
         (EachKind::TransformMap, result) => Ok(map(key, result)),
@@ -85,7 +85,7 @@ fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -
 }
 
 impl Checker<'_> {
-    /// A macro; none for other calls.
+    /// Checks a macro; returns `None` for other calls.
     pub(super) fn macro_call(
         &mut self,
         node: u64,
@@ -93,7 +93,7 @@ impl Checker<'_> {
         target: &IdedExpr,
         arguments: &[IdedExpr],
     ) -> Result<Option<(Expression, Type)>, Mistake> {
-        let Some(shape) = shape(name, arguments) else {
+        let Some(call) = macro_arguments(name, arguments) else {
             return match (name, arguments) {
                 ("optMap" | "optFlatMap", [variable, body]) => self
                     .with_value(node, name == "optFlatMap", target, variable, body)
@@ -101,8 +101,8 @@ impl Checker<'_> {
                 _ => Ok(None),
             };
         };
-        let first = variable_name(shape.variable)?;
-        if shape.kind == EachKind::SortBy
+        let first = variable_name(call.variable)?;
+        if call.kind == EachKind::SortBy
             && matches!(target.expr, Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_))
         {
             let message =
@@ -126,7 +126,7 @@ impl Checker<'_> {
         };
         let item = if is_map { key.clone() } else { value.clone() };
         let slot = self.locals.len();
-        match shape.second {
+        match call.second {
             None => self.locals.push((first.to_owned(), item.clone())),
             Some(second) => {
                 let second_name = variable_name(second)?;
@@ -137,22 +137,22 @@ impl Checker<'_> {
                 self.locals.push((second_name.to_owned(), value));
             }
         }
-        let test = shape.test.map(|test| self.logical(name, test)).transpose()?;
-        let result = shape
+        let test = call.test.map(|test| self.logical(name, test)).transpose()?;
+        let result = call
             .result
             .map(|result| Ok((result.id, self.check(result)?)))
             .transpose()?;
         self.locals.truncate(slot);
         let (result, checked) = match result {
-            Some((node, (result, kind))) => (Some(result), transformed(node, shape.kind, item, key, kind)?),
-            None if shape.kind == EachKind::Filter => (None, list(item)),
+            Some((node, (result, kind))) => (Some(result), transformed(node, call.kind, item, key, kind)?),
+            None if call.kind == EachKind::Filter => (None, list(item)),
             None => (None, Type::Bool),
         };
         let each = Each {
-            kind: shape.kind,
+            kind: call.kind,
             range,
             slot,
-            pairs: shape.second.is_some(),
+            pairs: call.second.is_some(),
             test,
             result,
         };

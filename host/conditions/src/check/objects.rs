@@ -1,4 +1,4 @@
-//! Checks objects that an expression makes, `Type{field: value}`, and names of types with dots.
+//! Checks object literals, `Type{field: value}`, and type names with dots.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use serde_json::Value as Json;
 use super::{Checker, Mistake, Typed, attributes::json_patch_field, fail, without_optional};
 use crate::{
     Structure,
-    expression::{Entry, Expression},
+    expression::{Entry, Expression, Item},
     functions::{Style, find},
     types::{JSON_PATCH, Type, join, list, map},
     value::{Map, Text, Value},
 };
 
-/// The types with a dot in their name that an expression may name.
+/// The type names with dots that an expression may use.
 const QUALIFIED: [&str; 9] = [
     "google.protobuf.Timestamp",
     "google.protobuf.Duration",
@@ -27,11 +27,11 @@ const QUALIFIED: [&str; 9] = [
     "kubernetes.authorization.Decision",
 ];
 
-/// The root of an object to apply.
+/// The type name of an object to apply.
 const OBJECT: &str = "Object";
 
-/// A field of an object that an expression makes.
-struct Field<'a> {
+/// A checked field of an object literal.
+struct CheckedField<'a> {
     node: u64,
     name: &'a str,
     value: Expression,
@@ -47,15 +47,15 @@ pub(crate) enum SetValue {
         /// The path of the object: `Object.spec`.
         path: Box<str>,
         name: Box<str>,
-        /// The type of the value, as far as it is known.
+        /// The type of the value.
         kind: Type,
     },
-    /// The value at a path of a JSON Patch that is a literal: `/spec/replicas`.
+    /// A value that a JSON Patch sets at a literal path: `/spec/replicas`.
     Path { path: Box<str>, value: Json },
 }
 
 impl SetValue {
-    /// Describes why every object with this value is refused, if its kind has this structure. None if it fits.
+    /// Describes why the value does not fit into an object of this structure; returns `None` if it fits.
     pub(crate) fn misfit(&self, structure: Option<&Structure>) -> Option<String> {
         match self {
             Self::Field { path, name, kind } => field_misfit(path, name, kind, structure),
@@ -77,16 +77,18 @@ fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structur
     structure.refused(path, name, &sample(kind)?)
 }
 
-/// The path that an operation of a JSON Patch sets, with the parts of the value that the expression states. The other
-/// parts are null, which fits every type. None if the path or the operation is not a literal, or nothing is set.
-fn set_path(fields: &[Field<'_>]) -> Option<SetValue> {
+/// Returns the path that a JSON Patch operation sets, with the known parts of the value; unknown parts are null, which fits
+/// every type. Returns `None` if the path or the operation is not a literal, or if the operation sets nothing.
+fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let literal = |name: &str| match &field(name)?.value {
         Expression::Constant(Value::String(text)) => Some(&**text),
         _ => None,
     };
     let value = match literal("op")? {
-        "add" | "replace" => field("value").map_or(Json::Null, |field| stated(&field.value, &field.kind)),
+        "add" | "replace" => {
+            field("value").map_or(Json::Null, |field| known_parts(&field.value, &field.kind))
+        }
         "copy" | "move" => Json::Null,
         _ => return None,
     };
@@ -96,8 +98,8 @@ fn set_path(fields: &[Field<'_>]) -> Option<SetValue> {
     })
 }
 
-/// The parts of a value that its expression states.
-fn stated(value: &Expression, kind: &Type) -> Json {
+/// Returns the parts of a value that are known from its expression.
+fn known_parts(value: &Expression, kind: &Type) -> Json {
     match value {
         Expression::Constant(Value::String(text)) => (**text).into(),
         Expression::Constant(Value::Int(number)) => (*number).into(),
@@ -105,21 +107,24 @@ fn stated(value: &Expression, kind: &Type) -> Json {
             .iter()
             .filter_map(|entry| match &entry.key {
                 Expression::Constant(Value::String(key)) => {
-                    Some((key.to_string(), stated(&entry.value, &Type::Dyn)))
+                    Some((key.to_string(), known_parts(&entry.value, &Type::Dyn)))
                 }
                 _ => None,
             })
             .collect::<serde_json::Map<_, _>>()
             .into(),
-        Expression::List(items) => items.iter().map(|item| stated(&item.value, &Type::Dyn)).collect(),
-        // Its fields are checked where they are written.
+        Expression::List(items) => {
+            let item = |item: &Item| known_parts(&item.value, &Type::Dyn);
+            items.iter().map(item).collect()
+        }
+        // The fields of a part are checked by themselves.
         Expression::Part(..) => serde_json::Map::new().into(),
         Expression::Constant(Value::Bool(value)) => (*value).into(),
         _ => sample(kind).unwrap_or_default(),
     }
 }
 
-/// The type of the items, or the type itself.
+/// Returns the type of the items of nested lists; of another type, the type itself.
 fn item(kind: &Type) -> &Type {
     match kind {
         Type::List(items) => item(items),
@@ -127,7 +132,7 @@ fn item(kind: &Type) -> &Type {
     }
 }
 
-/// A value of this type, if JSON has its values.
+/// Returns some value of this type; `None` if JSON has no such values.
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
@@ -144,7 +149,7 @@ fn sample(kind: &Type) -> Option<Json> {
 }
 
 impl Checker<'_> {
-    /// The type that `operand.field` names.
+    /// Returns the type that `operand.field` names, if any.
     pub(super) fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<&'static str> {
         let name = format!("{}.{field}", self.dotted(operand)?);
         QUALIFIED.into_iter().find(|known| **known == name)
@@ -193,13 +198,13 @@ impl Checker<'_> {
         }
     }
 
-    /// The fields, each with the type that `wanted` says; any type if it says none.
+    /// Checks the fields of an object. `wanted` returns the type that a field must have; `None` for any type.
     fn object_fields<'a>(
         &mut self,
         object: &'a StructExpr,
         wanted: impl Fn(u64, &str) -> Result<Option<Type>, Mistake>,
-    ) -> Result<Vec<Field<'a>>, Mistake> {
-        let mut fields: Vec<Field<'a>> = Vec::with_capacity(object.entries.len());
+    ) -> Result<Vec<CheckedField<'a>>, Mistake> {
+        let mut fields: Vec<CheckedField<'a>> = Vec::with_capacity(object.entries.len());
         for entry in &object.entries {
             let EntryExpr::StructField(field) = &entry.expr else {
                 return fail(entry.id, "this cannot be read");
@@ -221,7 +226,7 @@ impl Checker<'_> {
                     ),
                 );
             }
-            fields.push(Field {
+            fields.push(CheckedField {
                 node: entry.id,
                 name: &field.field,
                 value,
@@ -232,7 +237,7 @@ impl Checker<'_> {
         Ok(fields)
     }
 
-    /// A message of protobuf that is a value of CEL.
+    /// Checks a protobuf message that stands for a value of CEL.
     fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
         let known = |kind: Type| (kind.clone(), vec![("value", kind)]);
         let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];
@@ -306,8 +311,8 @@ impl Checker<'_> {
     }
 }
 
-fn part(path: &str, fields: Vec<Field<'_>>) -> Expression {
-    let entry = |field: Field<'_>| Entry {
+fn part(path: &str, fields: Vec<CheckedField<'_>>) -> Expression {
+    let entry = |field: CheckedField<'_>| Entry {
         key: Expression::Constant(Value::string(field.name)),
         value: field.value,
         optional: field.optional,
@@ -315,7 +320,7 @@ fn part(path: &str, fields: Vec<Field<'_>>) -> Expression {
     Expression::Part(path.into(), fields.into_iter().map(entry).collect())
 }
 
-/// The value of a message without fields.
+/// Returns the value of a message without fields.
 fn zero(kind: &Type) -> Value<'static> {
     match kind {
         Type::Bool => Value::Bool(false),

@@ -1,4 +1,4 @@
-//! Kubernetes' authorization library: the variable `authorizer`.
+//! Kubernetes' authorization library, with which expressions check permissions by the variable `authorizer`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,13 +16,13 @@ use crate::{
     value::Value,
 };
 
-/// The cost of a call of the authorizer, as in Kubernetes: one expression can afford two.
+/// The cost of calling the authorizer, as in Kubernetes. An expression can afford two calls.
 const QUESTION_COST: u64 = 350_000;
 
 /// A query to the authorizer that is being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessCheck {
-    /// None for the user of the request.
+    /// The user to check; `None` for the user of the request.
     user: Option<UserInfo>,
     target: Target,
 }
@@ -32,12 +32,12 @@ pub(crate) struct AccessCheck {
 enum Target {
     Unset,
     Group(String),
-    /// A request for a resource, without its verb.
+    /// A path or a resource, without the verb.
     Attributes(AccessAttributes),
 }
 
 impl AccessCheck {
-    /// `authorizer`.
+    /// Creates the value of `authorizer`.
     pub(crate) fn new() -> Self {
         Self {
             user: None,
@@ -45,7 +45,7 @@ impl AccessCheck {
         }
     }
 
-    /// `authorizer.requestResource`.
+    /// Creates the value of `authorizer.requestResource`.
     pub(crate) fn of_request(request: &Request) -> Self {
         Self {
             user: None,
@@ -63,7 +63,7 @@ impl AccessCheck {
         }
     }
 
-    /// The name of its CEL type.
+    /// Returns the name of the CEL type.
     pub(crate) fn kind(&self) -> &'static str {
         match self.target {
             Target::Unset => Authorizer::NAME,
@@ -73,8 +73,8 @@ impl AccessCheck {
         }
     }
 
-    /// Copies the query with this text as another attribute.
-    fn about(
+    /// Copies the query with another target, which contains `text`, and charges for the copy.
+    fn with_target(
         &self,
         machine: &mut Machine<'_>,
         text: &str,
@@ -117,7 +117,7 @@ impl AccessCheck {
         }
     }
 
-    /// The complete query; `None` if its target is not set.
+    /// Completes the query with this verb; returns `None` if its target is not set.
     pub(crate) fn question(&self, verb: &str) -> Option<Question> {
         let Target::Attributes(attributes) = &self.target else {
             return None;
@@ -133,17 +133,17 @@ impl AccessCheck {
     }
 }
 
-/// A query for the authorizer.
+/// A complete query to the authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// None for the user of the request.
+    /// The user to check; `None` for the user of the request.
     pub(crate) user: Option<UserInfo>,
     pub(crate) attributes: AccessAttributes,
 }
 
 pub(crate) type Answer = Result<Access, AuthorizerError>;
 
-/// The answers of one evaluation; few, because every query is expensive.
+/// The answers of one evaluation. They are few, since every query is expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
 
@@ -206,7 +206,7 @@ pub(super) fn register(library: &mut Library) {
 /// Registers the functions that build a query.
 fn register_checks(library: &mut Library) {
     library.member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
-        let check = authorizer.about(machine, &path, || {
+        let check = authorizer.with_target(machine, &path, || {
             Target::Attributes(AccessAttributes::Path {
                 verb: String::new(),
                 path: path.to_string(),
@@ -215,7 +215,7 @@ fn register_checks(library: &mut Library) {
         some_or((!path.is_empty()).then_some(check), "path must not be empty")
     });
     library.member::<(Authorizer, Str), GroupCheck>("group", |machine, (authorizer, group)| {
-        authorizer.about(machine, &group, || Target::Group(group.to_string()))
+        authorizer.with_target(machine, &group, || Target::Group(group.to_string()))
     });
     library.member::<(Authorizer, Str, Str), Authorizer>(
         "serviceAccount",
@@ -228,7 +228,7 @@ fn register_checks(library: &mut Library) {
         let Target::Group(group) = &check.target else {
             return Err(Fault::no_overload());
         };
-        check.about(machine, &resource, || {
+        check.with_target(machine, &resource, || {
             Target::Attributes(AccessAttributes::Resource {
                 verb: String::new(),
                 group: group.clone(),
@@ -251,11 +251,11 @@ fn register_checks(library: &mut Library) {
     ] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
-                // Kubernetes charges for a requirement with every second byte.
+                // Kubernetes charges as if every second byte began another requirement.
                 machine.charge(10)?;
                 machine.charge_items(text.len().saturating_mul(25))?;
             }
-            check.about(machine, &text, || {
+            check.with_target(machine, &text, || {
                 let mut target = check.target.clone();
                 if let Target::Attributes(AccessAttributes::Resource {
                     subresource,

@@ -1,4 +1,4 @@
-//! Kubernetes' functions of lists, CEL's sets, and optional values.
+//! Kubernetes' functions of lists, and CEL's extensions for sets, lists and optional values.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -44,20 +44,20 @@ pub(super) fn register(library: &mut Library) {
         }
         Ok(false)
     });
-    reshaped(library);
+    list_extension(library);
     optional_values(library);
 }
 
-/// The cost of making a list of this many items.
+/// Charges for making a list of this many items.
 fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
     machine.charge(LIST_COST)?;
     machine.charge_items(items)
 }
 
-/// The cost of a call, and of the list that it makes.
+/// The cost of a call and of the list that it makes.
 const LIST_COST: u64 = 11;
 
-/// The cost of comparing all items of a list with one another, as kube-apiserver counts it, however long they are.
+/// Charges for comparing all items of a list with one another. As in kube-apiserver, their lengths do not matter.
 fn charge_comparisons(
     machine: &mut Machine<'_>,
     items: usize,
@@ -72,8 +72,8 @@ fn charge_comparisons(
     machine.charge(size.saturating_mul(2).saturating_add(of_texts))
 }
 
-/// CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort` and `lists.range`; `first` and `last`.
-fn reshaped(library: &mut Library) {
+/// Registers CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort`, `lists.range`, `first` and `last`.
+fn list_extension(library: &mut Library) {
     library.member::<(ListOf<A>, i64, i64), ListOf<A>>("slice", |machine, (list, start, end)| {
         let wrong = |why: &str| Err(Fault::error(format!("cannot slice({start}, {end}), {why}")));
         let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
@@ -163,7 +163,7 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>,
     Ok(values.into_iter().collect())
 }
 
-/// Replaces the lists in a list by their items, down to this depth. It does not recurse: an object may nest deeply.
+/// Replaces the lists in a list by their items, down to this depth. It does not recurse, since objects may nest deeply.
 fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();
@@ -180,7 +180,7 @@ fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Resu
     Ok(flat.into_iter().collect())
 }
 
-/// The items in the order of their keys, which must be of one type that can be compared.
+/// Sorts items by their keys, which must have one comparable type.
 pub(crate) fn sorted<'a>(
     machine: &mut Machine<'a>,
     items: Vec<Value<'a>>,
@@ -201,7 +201,7 @@ pub(crate) fn sorted<'a>(
     Ok(pairs.into_iter().map(|(_, item)| item).collect())
 }
 
-/// The order of two values of one type; none if values of the type cannot be compared. A total one, which sorting needs.
+/// Returns the total order of two values of one type, which sorting needs; `None` if the type is not comparable.
 fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     Some(match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
@@ -216,7 +216,7 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-/// `isSorted`, `min`, `max` and `sum`. The item types of a dynamic list are known only at evaluation.
+/// Registers `isSorted`, `min`, `max` and `sum`. The item types of a dynamic list are known only at evaluation.
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];

@@ -1,4 +1,4 @@
-//! `int`, `uint`, `double`, `string`, `bytes`, `bool`, `type`, `dyn` and `size`.
+//! The conversions `int`, `uint`, `double`, `string`, `bytes`, `bool`, `type` and `dyn`, and `size`.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -20,7 +20,7 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(i64,), i64>("int", |_, (value,)| Ok(value));
     library.global::<(u64,), i64>("int", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
     library.global::<(f64,), i64>("int", |_, (value,)| {
-        // The bounds themselves are not exact in a double.
+        // A double cannot represent the bounds exactly, so they do not fit.
         some_or((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
     });
     library.global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));
@@ -73,7 +73,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// The text of a scalar, as `string` gives it; none for other values.
+/// Converts a scalar as `string` does; returns `None` for other values.
 pub(super) fn text_of<'a>(machine: &mut Machine<'a>, value: &Value<'a>) -> Result<Option<Text<'a>>, Fault> {
     Ok(Some(match value {
         Value::String(text) => text.clone(),
@@ -97,7 +97,7 @@ fn utf8<'a>(machine: &mut Machine<'a>, bytes: &[u8]) -> Result<Text<'a>, Fault> 
     )
 }
 
-/// The shortest text of a double, as Go writes it: `1.5`, `1e+06`.
+/// Writes a double in the shortest form, as Go does: `1.5`, `1e+06`.
 pub(super) fn go_float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -117,7 +117,7 @@ pub(super) fn go_float(number: f64) -> String {
     }
 }
 
-/// A number, with the error of Go's function of this name.
+/// Parses a number. The error message is the one of this function of Go's `strconv`.
 fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
     machine.charge_bytes(text.len())?;
     text.parse()

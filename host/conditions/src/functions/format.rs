@@ -1,4 +1,4 @@
-//! `format` and `strings.quote` of CEL's strings extension, with numbers as Go's printer for English writes them.
+//! `format` and `strings.quote` of CEL's strings extension. Numbers are written as by Go's printer for English.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -16,7 +16,7 @@ use crate::{
     value::{List, Map, Value},
 };
 
-/// The decimals of `%f` and `%e` without a precision.
+/// The number of decimals of `%f` and `%e` without a precision.
 const PRECISION: usize = 6;
 
 pub(super) fn register(library: &mut Library) {
@@ -47,7 +47,7 @@ enum Piece<'t> {
     Clause(Clause),
 }
 
-/// The parts of a format, or what is wrong with it.
+/// Splits a format into its parts; ends with an error at an invalid part.
 fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     let mut rest = format;
     std::iter::from_fn(move || {
@@ -130,7 +130,7 @@ impl Clause {
         format!("error during formatting: {takes}, was given {kind}")
     }
 
-    /// Whether a value of this type can be formatted. A dynamic one may be.
+    /// Whether a value of this type can be formatted. A dynamic value may be of any type.
     fn takes(self, kind: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint,
@@ -154,7 +154,7 @@ impl Clause {
                     | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
-            // Strings may be NaN and the infinities; which they are is known later.
+            // A string may be NaN or infinity, which is known only at evaluation.
             Self::Fixed(_) | Self::Scientific(_) => matches!(kind, Double | String),
             Self::Binary => matches!(kind, Int | Uint | Bool),
             Self::Hex { .. } => matches!(kind, Int | Uint | String | Bytes),
@@ -162,8 +162,8 @@ impl Clause {
     }
 }
 
-/// Checks a literal format with a literal list of arguments, as kube-apiserver does when it compiles. `items` are the types
-/// of the items of lists, by their nodes.
+/// Checks a literal format with a literal list of arguments, as kube-apiserver does when it compiles. `items` has the type
+/// of each list item by node.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],
@@ -280,7 +280,7 @@ fn hex(machine: &mut Machine<'_>, bytes: &[u8]) -> Result<String, Fault> {
     }))
 }
 
-/// A value as `%s` writes it; in lists and maps as a literal of CEL.
+/// Writes a value as `%s` does. A value in a list or map is written as a CEL literal.
 fn write_value<'a>(
     machine: &mut Machine<'a>,
     value: &Value<'a>,
@@ -332,7 +332,7 @@ fn write_value<'a>(
     Ok(())
 }
 
-/// Sorted by the keys as they are written.
+/// Writes a map, sorted by the texts of its keys.
 fn write_map<'a>(machine: &mut Machine<'a>, map: &Map<'a>, out: &mut String) -> Result<(), Fault> {
     let mut entries = Vec::with_capacity(map.len());
     for (key, value) in map.entries() {

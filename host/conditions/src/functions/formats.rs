@@ -1,4 +1,4 @@
-//! Kubernetes' named formats: `format.dns1123Label().validate(text)` gives what is wrong with a text.
+//! Kubernetes' named formats: `format.dns1123Label().validate(text)` returns the mistakes in a text.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +16,7 @@ use crate::value::{List, Value};
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) name: &'static str,
-    /// The function that gives it.
+    /// The name of the function that returns the format.
     function: &'static str,
     /// Lists the mistakes in a text.
     check: fn(&str) -> Vec<String>,
@@ -106,7 +106,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// A text that must match a regular expression, with examples of some.
+/// A format that is a regular expression, with examples for messages.
 struct Rule {
     regex: LazyLock<Regex>,
     written: &'static str,
@@ -264,7 +264,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A prefix may end with a dash, since something follows.
+/// Replaces the end of a prefix, which may be a dash since more characters follow in a name.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {
@@ -310,8 +310,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_in_named_formats() {
-        // Source: the tests of Kubernetes' library of formats.
+    fn named_formats_accept_and_reject_texts_as_in_kubernetes() {
+        // The rows are from the tests of Kubernetes' library of formats.
         let long = "a".repeat(64);
         for (name, good, bad, why) in [
             (

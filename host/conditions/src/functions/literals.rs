@@ -1,8 +1,8 @@
-//! Numbers as Go's printer for English writes them, and quoted texts.
+//! Writes numbers like Go's printer for English, and quoted texts.
 
 use std::{fmt::Write, iter::repeat_n};
 
-/// No double has more decimals than these; Rust's formatter has a limit.
+/// The most decimals of a double. More would exceed the limit of Rust's formatter, so zeros are appended instead.
 const EXACT: usize = 1100;
 
 /// Writes a number with a comma between thousands.
@@ -29,10 +29,10 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
     format!("{sign}{grouped}{decimals}")
 }
 
-/// The scientific notation, `1.052033×10⁰³`.
+/// Writes a number in scientific notation, `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        // As wide as the decimals of a number.
+        // Go pads the text to the number of decimals.
         return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);
@@ -63,7 +63,7 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
     format!("{mantissa}{zeros}\u{d7}10{sign}{raised}")
 }
 
-/// Writes a number that is not finite.
+/// Writes a number that is not finite; returns `None` for finite ones.
 fn not_finite(number: f64) -> Option<String> {
     if number.is_nan() {
         Some("NaN".to_owned())
@@ -74,8 +74,8 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// Writes a text in double quotes. Go's `%q` escapes whatever cannot be printed; `strings.quote` escapes only the
-/// characters that have an escape with a letter.
+/// Writes a text in double quotes. Go's `%q` escapes all characters that cannot be printed; `strings.quote` escapes only
+/// those that have an escape with a letter.
 pub(super) fn quote(text: &str, as_go: bool) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,4 +1,4 @@
-//! Addresses and networks: Kubernetes' `ip` and `cidr`.
+//! Kubernetes' libraries of addresses and networks, `ip` and `cidr`.
 
 use std::net::IpAddr;
 
@@ -52,7 +52,7 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(IpNet,), i64>("prefixLength", |_, (network,)| Ok(network.prefix_len().into()));
 }
 
-/// Kubernetes refuses an IPv4 address that is written as IPv6.
+/// Parses an address. As in Kubernetes, an IPv4 address must not be written as IPv6.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.parse().ok()?;
     match address {
@@ -61,7 +61,7 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Stricter than the parser of `ipnet`, which accepts leading zeros. Bits after the prefix are kept.
+/// Parses a network more strictly than `ipnet`, which accepts leading zeros. Bits after the prefix are kept.
 fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let is_decimal = prefix.bytes().all(|byte| byte.is_ascii_digit());
@@ -95,7 +95,7 @@ fn is_link_local_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether an address is global. Addresses of private networks are, as in Go.
+/// Whether an address is global. As in Go, addresses of private networks are.
 fn is_global_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !(is_broadcast

@@ -1,4 +1,4 @@
-//! Operators. `&&`, `||`, `?:`, `[]` and selects are expressions of their own: they control evaluation.
+//! Operators, except for `&&`, `||`, `?:`, `[]` and selects, which control evaluation and so are no functions.
 
 use std::{cmp::Ordering, ops};
 
@@ -16,7 +16,7 @@ use crate::{
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
-/// The most items that are copied at the cost of a call.
+/// The most items that are copied without an additional cost.
 const SHORT_LIST: usize = 64;
 const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
@@ -45,7 +45,7 @@ pub(super) fn register(library: &mut Library) {
         Ok([&*one, &*other].concat().into())
     });
     library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
-        // In kube-apiserver it has the cost of any call, since nothing is copied there. Here copies of long lists count.
+        // kube-apiserver copies nothing and charges a single call. Here the copies of long lists are charged too.
         let length = one.len() + other.len();
         if length > SHORT_LIST {
             machine.charge_items(length)?;
@@ -170,7 +170,7 @@ fn times(library: &mut Library) {
     });
 }
 
-/// The order of two values; none for NaN.
+/// Compares two values; returns `None` for NaN.
 pub(super) fn order<'a>(
     machine: &mut Machine<'a>,
     one: &Value<'a>,

@@ -1,4 +1,4 @@
-//! `matches`, `find` and `findAll`: regular expressions as Go reads them, on the engine of the crate `regex`.
+//! The regular expressions of `matches`, `find` and `findAll`: in the syntax of Go, translated for the crate `regex`.
 
 use std::{fmt, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
 /// The cost of compiling a pattern that is not a literal of the condition.
 const COMPILE_COST: u64 = 10_000;
 
-/// A pattern as an argument: compiled with the condition, or a string.
+/// The type of a pattern argument: a pattern that was compiled with the expression, or a string.
 struct Re;
 
 impl CelType for Re {
@@ -63,7 +63,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// The pattern, after the cost of compiling it and of searching the text is charged.
+/// Returns the compiled pattern, and charges for compiling it and for searching the text.
 fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<Pattern>, Fault> {
     let pattern = match pattern {
         Value::Pattern(pattern) => Arc::clone(pattern),
@@ -84,7 +84,7 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<List<'a>, Fault> {
-    // In the worst case every character is a match.
+    // In the worst case, every character is a match.
     let most = text.len().saturating_add(1).min(times);
     machine.charge_items(most.saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
@@ -98,15 +98,14 @@ pub(crate) struct Pattern {
     weight: u64,
 }
 
-/// Size limits of a compiled pattern in bytes, tried in this order: the first sufficient one determines the
-/// cost per character of text.
+/// The size limits of a compiled pattern in bytes. The smallest sufficient one determines the cost per character of text.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled while a request waits.
 const LARGEST_DYNAMIC: usize = 64 << 10;
 const DEEPEST: u32 = 64;
 
 impl Pattern {
-    /// A literal of a condition.
+    /// Compiles a pattern that is a literal of an expression.
     pub(crate) fn literal(source: &str) -> Result<Self, String> {
         Self::within(source, &SIZES)
     }
@@ -126,8 +125,7 @@ impl Pattern {
                 .nest_limit(DEEPEST)
                 .build()
                 .map(|regex| {
-                    // kube-apiserver weighs a pattern by its length; here its compiled size may count
-                    // instead.
+                    // kube-apiserver weighs a pattern by its length only. Here a large compiled size weighs more.
                     let length = (source.len() as u64).div_ceil(4);
                     let weight = length.max((*size as u64) >> 10);
                     Self { regex, weight }
@@ -140,7 +138,7 @@ impl Pattern {
         outcome.map_err(|error| wrong(in_words_of_go(source, &error)))
     }
 
-    /// The cost of searching a text of this many bytes.
+    /// Returns the cost of searching a text of this many bytes.
     pub(crate) fn cost(&self, length: usize) -> u64 {
         ((length as u64 + 1).div_ceil(10)).saturating_mul(self.weight)
     }
@@ -154,12 +152,12 @@ impl fmt::Debug for Pattern {
 
 /// Translates an expression of Go to the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII,
 /// `\Q..\E` quotes, a brace that does not begin a count is literal, and `[`, `&` and `~` inside a class are literal.
-/// Go refuses a repetition after another one, and a count above 1000.
+/// Go rejects a repetition after another one, and a count above 1000.
 fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // What begins with the last repetition, if nothing else came since.
+    // The text from the last repetition on, if it ended just before `rest`.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
@@ -183,7 +181,7 @@ fn from_go(source: &str) -> Result<String, String> {
                 if negated {
                     out.push('^');
                 }
-                // A bracket that closes at once is a character of the class.
+                // A closing bracket at the beginning is a character of the class.
                 let (bracket, after) = strip(after, ']');
                 if bracket {
                     out.push_str(r"\]");
@@ -216,7 +214,7 @@ fn from_go(source: &str) -> Result<String, String> {
                 out.push_str(r"\{");
                 after
             }
-            // This `?` repeats nothing: it begins the flags of a group, `(?i)` or `(?:`.
+            // This `?` is not a repetition: it begins the flags of a group, `(?i)` or `(?:`.
             '(' if !class && after.starts_with('?') => {
                 out.push_str("(?");
                 after.strip_prefix('?').unwrap_or(after)
@@ -233,7 +231,7 @@ fn from_go(source: &str) -> Result<String, String> {
 /// The largest count of a repetition in Go.
 const LARGEST_COUNT: u32 = 1000;
 
-/// The repetition with which the rest of a pattern begins, `*` or `{2,3}`, and what follows it.
+/// Splits off the repetition with which the text begins, `*` or `{2,3}`; returns it and the text after it.
 fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     let length = match rest.as_bytes().first() {
         Some(b'*' | b'+' | b'?') => 1,
@@ -278,7 +276,7 @@ fn strip(text: &str, character: char) -> (bool, &str) {
     }
 }
 
-/// Translate what follows a backslash. Returns the rest of the source.
+/// Translates an escape, without its backslash. Returns the rest of the source.
 fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     let Some(character) = after.chars().next() else {
         out.push('\\');
@@ -301,7 +299,7 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
         other => {
             out.push('\\');
             out.push(other);
-            // The braces of a class or of a code point: `\p{Greek}`, `\x{263a}`.
+            // A class or a code point may have braces: `\p{Greek}`, `\x{263a}`.
             if matches!(other, 'p' | 'P' | 'x')
                 && rest.starts_with('{')
                 && let Some(end) = rest.find('}')
@@ -315,7 +313,8 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     rest
 }
 
-/// The length of a count such as `2`, `2,` or `2,3`, of which this is the rest, and the largest number in it.
+/// Reads a count such as `2}`, `2,}` or `2,3}`, without its `{`; returns its length without `}`, and the largest number in
+/// it.
 fn count(after: &str) -> Option<(usize, u32)> {
     let (inside, _) = after.split_once('}')?;
     let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
@@ -335,8 +334,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_go_reads_them() {
-        // (pattern, text, whether it matches); source: the syntax of Go's package regexp.
+    fn patterns_match_and_fail_as_in_go() {
+        // Each row is a pattern, a text, and whether it matches by the syntax of Go's package regexp.
         for (pattern, text, expected) in [
             (r"^\d+$", "12", true),
             (r"^\d+$", "\u{663}", false),

@@ -1,4 +1,4 @@
-//! Functions of strings: CEL's own and its strings extension. Positions are counted in characters.
+//! The functions of strings in CEL and in its strings extension. Positions are counted in characters.
 
 use super::{
     Library,
@@ -73,7 +73,7 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(Str, Str, i64), ListOf<Str>>("split", |machine, (text, separator, times)| {
         split(machine, &text, &separator, limit(times))
     });
-    // Only in mutations: the checker sees to that.
+    // The checker allows this function only in mutations.
     library.global::<(Str,), Str>("jsonpatch.escapeKey", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(text.replace('~', "~0").replace('/', "~1").into())
@@ -84,14 +84,14 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// The byte at which the character with this index begins, or the end of the text.
+/// Returns the offset of the character with this index; the length of the text for the index after the last character.
 fn byte_index(text: &str, index: i64) -> Result<usize, Fault> {
     let mut bytes = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
     let byte = usize::try_from(index).ok().and_then(|index| bytes.nth(index));
     byte.ok_or_else(|| Fault::error(format!("index out of range: {index}")))
 }
 
-/// The index of the character that begins at this byte; -1 for none.
+/// Returns the index of the character at this offset; -1 for `None`.
 fn char_index(text: &str, byte: Option<usize>) -> i64 {
     let front = byte.and_then(|byte| text.get(..byte));
     front.map_or(-1, |front| front.chars().count() as i64)
@@ -109,7 +109,7 @@ fn index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: i64) -> Res
 
 fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option<i64>) -> Result<i64, Fault> {
     machine.charge_bytes(text.len() + part.len())?;
-    // The part begins at `from` at the latest.
+    // The part must begin at `from` or before.
     let end = match from {
         Some(from) => (byte_index(text, from)? + part.len()).min(text.len()),
         None => text.len(),
@@ -118,7 +118,7 @@ fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option
     Ok(char_index(text, front.and_then(|front| front.rfind(part))))
 }
 
-/// The maximum number of times; a negative number means no limit.
+/// Returns the maximum number of times. A negative number means no limit.
 pub(super) fn limit(times: i64) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
@@ -145,7 +145,7 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // Each character separately, and the rest in the last part.
+            // Each character becomes a part; the last part has the rest.
             "" => {
                 let ends = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = ends.take(times.saturating_sub(1)).chain([text.len()]);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::machine::Fault;
 
-/// The time zones in the program: the machine's may be missing, or differ between replicas.
+/// The time zones that are compiled in, since those of the machine may be missing or differ between replicas.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const SECOND: i64 = 1_000_000_000;
@@ -33,7 +33,7 @@ pub(super) fn register(library: &mut Library) {
         read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
     });
     library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
-    // What `google.protobuf.Timestamp` and `Duration` with fields are compiled to.
+    // Object literals of `google.protobuf.Timestamp` and `Duration` are compiled to calls of these functions.
     library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
         let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
         let time = time.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
@@ -86,7 +86,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// A duration as Go writes it: `1h30m`, `1.5s`, `-2ms`.
+/// Parses a duration in Go's format: `1h30m`, `1.5s`, `-2ms`.
 fn read_duration(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -126,7 +126,7 @@ fn read_duration(text: &str) -> Option<i64> {
             whole.parse::<u64>().ok()?.into()
         };
         total = total.checked_add(whole.checked_mul(unit)?)?;
-        // Digits below a nanosecond are dropped.
+        // Digits smaller than a nanosecond are dropped.
         let mut digit_unit = unit;
         for digit in part.chars() {
             digit_unit /= 10;
@@ -148,7 +148,7 @@ pub(crate) fn duration_text(nanoseconds: i64) -> String {
     )
 }
 
-/// The offset of a zone at a time. A zone is a name of the IANA database, in its case, or an offset.
+/// Returns the offset of a zone at a time. A zone is a case-sensitive name of the IANA database, or an offset.
 fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     if matches!(zone, "" | "UTC" | "Local") {
         return Some(UtcOffset::UTC);
@@ -158,7 +158,7 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
             .get(zone)
             .ok()
             .filter(|found| found.iana_name() == Some(zone))?;
-        // Its last timestamp is a day before CEL's.
+        // The last timestamp of `jiff` is a day before CEL's.
         let (least, most) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         let time = Timestamp::from_second(time.unix_timestamp().clamp(least, most)).ok()?;
         return UtcOffset::from_whole_seconds(zone.to_offset(time).seconds()).ok();
@@ -169,7 +169,7 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     UtcOffset::from_whole_seconds(minutes.checked_mul(60)?).ok()
 }
 
-/// Reads a timestamp of RFC 3339. It keeps its offset, which only its text shows.
+/// Parses a timestamp of RFC 3339. It keeps its offset, which is only visible in its text.
 pub(crate) fn read_timestamp(text: &str) -> Option<OffsetDateTime> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     time.checked_to_offset(UtcOffset::UTC).map(|_| time)
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_as_go_writes_them() {
+    fn durations_are_parsed_as_in_go_and_written_in_seconds() {
         for (text, expected) in [
             ("0", Some(0)),
             ("1s", Some(SECOND)),

@@ -1,4 +1,4 @@
-//! The CEL types of functions as Rust types.
+//! Maps the CEL types of function signatures to Rust types.
 
 use std::{marker::PhantomData, net::IpAddr, sync::Arc};
 
@@ -13,10 +13,10 @@ use crate::{
 
 /// A CEL type, and the Rust type of its values.
 ///
-/// Implementations of `write` say `'a: 'a`, for a lifetime of the function as the trait's is, not of a call.
+/// Implementations of `write` have the bound `'a: 'a` so that the lifetime is a parameter of the function, as in the trait.
 pub(super) trait CelType {
     type Rust<'a>;
-    /// Whether a literal of it is compiled to a regular expression.
+    /// Whether a literal of this type is compiled to a regular expression.
     const IS_PATTERN: bool = false;
     fn cel() -> Type;
     fn read<'a>(value: &Value<'a>) -> Option<Self::Rust<'a>>;
@@ -27,7 +27,7 @@ pub(super) trait CelType {
 pub(super) trait Arguments {
     type Rust<'a>;
     fn types() -> Vec<Type>;
-    /// The index of the regular expression among the arguments.
+    /// Returns the index of the argument that is a regular expression, if any.
     fn pattern() -> Option<usize>;
     fn read<'a>(values: &[Value<'a>]) -> Option<Self::Rust<'a>>;
 }
@@ -119,9 +119,9 @@ pub(super) struct Named;
 pub(super) struct Semver;
 /// A parsed URL.
 pub(super) struct Address;
-/// Any one type, the same wherever a signature has it.
+/// A type parameter: any type, which is the same everywhere in a signature.
 pub(super) struct A;
-/// Any other type.
+/// A second type parameter.
 pub(super) struct B;
 pub(super) struct Dyn;
 pub(super) struct ListOf<T>(PhantomData<T>);

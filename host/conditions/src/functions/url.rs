@@ -1,4 +1,4 @@
-//! Kubernetes' `url`: addresses as Go's `net/url` reads them, which is neither RFC 3986 nor what browsers do.
+//! Kubernetes' library of URLs, which are parsed like Go's `net/url`: neither by RFC 3986 nor like in browsers.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -11,16 +11,16 @@ use crate::{
     value::{Map, Value},
 };
 
-/// A parsed address. Two are equal if all of their parts are.
+/// A parsed URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: String,
-    /// The rest after the scheme, if that does not begin with `/`.
+    /// The text after the scheme, if it does not begin with `/`.
     opaque: String,
     user: Option<String>,
-    /// Decoded, with its port.
+    /// The unescaped host, with its port.
     host: String,
-    /// Escaped.
+    /// The escaped path.
     path: String,
     query: String,
     fragment: String,
@@ -63,9 +63,9 @@ pub(super) fn register(library: &mut Library) {
 }
 
 impl Url {
-    /// An absolute address, or a path that begins with `/`; either with a fragment.
+    /// Parses an absolute URL, or a path that begins with `/`; both may have a fragment.
     fn parse(text: &str) -> Result<Self, String> {
-        // As in Kubernetes: the first pass takes a `#` for a part of path or query.
+        // As in Kubernetes, the URL must also be valid if `#` is part of the path or the query.
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_as(text, false)?;
@@ -78,7 +78,7 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// Parses as Go's `ParseRequestURI`, or as its `Parse`, to which `//host/path` has a host.
+    /// Parses like Go's `ParseRequestURI`, or like its `Parse`, which finds a host in `//host/path`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());
@@ -128,7 +128,7 @@ impl Url {
         Ok(url)
     }
 
-    /// The host without brackets and port, and the port.
+    /// Returns the host without brackets and port, and the port.
     fn host_and_port(&self) -> (&str, &str) {
         let (host, port) = match self.host.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
@@ -139,7 +139,7 @@ impl Url {
     }
 }
 
-/// The scheme, perhaps empty, and the rest.
+/// Splits off the scheme, which may be empty.
 fn scheme(text: &str) -> Result<(&str, &str), String> {
     for (place, byte) in text.bytes().enumerate() {
         match byte {
@@ -183,7 +183,7 @@ fn must_escape(byte: u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte))
 }
 
-/// Whether a path can stay as it is written.
+/// Whether a path needs no escapes.
 fn is_escaped(path: &str) -> bool {
     let allowed = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte);
     path.bytes().all(allowed)
@@ -201,8 +201,8 @@ fn escape(path: &[u8]) -> String {
     escaped
 }
 
-/// The text without escapes.
-fn unescape(text: &str, place: UrlPart) -> Result<Vec<u8>, String> {
+/// Replaces the escapes in a text.
+fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -215,8 +215,8 @@ fn unescape(text: &str, place: UrlPart) -> Result<Vec<u8>, String> {
                     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
                     u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
                 });
-                // In a host, only what is not ASCII may be escaped.
-                let value = value.filter(|value| place != UrlPart::Host || *value >= 0x80 || *value == b'%');
+                // In a host, only characters that are not ASCII may be escaped.
+                let value = value.filter(|value| part != UrlPart::Host || *value >= 0x80 || *value == b'%');
                 let (Some(value), Some((_, after))) = (value, digits) else {
                     let escape = String::from_utf8_lossy(after.get(..2).unwrap_or(after)).into_owned();
                     return Err(format!("invalid URL escape {:?}", format!("%{escape}")));
@@ -224,8 +224,8 @@ fn unescape(text: &str, place: UrlPart) -> Result<Vec<u8>, String> {
                 bytes.push(value);
                 rest = after;
             }
-            b'+' if place == UrlPart::Query => bytes.push(b' '),
-            byte if place == UrlPart::Host && byte.is_ascii() && !is_of_host(*byte) => {
+            b'+' if part == UrlPart::Query => bytes.push(b' '),
+            byte if part == UrlPart::Host && byte.is_ascii() && !is_of_host(*byte) => {
                 return Err(format!(
                     "invalid character {:?} in host name",
                     char::from(*byte).to_string()
@@ -245,7 +245,7 @@ fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// The values of each key. Pairs with a wrong escape or a `;` are dropped, as in Go.
+/// Returns the values of each key. As in Go, pairs with an invalid escape or a `;` are dropped.
 fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
     machine.charge_bytes(query.len())?;
     let mut entries: Vec<(String, Vec<Value<'a>>)> = Vec::new();
@@ -275,8 +275,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_as_go_reads_them() {
-        // Source: the documentation of Kubernetes' library, and the tests of Go's `net/url`.
+    fn urls_are_parsed_as_in_go() {
+        // The rows are from the documentation of Kubernetes' library, and from the tests of Go's `net/url`.
         for (text, expected) in [
             (
                 "https://example.com:80/",

@@ -1,4 +1,4 @@
-//! Versions as Semantic Versioning has them: Kubernetes' `semver`.
+//! Kubernetes' library of semantic versions, `semver`.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(Str, bool), bool>("isSemver", |machine, (text, normalize)| {
         Ok(read(machine, &text, normalize)?.is_ok())
     });
-    // As in Kubernetes, what the build is does not count.
+    // As in Kubernetes, comparisons ignore the build.
     library.member::<(Semver, Semver), i64>("compareTo", |_, (one, other)| {
         Ok(one.cmp_precedence(&other) as i64)
     });
@@ -43,7 +43,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// The outer error: the cost is exceeded.
+/// Parses a version. The outer error is an exceeded cost.
 fn read(
     machine: &mut Machine<'_>,
     text: &str,
@@ -62,7 +62,7 @@ fn read(
     }))
 }
 
-/// Removes the `v` in front and leading zeros, and adds missing parts.
+/// Removes a leading `v` and leading zeros, and adds missing parts.
 fn normalized(text: &str) -> Result<String, String> {
     let mut parts: Vec<String> = text
         .strip_prefix('v')
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_are_normalized() {
-        // Source: the documentation and the code of Kubernetes' library.
+    fn versions_are_normalized_as_in_kubernetes() {
+        // The rows are from the documentation and the code of Kubernetes' library.
         for (text, expected) in [
             ("v1.2.3", Ok("1.2.3")),
             ("1", Ok("1.0.0")),

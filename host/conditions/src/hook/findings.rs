@@ -1,4 +1,4 @@
-//! Collects the findings of a policy, and makes a response of them.
+//! Collects the findings of a policy, and makes a response from them.
 
 use admittance_admission::{Denial, Failure, FailureKind, FailurePolicy, Object, Request, Response, Verdict};
 use serde_json::{Value as Json, json};
@@ -6,16 +6,16 @@ use serde_json::{Value as Json, json};
 use super::{Action, PolicyHook};
 use crate::DenialReason;
 
-/// The reason to refuse a request.
+/// A reason to deny a request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Objection {
     pub(super) message: String,
     pub(super) reason: DenialReason,
-    /// The index of its validation.
+    /// The index of the validation.
     pub(super) index: usize,
     /// Whether an expression could not be evaluated, so that the failure policy applies.
     pub(super) failed: bool,
-    /// Whether the API server could not read what a mutation gives. No failure policy applies to that.
+    /// Whether the API server could not read the result of a mutation, to which no failure policy applies.
     pub(super) unreadable: bool,
 }
 
@@ -42,11 +42,11 @@ impl Objection {
 /// The results of evaluating a policy with each of its parameters.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// The objections that `validationActions` apply to.
+    /// The objections to which `validationActions` apply.
     pub(super) objections: Vec<Objection>,
-    /// The objections for which the request is denied whatever the actions are.
+    /// The objections that deny the request regardless of the actions.
     pub(super) refusals: Vec<Objection>,
-    /// Key and values, in the order of the policy.
+    /// The audit annotations: key and values, in the order of the policy.
     pub(super) annotations: Vec<(String, Vec<String>)>,
 }
 
@@ -69,11 +69,11 @@ impl PolicyHook {
             .collect();
         if let Some(constraint) = &self.binding.constraint {
             objections.extend(refusals);
-            self.answer_of(&constraint.prefix, objections, &mut response);
+            self.respond_for_constraint(&constraint.prefix, objections, &mut response);
             return Ok(response);
         }
         let Some(names) = &self.binding.names else {
-            // A stage of a native chain. An expression that fails does not undo the denial of another.
+            // In a stage of a native chain, a failed expression does not undo the denial by another one.
             let (failed, denied): (Vec<_>, Vec<_>) = objections
                 .into_iter()
                 .chain(refusals)
@@ -101,7 +101,7 @@ impl PolicyHook {
             .filter(|_| enforced)
             .chain(refusals)
             .collect();
-        // What the API server could not read ends the request at once.
+        // An unreadable result has precedence: the API server would end the request at once.
         let unreadable = denied.iter().find(|objection| objection.unreadable);
         response.verdict = match (unreadable, denied.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
@@ -111,15 +111,15 @@ impl PolicyHook {
         Ok(response)
     }
 
-    /// The response for a constraint, in the words of Gatekeeper.
-    fn answer_of(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
+    /// Completes the response for a constraint, in the words of Gatekeeper.
+    fn respond_for_constraint(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
         }
-        let messages = objections
+        let messages: Vec<String> = objections
             .iter()
-            .map(|objection| format!("{prefix} {}", objection.message));
-        let messages: Vec<String> = messages.collect();
+            .map(|objection| format!("{prefix} {}", objection.message))
+            .collect();
         if messages.is_empty() {
             return;
         }
@@ -131,7 +131,7 @@ impl PolicyHook {
         }
     }
 
-    /// Warnings and the note for the audit log, as the binding asks for them.
+    /// Adds warnings and a note for the audit log, if they are actions of the binding.
     fn note(&self, (policy, binding): &(String, String), objections: &[Objection], response: &mut Response) {
         let does = |action: Action| self.binding.actions.contains(&action);
         if does(Action::Warn) {
@@ -165,7 +165,7 @@ impl PolicyHook {
         }
     }
 
-    /// The denial in the words of kube-apiserver. A denial by mutations has all of their objections as its causes.
+    /// Makes a denial in the words of kube-apiserver. A denial by mutations has all objections as causes.
     pub(super) fn denial(
         &self,
         (policy, binding): &(String, String),
@@ -186,7 +186,7 @@ impl PolicyHook {
             )
         };
         let message = worded(first);
-        let (resource, name) = (&request.resource, subject(request));
+        let (resource, name) = (&request.resource, object_name(request));
         let mut denial = if mutates {
             Denial::new(403, first.reason.as_str(), message.clone())
         } else {
@@ -215,7 +215,7 @@ impl PolicyHook {
     }
 }
 
-/// The answer to a request that the API server could not complete, whatever the failure policy is.
+/// Makes the denial of a request that the API server could not complete, regardless of the failure policy.
 fn internal_error(why: &str) -> Denial {
     let mut denial = Denial::new(500, "InternalError", format!("Internal error occurred: {why}"));
     denial.is_whole = true;
@@ -223,8 +223,8 @@ fn internal_error(why: &str) -> Denial {
     denial
 }
 
-/// The name of the object in messages, as kube-apiserver has it.
-fn subject(request: &Request) -> String {
+/// Returns the name of the object in messages, as in kube-apiserver.
+fn object_name(request: &Request) -> String {
     let generated = request.object.as_ref().and_then(|object| {
         let name = object.value().pointer("/metadata/generateName")?.as_str()?;
         Some(name.to_owned())
@@ -237,7 +237,7 @@ fn subject(request: &Request) -> String {
 
 fn replaced(request: &Request, object: Option<Object>) -> Verdict {
     match object {
-        // By their texts: whether they differ as JSON is found out with the other rules for changes.
+        // Comparing the texts suffices here. Whether they differ as JSON is checked with the other rules for changes.
         Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => {
             Verdict::Replace(object)
         }

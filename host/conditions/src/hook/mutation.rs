@@ -1,4 +1,4 @@
-//! The mutations of a policy.
+//! Applies the mutations of a policy.
 
 use admittance_admission::{
     Deadline, Failure, FailureKind, GroupVersionKind, Object, Patch, PatchError, leave, may_leave, offload,
@@ -12,11 +12,12 @@ use super::{
 };
 use crate::{Structure, apply, machine::Machine, value::Value, variables::Variables};
 
-/// The most that a mutation writes on a thread that serves, in bytes.
+/// The most bytes that a mutation writes on a thread that serves requests.
 const BRIEF: usize = 16 << 10;
+
 impl PolicyHook {
-    /// Makes the changes one after another: each sees the object as the previous one left it. One that fails changes
-    /// nothing, and the others are made all the same.
+    /// Applies the mutations in order, each to the result of the previous one. A failed mutation changes nothing, and the
+    /// others are applied nevertheless.
     pub(super) async fn mutate(
         &self,
         inputs: Inputs<'_>,
@@ -28,7 +29,7 @@ impl PolicyHook {
             return Ok(());
         };
         let structure = self.structure(&inputs.request.kind);
-        // For all mutations together.
+        // The limit is for all mutations together.
         let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
             let given = {
@@ -64,7 +65,7 @@ impl PolicyHook {
                     findings.refusals.push(Objection::unreadable(why));
                     break;
                 }
-                // Limits are not a matter of the expression, so they are failures of the stage in every kind of policy.
+                // An exceeded limit is a failure of the stage in every kind of policy, not a failed expression.
                 Err(failure)
                     if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
                 {
@@ -77,11 +78,10 @@ impl PolicyHook {
         Ok(())
     }
 
-    /// The structure of the objects of a kind.
+    /// Returns the structure of the objects of a kind.
     fn structure(&self, kind: &GroupVersionKind) -> Structure {
-        let given = self.binding.structures.iter().find(|(known, _)| known == kind);
-        let given = given.map(|(_, structure)| structure.clone());
-        given
+        let own = self.binding.structures.iter().find(|(known, _)| known == kind);
+        own.map(|(_, structure)| structure.clone())
             .or_else(|| Structure::builtin(kind))
             .unwrap_or_else(Structure::unknown)
     }
@@ -96,13 +96,13 @@ enum Change {
 /// The result of a mutation.
 enum Applied {
     Changed(Object),
-    /// The API server could not read the object. The text says why.
+    /// The API server could not read the object, for this reason.
     Unreadable(String),
 }
 
 impl Change {
-    /// Values share their parts, so how much it writes is known when it is written: if it is much, it begins again on a thread
-    /// for long work.
+    /// Writes the result as JSON. Its size is only known when it is written, since values share their parts: if it turns out
+    /// to be large, writing starts again on a thread for long work.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if may_leave() {
             match Self::of(value, limit.min(BRIEF), deadline) {
@@ -124,7 +124,7 @@ impl Change {
         }
     }
 
-    /// The object with this change.
+    /// Applies the change to an object.
     async fn applied_to(
         self,
         object: &Object,
@@ -136,7 +136,7 @@ impl Change {
         let size = object.text().len();
         match self {
             Self::Patch { operations, count } => {
-                // An operation may move all items of a list.
+                // Each operation may move all items of a list.
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
                     let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {
@@ -161,7 +161,7 @@ impl Change {
     }
 }
 
-/// The object with this value; as it is if that is its value already.
+/// Replaces the value of the object; an object that has this value already stays the same.
 fn changed(object: Object, value: Json, limit: usize) -> Result<Applied, Failure> {
     let changed = if value == *object.value() {
         object

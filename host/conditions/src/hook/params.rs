@@ -1,16 +1,16 @@
-//! The parameters of a policy.
+//! Reads the parameters of a policy from the cluster.
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterQuery, ClusterReader, Deadline, LabelSelector, words,
 };
 use serde_json::Value as Json;
 
-/// The parameters of a policy: objects of the cluster. It is evaluated for each.
+/// The parameters of a policy: objects of the cluster, for each of which the policy is evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
     /// The kind of the parameters.
     pub kind: ClusterKind,
-    /// The namespace of the parameters; none for the namespace of the request, or if the kind has none.
+    /// The namespace of the parameters; `None` for the namespace of the request, or for a kind without namespaces.
     pub namespace: Option<String>,
     /// The selection among the objects of the kind.
     pub which: ParamsSelector,
@@ -21,7 +21,7 @@ pub struct Params {
 /// The selection of parameter objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamsSelector {
-    /// The one of this name.
+    /// The object with this name.
     Name(String),
     /// The objects with these labels.
     Labels(LabelSelector),
@@ -39,7 +39,7 @@ pub enum ParamsMissing {
 words!(ParamsMissing, "action": Allow = "Allow", Deny = "Deny");
 
 impl Params {
-    /// The objects, as JSON.
+    /// Finds the objects, as JSON.
     pub(super) async fn find(
         &self,
         cluster: &dyn ClusterReader,
@@ -63,11 +63,11 @@ impl Params {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
-            // Perhaps the kind has no namespaces.
+            // The kind may have no namespaces.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // A list without a namespace has the objects of all namespaces.
+                // The list without a namespace also has the objects of all namespaces, which do not count.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

@@ -1,12 +1,13 @@
-//! Comparisons of values, and their cost.
+//! Compares values, and charges for comparisons.
 
 use super::{Fault, Machine};
 use crate::value::{Map, Value};
 
-/// The number of values, or of 16 bytes of text, that are compared for a unit of cost.
+/// The number of values or of 16-byte pieces of text whose comparison has a cost of 1.
 const WORK_OF_A_UNIT: u64 = 64;
+
 impl<'a> Machine<'a> {
-    /// Adds the cost of comparing two values, as kube-apiserver counts it: by the smaller size, whatever is in them.
+    /// Adds the cost that kube-apiserver charges for comparing two values: by the smaller size, regardless of nested values.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),
@@ -18,7 +19,7 @@ impl<'a> Machine<'a> {
         self.charge_bytes(size(one).min(size(other)))
     }
 
-    /// Adds work that kube-apiserver does not count. It is a part of the cost, since it takes time all the same.
+    /// Adds work that kube-apiserver does not charge. It is charged here, since it takes time.
     fn work(&mut self, values: usize) -> Result<(), Fault> {
         self.meter.work += values as u64;
         let cost = self.meter.work / WORK_OF_A_UNIT;
@@ -26,7 +27,7 @@ impl<'a> Machine<'a> {
         self.charge(cost)
     }
 
-    /// Whether two values are equal. Numbers compare across types; values of other types are unequal.
+    /// Whether two values are equal. Numbers of different types may be equal, other values of different types are not.
     pub(crate) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
         match (one, other) {
             (Value::List(one), Value::List(other)) => {
@@ -82,7 +83,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// The index of a value among others.
+    /// Returns the index of a value among others.
     pub(crate) fn position(
         &mut self,
         wanted: &Value<'a>,

@@ -2,12 +2,12 @@ use admittance_admission::{Failure, shorten};
 
 use crate::functions::authorizer::Question;
 
-/// The reason for which the evaluation of an expression ended early.
+/// The reason why the evaluation of an expression ended early.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// An error of the expression. `&&`, `||`, `all` and `exists` ignore it if another operand decides.
     Error(String),
-    /// The evaluation stops.
+    /// A reason that stops the whole evaluation.
     Halt(Halt),
 }
 
@@ -33,14 +33,14 @@ impl Halt {
 }
 
 impl Fault {
-    /// An error of the expression. The text is cut, since it may contain what a client sent.
+    /// Creates an error of the expression. Its text is cut, since it may contain data of a client.
     pub(crate) fn error(text: impl Into<String>) -> Self {
         let mut text = text.into();
         shorten(&mut text, Failure::MAX_MESSAGE);
         Self::Error(text)
     }
 
-    /// No overload accepts values of these types.
+    /// Creates the error of a call that no overload accepts.
     pub(crate) fn no_overload() -> Self {
         Self::error("no such overload")
     }

@@ -1,4 +1,4 @@
-//! Evaluates macros: `all`, `exists`, `map`, `filter`, `optMap` and the like.
+//! Evaluates macros, such as `all`, `exists`, `map`, `filter` and `optMap`.
 
 use super::{Fault, Machine, Outcome, key_text};
 use crate::{
@@ -41,7 +41,7 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// `all` and `exists`: the first item whose test is `decisive` decides, also when others fail.
+    /// Evaluates `all` or `exists`: the first item whose test has the value `decisive` decides, even if others fail.
     fn until(
         &mut self,
         each: &'a Each,
@@ -81,7 +81,7 @@ impl<'a> Machine<'a> {
             if !self.test(each, item)?.map_err(Fault::Error)? {
                 continue;
             }
-            // The cost of a list with one item, and of its concatenation.
+            // kube-apiserver makes a list with one item, and concatenates it.
             self.charge(12)?;
             values.push(match &each.result {
                 Some(result) => self.evaluate(result)?,
@@ -118,7 +118,7 @@ impl<'a> Machine<'a> {
                     }
                 }
                 (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
-                // The keys of a map are unique.
+                // The keys come from a map, so they are unique.
                 (_, result) => entries.push((key, result)),
             }
         }
@@ -140,9 +140,9 @@ impl<'a> Machine<'a> {
         Ok(Value::list(sorted(self, items, &keys)?))
     }
 
-    /// Binds the item and tests it; without a test, the result is true.
+    /// Binds the item and tests it. Without a test, the result is true.
     fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
-        // The cost of a step in addition to its test: reading and writing the accumulator.
+        // In addition to its test, a step reads and writes an accumulator in kube-apiserver.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
@@ -152,7 +152,7 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // Replaces the previous item, which comes after all outer variables.
+        // The previous item is removed. It comes after the variables of outer macros.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

@@ -1,4 +1,4 @@
-//! Evaluates whole expressions: with the answers of the authorizer, and the variables of a policy.
+//! Evaluates whole expressions, with the answers of the authorizer and the variables of a policy.
 
 use std::mem;
 
@@ -7,13 +7,13 @@ use admittance_admission::{Authorizer, Request, leave, may_leave};
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
 
-/// A machine yields to other tasks after expressions of this cost.
+/// The cost of expressions after which the task yields to others.
 const YIELD_COST: u64 = 100_000;
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. If it calls the authorizer, it is evaluated again when the answer has arrived, so no
-    /// thread is blocked; the cost limits allow two calls in an expression. If it turns out to be costly, it is evaluated again
-    /// on a thread for long work.
+    /// Evaluates an expression. If it calls the authorizer, it is evaluated again when the answer has arrived, so that no
+    /// thread is blocked; the cost limits allow two calls in an expression. If it turns out to be expensive, it is evaluated
+    /// again on a thread for long work.
     pub(crate) async fn settle(
         &mut self,
         expression: &'a Expression,
@@ -43,8 +43,8 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Evaluates an expression with a limit of its own. The cost is taken from the budget, unless it has to be evaluated
-    /// again.
+    /// Evaluates an expression with its own cost limit. The cost is taken from the budget, unless the expression must be
+    /// evaluated again.
     pub(crate) fn run(&mut self, expression: &'a Expression) -> Outcome<'a> {
         let outer = mem::replace(&mut self.meter, Meter::within(self.budget));
         let locals = mem::take(&mut self.locals);
@@ -58,12 +58,12 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Sets what the following expressions may cost together.
+    /// Sets the cost limit of all following expressions together.
     pub(crate) fn allow(&mut self, budget: u64) {
         self.budget = budget;
     }
 
-    /// A variable of the policy: evaluated when it is first used, with a cost limit of its own.
+    /// Returns the value of a policy's variable, which is evaluated at its first use, with its own cost limit.
     #[inline(never)]
     pub(super) fn composed(&mut self, index: usize) -> Outcome<'a> {
         self.charge(1)?;

@@ -1,4 +1,4 @@
-//! The structures of Kubernetes' own kinds, which `cargo task kinds` writes.
+//! The structures of Kubernetes' own kinds, parsed from a text that `cargo task kinds` writes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,12 +10,12 @@ use serde_json::Value as Json;
 
 use super::{At, Field, ListMerge, Node, Scalar, Structure};
 
-/// A line for each type: its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is atomic, and its fields,
-/// `NAME:TYPE`, with `=DEFAULT` where a key has one. A type is a scalar, the name of another type, `{}TYPE` for a map and
-/// `[KEYS]TYPE` for a list, with `!` if it is atomic and `=` for a set.
+/// The types, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic type, and the fields
+/// `NAME:TYPE`, with `=DEFAULT` for a key with a default. A type is a scalar, the name of another type, `{}TYPE` for a map,
+/// or `[KEYS]TYPE` for a list, with `!` instead of keys for an atomic list, and `=` for a set.
 const TEXT: &str = include_str!("builtin.txt");
 
-/// In an object of unknown structure, a list is merged like the field of the same name in these types.
+/// The types whose lists also define how lists of the same names are merged in objects of unknown structure.
 const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {
@@ -53,13 +53,12 @@ pub(super) fn at(index: usize) -> At<'static> {
     At::new(&BUILTIN.nodes, index)
 }
 
-/// Returns the structure by which the list in this field of a Pod, such as `containers`, is merged. The structure of its
-/// items is unknown.
+/// Returns the structure of a Pod's list with this name, such as `containers`, but with items of unknown structure.
 pub(super) fn known_list(field: &str) -> Option<At<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }
 
-/// The node of the metadata of every object.
+/// Returns the index of the node for the metadata of every object.
 pub(super) fn metadata() -> Option<usize> {
     match BUILTIN.nodes.get(BUILTIN.unknown) {
         Some(Node::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),
@@ -140,7 +139,7 @@ impl<'t> Reader<'t> {
         found
     }
 
-    /// A type with this name.
+    /// Reads a type from the rest of its line.
     fn named(&mut self, name: &str, line: &'t str) -> Node {
         let mut fields = BTreeMap::new();
         let mut atomic = false;
@@ -165,7 +164,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The index of a type.
+    /// Returns the index of a type.
     fn typed(&mut self, text: &'t str) -> usize {
         match self.types.get(text) {
             Some(index) => *index,
@@ -231,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_is_defined_and_every_served_kind_is_there() {
+    fn every_referenced_type_is_defined_and_common_kinds_are_found() {
         let unread = |word: &str| word.contains('.') && !BUILTIN.nodes.is_empty();
         let names: Vec<_> = TEXT.lines().filter_map(|line| line.split(' ').next()).collect();
         for line in TEXT.lines().filter(|line| !line.starts_with('#')) {

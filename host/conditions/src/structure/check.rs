@@ -1,4 +1,4 @@
-//! Finds what does not fit a structure: in an object to apply, and in the result of a JSON Patch.
+//! Checks objects to apply, and results of JSON Patches, against a structure.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::{At, ListMerge, Node, Scalar, Structure};
 const MOST_MISTAKES: usize = 10;
 
 impl Structure {
-    /// Checks an object to apply. The error is worded as by kube-apiserver.
+    /// Checks an object to apply. The error is in kube-apiserver's words.
     pub(crate) fn check_applied(&self, change: &Json) -> Result<(), String> {
         let mut walk = Walk::default();
         walk.applied(self.root(), change);
@@ -22,14 +22,14 @@ impl Structure {
         }
     }
 
-    /// The places at which an object to apply has something that is only replaced as a whole.
+    /// Returns the paths in an object to apply whose values can only be replaced as a whole.
     pub(crate) fn atomic_parts(&self, change: &Json) -> Vec<String> {
         let mut walk = Walk::default();
         walk.atomic(self.root(), change);
         walk.found
     }
 
-    /// Describes why a value like this one is refused in this field of an object to apply.
+    /// Describes why a value like this one is rejected in this field of an object to apply.
     pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
         let at = self.at(path)?.member(field)?;
         let place = format!("{path}.{field}");
@@ -46,7 +46,7 @@ impl Structure {
         })
     }
 
-    /// Describes why every object with this value at a path of a JSON Patch is refused. Null fits everywhere.
+    /// Describes why this value is rejected at a path of a JSON Patch. Null fits everywhere.
     pub(crate) fn patched_misfit(&self, path: &str, value: &Json) -> Option<String> {
         let mut at = self.root();
         let mut owner = String::new();
@@ -81,8 +81,8 @@ impl Structure {
         misfit.or_else(unknown)
     }
 
-    /// Checks the result of a JSON Patch. The error is worded as by kube-apiserver. Mistakes that the object had before are
-    /// left out: the control plane may be newer than this program, and have more fields.
+    /// Checks the result of a JSON Patch. The error is in kube-apiserver's words. Mistakes that the object had before the
+    /// patch are ignored, since the control plane may be newer than this program and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = Walk::default();
@@ -110,7 +110,7 @@ impl Structure {
     }
 }
 
-/// The name of a list's item by its keys, `[name="c"]`, or why it has none. A set's item has its value.
+/// Returns the name of a list item by its keys, `[name="c"]`, or by its value in a set. The error says why it has none.
 pub(super) fn item_name(list: At<'_>, index: usize, item: &Json) -> Result<String, String> {
     let Node::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));
@@ -158,12 +158,13 @@ pub(super) fn item_name(list: At<'_>, index: usize, item: &Json) -> Result<Strin
     }
 }
 
-/// A walk over an object, with what it found and the path of the current value.
+/// A walk over an object that collects mistakes.
 #[derive(Default)]
 struct Walk {
     found: Vec<String>,
-    /// The paths of fields that there are not.
+    /// The paths of unknown fields.
     unknown: Vec<String>,
+    /// The path of the current value.
     path: String,
 }
 
@@ -179,7 +180,7 @@ impl Walk {
         self.push(mistake);
     }
 
-    /// Continues with a part of the current value.
+    /// Walks over a part of the current value.
     fn within(&mut self, name: &str, walk: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         self.path.push_str(name);
@@ -234,7 +235,7 @@ impl Walk {
         match (at.node, value) {
             (Node::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // Not the values of other keys: the API server does not look there either.
+                    // As in the API server, the values of keys without a declared field are not searched.
                     let is_open = at.member(key).is_some_and(|at| matches!(at.node, Node::Unknown));
                     if let Some(at) = at.member(key).filter(|_| is_open || fields.contains_key(&**key)) {
                         self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
@@ -256,7 +257,7 @@ impl Walk {
         }
     }
 
-    /// Whether the value can be decoded into the Go type. `owner` is the field as Go names it: `PodSpec.spec.hostname`.
+    /// Reports values that Go cannot decode into its types. `owner` is Go's name of the field: `PodSpec.spec.hostname`.
     fn decoded(&mut self, at: At<'_>, value: &Json, owner: &str) {
         let kind = match value {
             Json::Null => return,
@@ -293,7 +294,7 @@ impl Walk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // Go names no keys of maps.
+                        // Go's names of fields do not contain the keys of maps.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
@@ -309,8 +310,8 @@ impl Walk {
     }
 }
 
-/// The name that Go's decoder gives to a field of this type, from the name of the field around it:
-/// `PodSpec.spec.hostname`.
+/// Returns the name of a field in messages of Go's decoder, `PodSpec.spec.hostname`. `outer` is the name of the field that
+/// contains it.
 fn go_field(type_name: &str, outer: &str, field: &str) -> String {
     match outer.split_once('.') {
         Some((_, path)) => format!("{type_name}.{path}.{field}"),
@@ -319,7 +320,7 @@ fn go_field(type_name: &str, outer: &str, field: &str) -> String {
 }
 
 impl Scalar {
-    /// The mistake of a value in an object to apply; none if the value fits.
+    /// Describes why a value in an object to apply does not fit; returns `None` if it fits.
     fn refused(self, value: &Json) -> Option<String> {
         let (fits, wanted) = match self {
             Self::String | Self::Bytes => {
@@ -347,7 +348,7 @@ impl Scalar {
         (!fits).then(|| format!("expected {wanted}"))
     }
 
-    /// The type in Go; none for what has one of several.
+    /// Returns the type in Go; `None` for a value that may have several types.
     fn go_type(self) -> Option<&'static str> {
         Some(match self {
             Self::String => "string",
@@ -361,7 +362,7 @@ impl Scalar {
     }
 }
 
-/// A value as Go prints it with `%v`, in a wrapper.
+/// Writes a value as Go's `%v` writes it inside of its wrapper.
 fn go(value: &Json) -> String {
     match value {
         Json::Null => "&{NULL_VALUE}".to_owned(),
@@ -370,7 +371,7 @@ fn go(value: &Json) -> String {
     }
 }
 
-/// A value as Go prints it with `%#v`. Null is a number there.
+/// Writes a value as Go's `%#v` does, where null is a number.
 fn go_syntax(value: &Json) -> String {
     match value {
         Json::Null => "0".to_owned(),
@@ -392,5 +393,5 @@ fn go_type_of(value: &Json) -> &'static str {
     }
 }
 
-/// The length of a client's value in a message, in bytes.
+/// The longest value in a message, in bytes.
 const LONGEST_SHOWN: usize = 256;

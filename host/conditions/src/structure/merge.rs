@@ -7,11 +7,11 @@ use serde_json::{Map, Value as Json};
 use super::{At, ListMerge, Node, Structure, check::item_name};
 
 impl Structure {
-    /// Merges a change, in which nothing is atomic and no list has an item twice.
+    /// Merges a change, which must not contain atomic values or duplicate list items.
     ///
     /// # Errors
     ///
-    /// An item of a list has no key.
+    /// If an item of a list has no key.
     pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
         merge(self.root(), object, change)
     }
@@ -46,7 +46,7 @@ fn merge_members(at: At<'_>, into: &mut Map<String, Json>, change: Map<String, J
     Ok(())
 }
 
-/// The names of the items of a list.
+/// Returns the names of the items of a list.
 fn names(at: At<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     let names = items
         .iter()
@@ -55,9 +55,8 @@ fn names(at: At<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Items that only one of the lists has are taken in the order in which they come. The others are merged where the
-/// change has them, relative to the items that both lists have. Of items that the object has twice, the change replaces
-/// all.
+/// Merges two lists. Items that only one list has keep their order. Items of both lists are merged and take the order of the
+/// change. If the object has an item several times, the change replaces all of these.
 fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
@@ -69,7 +68,7 @@ fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<()
             continue;
         }
         only_old.push(None);
-        // Items that are there twice are not merged, but replaced.
+        // Duplicate items are replaced instead of merged.
         old.entry(name)
             .and_modify(|known| *known = None)
             .or_insert(Some(item));
@@ -91,7 +90,7 @@ fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<()
         let (take_old, take_new) = match names {
             (None, None) => return Ok(()),
             (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
-            // An item of both, whose turn it is not yet.
+            // The old item is in both lists, and comes later in the order of the change.
             (Some(old_name), Some(_))
                 if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
             {
@@ -139,7 +138,7 @@ mod tests {
         object["spec"][list].clone()
     }
 
-    /// Source: `typed/merge_test.go` of structured-merge-diff.
+    /// The rows are from `typed/merge_test.go` of structured-merge-diff.
     #[test]
     fn lists_are_merged_in_the_order_of_server_side_apply() {
         let names = |text: &str| -> Json {
@@ -154,7 +153,7 @@ mod tests {
             ("abc", "xb", "axbc"),
             ("abc", "ca", "bca"),
             ("abcd", "dxa", "bcdxa"),
-            // Items that are there twice are replaced by the change, and others stay.
+            // Duplicate items are replaced by the change, and others stay.
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {

@@ -1,4 +1,4 @@
-//! Reads structures of OpenAPI schemas.
+//! Reads structures from OpenAPI schemas.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,11 +7,11 @@ use serde_json::{Map, Value as Json};
 use super::{Field, ListMerge, Node, Scalar, Structure, builtin};
 use crate::schema::reference;
 
-/// The limit of schemas within schemas.
+/// The deepest nesting of schemas that is read.
 const MAX_DEPTH: usize = 64;
 
 impl Structure {
-    /// The structure of the objects of a kind with this schema, which may refer to these others.
+    /// Reads the structure of the objects of a kind from its schema, which may refer to others.
     pub(crate) fn of_schema(kind: &str, schema: &Json, others: &Map<String, Json>) -> Self {
         let mut reader = Reader {
             others,
@@ -39,7 +39,7 @@ impl Structure {
 
 struct Reader<'s> {
     others: &'s Map<String, Json>,
-    /// The nodes of schemas that are referred to.
+    /// The nodes of the schemas that are targets of references.
     named: HashMap<&'s str, usize>,
     nodes: Vec<Node>,
 }
@@ -57,7 +57,7 @@ impl<'s> Reader<'s> {
         if let Some(reference) = reference(schema) {
             return self.referred(reference, depth);
         }
-        // Its place comes first, so that the schema of a root is the first node.
+        // The slot is reserved first, so that the schema of a root is the first node.
         let place = self.add(Node::Any);
         let node = self.node(name, schema, depth);
         if let Some(slot) = self.nodes.get_mut(place) {
@@ -94,7 +94,7 @@ impl<'s> Reader<'s> {
             return Node::Scalar(Scalar::Any);
         }
         match text("type") {
-            // A schema without a type allows several: a quantity is a text or a number.
+            // A schema without a type allows several types: a quantity is a string or a number.
             None => Node::Any,
             Some("string") => Node::Scalar(match format {
                 Some("byte") => Scalar::Bytes,

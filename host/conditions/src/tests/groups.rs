@@ -1,10 +1,10 @@
-//! Expressions of groups.
+//! Tests the expressions of groups.
 
 use admittance_admission::Formula;
 
 use crate::GroupExpression;
 
-/// The formula in a short form.
+/// Writes the formula in a short form.
 fn short(formula: &Formula) -> String {
     let both = |sides: &[Formula; 2], sign| format!("({}{sign}{})", short(&sides[0]), short(&sides[1]));
     match formula {

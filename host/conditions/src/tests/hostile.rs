@@ -2,7 +2,7 @@ use admittance_admission::{Hook, Verdict};
 
 use super::{policies::policy, *};
 
-/// A request for a kind with unknown fields.
+/// Returns a request for a kind with unknown fields.
 fn with_spec(spec: serde_json::Value) -> Request {
     let mut request = pod();
     request.kind = GroupVersionKind::from_api_version("example.com/v1", "Widget");
@@ -25,7 +25,7 @@ async fn what_would_take_too_long_or_too_much() {
         "bomb": "((a{1,100}){1,100}){1,100}",
         "texts": vec!["x".repeat(1000); 1000],
     }));
-    // Source: kube-apiserver's limit of the cost of a call. Each of these would run for long, or make much.
+    // Source: kube-apiserver's limit of the cost of a call. Each expression would run for long, or need much memory.
     for expression in [
         "object.spec.a.all(x, object.spec.a.all(y, object.spec.a.all(z, x + y + z >= 0)))",
         "object.spec.a.map(x, object.spec.a.map(y, [x, y])).size() > 0",
@@ -57,19 +57,19 @@ async fn what_would_take_too_long_or_too_much() {
         );
     }
     for (expression, expected) in [
-        // A text that doubles at every step.
+        // This text doubles at every step.
         (
             "[0].map(x, 'xxxxxxxx').map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .size() > 0",
             Err(OVER.to_owned()),
         ),
-        // A pattern from the object that is large when it is compiled.
+        // This pattern from the object is large when it is compiled.
         (
             "'a'.matches(object.spec.bomb)",
             Err("error parsing regexp: `((a{1,100}){1,100}){1,100}`".to_owned()),
         ),
-        // One that would never end in an engine that backtracks.
+        // This pattern would never end in an engine that backtracks.
         (
             "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'.matches('^(a+)+$')",
             Ok(false),
@@ -95,7 +95,7 @@ fn inner_copy() -> serde_json::Value {
 async fn all_conditions_together_have_a_limit() {
     let numbers: Vec<u32> = (0..1000).collect();
     let request = with_spec(json!({ "a": numbers }));
-    // About 900,000 each: the third finds the budget of all spent.
+    // Each expression costs about 900,000, so the third one exceeds the limit of all.
     let costly = "object.spec.a.filter(x, x < 150).all(x, object.spec.a.all(y, x + y >= 0))";
     let three = conditions(&[("a", costly), ("b", costly), ("c", costly), ("d", "true")]);
     let failure = three
@@ -232,7 +232,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
             let outcome = machine.run(&condition.checked.expression);
             matches!(outcome, Ok(Value::Bool(true)))
         };
-        // Half of what a worker of the runtime has.
+        // The stack is half as large as that of a worker of the runtime.
         let thread = std::thread::Builder::new()
             .stack_size(1 << 20)
             .spawn(run)
@@ -241,7 +241,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
     }
 }
 
-/// An authorizer that allows everything on threads for long work, and nothing elsewhere.
+/// An authorizer that allows everything on the threads for long work, and nothing on others.
 #[derive(Debug)]
 struct Apart;
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_expressions_mean() {
+async fn expressions_have_the_values_of_the_specification() {
     let no_key = |key: &str| Err(format!("no such key: {key}"));
     let no_overload = || Err("no such overload".to_owned());
     // Sources: the specification of CEL, cel-go's strings extension, Kubernetes' libraries for CEL, and what
@@ -73,7 +73,7 @@ async fn what_expressions_mean() {
         ("443.0 in object.spec.ports", Ok(true)),
         ("1 in object.metadata.labels", Ok(false)),
         ("1 in object.spec.image", no_overload()),
-        // Logic takes in errors when the other side decides.
+        // `&&` and `||` ignore an error on one side if the other side decides.
         ("object.nope == 1 || true", Ok(true)),
         ("true || object.nope == 1", Ok(true)),
         ("object.nope == 1 && false", Ok(false)),
@@ -88,7 +88,7 @@ async fn what_expressions_mean() {
             Ok(true),
         ),
         ("object.spec.image ? true : false", no_overload()),
-        // Numbers and their like.
+        // Numbers and comparisons.
         ("1 + 2 * 3 - 4 / 2 == 5 && 7 % 4 == 3 && -(-1) == 1", Ok(true)),
         ("1u + 2u == 3u && 5u / 2u == 2u && 5u % 2u == 1u", Ok(true)),
         ("1.5 * 2.0 == 3.0 && 1.0 / 0.0 > 1.0", Ok(true)),
@@ -455,7 +455,7 @@ async fn what_expressions_mean() {
 }
 
 #[tokio::test]
-async fn what_a_request_shows() {
+async fn expressions_read_the_fields_of_a_request() {
     let mut request = pod();
     request.operation = Operation::Update;
     request.old_object = request.object.clone();

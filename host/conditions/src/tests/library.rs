@@ -1,4 +1,4 @@
-//! Each function of the libraries that kube-apiserver 1.36 has, by the library that declares it.
+//! Tests each function of the libraries of kube-apiserver 1.36, by the library that declares it.
 
 use super::*;
 
@@ -234,7 +234,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn each_function_of_the_libraries() {
+async fn library_functions_return_the_values_of_kubernetes() {
     let request = pod();
     let mut wrong = Vec::new();
     for (source, expression) in FUNCTIONS {
@@ -250,7 +250,7 @@ async fn each_function_of_the_libraries() {
 }
 
 #[tokio::test]
-async fn what_the_functions_refuse() {
+async fn library_functions_refuse_wrong_arguments() {
     for (expression, expected) in [
         ("[1].slice(0, 2) == []", "cannot slice(0, 2), list is length 1"),
         (
@@ -303,7 +303,7 @@ async fn what_the_functions_refuse() {
         let text = outcome.expect_err(expression);
         assert!(text.starts_with(expected), "{expression}: {text}");
     }
-    // A precision beyond what Rust's formatter takes.
+    // Rust's formatter does not accept such a precision.
     let long = "'%.100000f'.format([object.spec.ratio]).size() == 100002 && '%.100000e'.format([0.5]).size() > 100000";
     assert_eq!(evaluate(long, &pod()).await, Ok(true));
 }

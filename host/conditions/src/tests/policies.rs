@@ -1,5 +1,5 @@
-//! Policies as hooks. Sources of the expectations: Kubernetes' documentation of its policies, and the dispatchers, validators
-//! and patchers of kube-apiserver.
+//! Tests policies as hooks. The sources of the expectations are Kubernetes' documentation of policies, and the dispatchers,
+//! validators and patchers of kube-apiserver.
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy,
@@ -8,8 +8,8 @@ use admittance_admission::{
 
 use super::*;
 
-/// A policy of these parts: `name = variable`, `validate expression | message | message expression`, `when condition`,
-/// `note expression`, `apply expression`, `patch expression`.
+/// Compiles a policy of these parts: `name = variable`, `validate expression | message | message expression`,
+/// `when condition`, `note expression`, `apply expression`, `patch expression`.
 pub(super) fn policy(parts: &[&str]) -> Policy {
     let mut compiler = PolicyCompiler::new(true);
     let (mut conditions, mut validations, mut notes, mut mutations) = (vec![], vec![], vec![], vec![]);
@@ -63,7 +63,7 @@ async fn admit_request(
     hook.admit(request, deadline).await
 }
 
-/// Two ConfigMaps of one namespace, and a Namespace.
+/// A cluster with two ConfigMaps of one namespace, and a Namespace.
 #[derive(Debug)]
 struct Shelf;
 
@@ -102,7 +102,7 @@ impl ClusterReader for Shelf {
     ) -> Result<ClusterPage, ClusterError> {
         assert_eq!(query.label_selector, "limits in (yes)");
         let mut page = ClusterPage::default();
-        // Without a namespace, the objects of all namespaces.
+        // Without a namespace, the source returns the objects of all namespaces.
         let namespace = query.namespace.as_deref().unwrap_or("shop");
         for name in ["many", "few"] {
             let found = self.get(kind, Some(namespace), name, deadline).await?;
@@ -132,7 +132,7 @@ fn with_params(which: ParamsSelector, missing: ParamsMissing) -> Binding {
     }
 }
 
-/// Verdict, warnings and annotations in one line.
+/// Writes verdict, warnings and annotations in one line.
 fn shown(answer: Result<Response, Failure>) -> String {
     let response = match answer {
         Ok(response) => response,
@@ -159,7 +159,7 @@ fn shown(answer: Result<Response, Failure>) -> String {
 const DENIED: &str = "403 Forbidden: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
 
 #[tokio::test]
-async fn validations() {
+async fn validations_decide_by_actions_and_parameters() {
     let deny = || bound(&[Action::Deny]);
     let ignore = || Binding {
         failure_policy: FailurePolicy::Ignore,
@@ -182,7 +182,7 @@ async fn validations() {
         (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
         (&["validate true", "validate false | second", "validate false | third"], deny(), format!("{DENIED}second")),
-        // Errors are denials too, with the reason that is usual.
+        // An error is a denial with the default reason.
         (&["validate object.nope == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["validate object.nope == 1"], ignore(), "allow".into()),
         (&["validate object.nope == 1", "validate false | no"], ignore(), format!("{DENIED}no")),
@@ -206,9 +206,9 @@ async fn validations() {
         (&limit, none(ParamsMissing::Allow), "allow".into()),
         (&limit, none(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
         (&["validate params == null"], deny(), "allow".into()),
-        // The namespace.
+        // The following row reads the namespace.
         (&["validate namespaceObject.metadata.labels['tier'] == 'gold' && namespaceObject.metadata.creationTimestamp < timestamp('2024-03-01T00:00:00Z')"], deny(), "allow".into()),
-        // Without names, as a stage of a native chain.
+        // A stage of a native chain has no names of policy and binding.
         (&["validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1", "validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1"], Binding::default(), "error: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
@@ -231,7 +231,7 @@ async fn requests_whose_namespace_or_parameters_cannot_be_found() {
         failure_policy: FailurePolicy::Ignore,
         ..bound(&[Action::Warn])
     };
-    // (kind and namespace of the object, binding, what comes of it)
+    // (kind and namespace of the object, binding, the outcome)
     for (kind, namespace, binding, expected) in [
         (
             "Pod",
@@ -247,7 +247,7 @@ async fn requests_whose_namespace_or_parameters_cannot_be_found() {
         ),
         // The failure policy of a policy does not apply.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
-        // A Namespace is in none.
+        // A Namespace is in no namespace.
         (
             "Namespace",
             Some("nowhere"),
@@ -280,7 +280,7 @@ async fn requests_whose_namespace_or_parameters_cannot_be_found() {
 }
 
 #[tokio::test]
-async fn mutations() {
+async fn mutations_change_the_object_in_their_order() {
     const OLD: &str = r#"{"app":"web","tier":"front"}"#;
     let container = r#"{"name":"a","image":"one","resources":{"limits":{"memory":"2Gi"}}}"#;
     let table: Vec<(&[&str], String)> = vec![
@@ -293,7 +293,7 @@ async fn mutations() {
             &["apply Object{spec: Object.spec{containers: [Object.spec.containers{name: 'b', image: 'three'}, Object.spec.containers{name: 'c'}]}}"],
             format!(r#"{OLD} [{container},{{"name":"b","image":"three"}},{{"name":"c"}}]"#),
         ),
-        // Each sees what the previous one made.
+        // Each mutation sees the object of the previous one.
         (
             &[
                 "n = size(object.metadata.labels)",
@@ -320,9 +320,9 @@ async fn mutations() {
     }
 }
 
-/// Values share their parts: what costs little to make may be very large when it is written.
+/// Values share their parts, so a value that costs little may be very large when it is written.
 #[tokio::test]
-async fn what_mutations_write_is_limited() {
+async fn the_size_of_mutated_objects_is_limited() {
     let tenfold = ".map(a, [a, a, a, a, a, a, a, a, a, a])".repeat(9);
     let nested = format!("['{}']{tenfold}", "x".repeat(1_000));
     let labels = "object.spec.containers.map(c, object.metadata.labels)".to_owned();
@@ -337,7 +337,7 @@ async fn what_mutations_write_is_limited() {
             "metadata": {"labels": {"a": "x".repeat(1_000_000)}},
             "spec": {"containers": vec![json!({"name": "a"}); containers], "filler": "x".repeat(filler)},
         });
-        // Of a kind whose fields are not known.
+        // The fields of this kind are not known.
         request.kind.kind = "Load".to_owned();
         request.object = Object::from_value(object);
         request
@@ -373,7 +373,7 @@ async fn what_mutations_write_is_limited() {
             ample,
             Some(FailureKind::OutputTooLarge),
         ),
-        // Each is within the limit for its own object.
+        // Each mutation alone is within the limit.
         (
             "two together",
             vec![part(1), part(2)],
@@ -436,7 +436,7 @@ async fn texts_of_policies_are_bounded() {
 }
 
 #[test]
-fn types_of_parts() {
+fn an_expression_of_the_wrong_type_is_refused() {
     let mut compiler = PolicyCompiler::new(false);
     let value = compiler.compile(Role::Variable, "[1, 2]").unwrap();
     compiler.define("numbers", value);
@@ -513,7 +513,7 @@ fn variables_do_not_nest_without_end() {
 
 #[tokio::test]
 async fn expressions_of_a_policy_have_a_limit_together() {
-    // About 800,000 each.
+    // Each expression costs about 800,000.
     let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
     let expected =
         "validation failed due to running out of cost budget, no further validation rules will be run";

@@ -1,10 +1,10 @@
 use super::*;
 
 #[test]
-fn what_does_not_compile() {
+fn an_invalid_expression_is_refused_with_a_reason() {
     let long_name = "a".repeat(64);
-    // (name, expression, what the error says); source: kube-apiserver's validation of match conditions,
-    // and the checker of CEL.
+    // (name, expression, part of the error); source: kube-apiserver's validation of match conditions, and the checker of
+    // CEL.
     let table: &[(&str, &str, &str)] = &[
         ("", "true", "it is empty"),
         ("no good", "true", "the name part may have"),
@@ -230,7 +230,7 @@ fn what_does_not_compile() {
 }
 
 #[test]
-fn what_kubernetes_accepts() {
+fn expressions_that_kubernetes_accepts_compile() {
     // Source: kube-apiserver's validation of match conditions, and Kubernetes' documentation of them.
     for expression in [
         "true",
