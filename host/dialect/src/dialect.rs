@@ -8,18 +8,18 @@ use http::{Extensions, Response, request::Parts};
 
 use crate::{End, Rejection};
 
-/// The format of one control plane's requests and replies. Lives as long as the front door.
+/// The format of one control plane's requests and replies.
 pub trait Dialect: Send + Sync + Debug + 'static {
-    /// Its name in the log of decisions, such as `rest`.
+    /// Returns the name of the dialect in the log of decisions, such as `rest`.
     fn name(&self) -> &str;
 
-    /// The class of a request, from its head alone.
+    /// Decides from the head of a request whether chains may apply to it.
     fn classify(&self, head: &Parts) -> Class;
 
-    /// The question for the object that the upstream has stored, if [`read`](Self::read) needs it.
+    /// Returns the query for the object that the upstream has stored, if [`read`](Self::read) needs it.
     ///
-    /// The answer becomes the [`StoredState`](crate::StoredState) of the request. Called only if a chain may apply to the
-    /// request. The default implementation returns `None`.
+    /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. The front door calls this
+    /// only if a chain may apply to the request. The default implementation returns `None`.
     ///
     /// # Errors
     ///
@@ -34,9 +34,9 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(None)
     }
 
-    /// The admission request in the body of a request that was classified [`Class::Inspect`].
+    /// Reads the admission request from the body of a request that was classified [`Class::Inspect`].
     ///
-    /// Called only if a chain may apply to the request.
+    /// The front door calls this only if a chain may apply to the request.
     ///
     /// # Errors
     ///
@@ -44,8 +44,10 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// might read differently from the chains must not pass.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
-    /// The body to send on after the chains changed the object to this one with this patch. `body` is the body as it came
-    /// in, or [`Reading::Admit::canonical`] when there was one. The default implementation returns the object's text.
+    /// Returns the body to send on after the chains changed the object to this one with this patch.
+    ///
+    /// `body` is the body as it was received, or [`Reading::Admit::canonical`] if there is one. The default implementation
+    /// returns the text of the object.
     ///
     /// # Errors
     ///
@@ -62,36 +64,36 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
-    /// The reply for everything that can end a request at the front door.
+    /// Writes the reply to a request that ends at the front door.
     fn reply(&self, end: &End<'_>) -> Response<Bytes>;
 }
 
-/// The class of a request, from its head alone.
+/// The decision of a dialect about a request whose head it has read.
 #[derive(Clone, Debug)]
 pub enum Class {
-    /// Not for the chains: it is streamed through unchanged.
+    /// No chain applies: the request is streamed to the upstream unchanged.
     Pass,
-    /// The request ends here, with this reply.
+    /// The request is refused for this reason.
     Refuse(Rejection),
     /// The body must be read, if any chain may apply to such a request.
     Inspect(Inspection),
 }
 
-/// The parts of an admission request that its head has. Lives as long as the request.
+/// The parts of an admission request that are known from the head of the HTTP request.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// The operation that the request makes.
+    /// The operation of the request.
     pub operation: Operation,
     /// The resource, if the head has it.
     pub resource: Option<Arc<GroupVersionResource>>,
     /// The kind, if the head has it.
     pub kind: Option<Arc<str>>,
-    /// Data of the dialect's own, kept from [`Dialect::classify`] to [`Dialect::write`].
+    /// Data that the dialect keeps for itself from [`Dialect::classify`] to [`Dialect::write`].
     pub detail: Extensions,
 }
 
 impl Inspection {
-    /// A request of which only the operation is known.
+    /// Returns an inspection of which only the operation is known.
     pub fn new(operation: Operation) -> Self {
         Self {
             operation,
@@ -101,7 +103,7 @@ impl Inspection {
         }
     }
 
-    /// The query for the table of chains.
+    /// Returns the query for the table of chains.
     pub fn outline(&self) -> Outline<'_> {
         Outline {
             operation: self.operation,
@@ -114,26 +116,26 @@ impl Inspection {
 /// The result of reading a body.
 #[derive(Clone, Debug)]
 pub enum Reading {
-    /// Not for the chains: the body is forwarded unchanged.
+    /// No chain applies: the body is forwarded unchanged.
     Nothing,
-    /// A request for the chains.
+    /// The chains decide about the request, and may change its object.
     Admit {
         /// The request; the caller gives it its uid.
         request: Box<Request>,
-        /// The body in the one spelling that all servers read in the same way, if it was received in another one. The
-        /// upstream gets it in place of the original once a chain has seen the request.
+        /// The body in the one spelling that all servers read in the same way, if it was received in another spelling. It
+        /// replaces the original once a chain has seen the request.
         canonical: Option<Bytes>,
     },
-    /// A request for the chains, of which they may change nothing: its object is not its body.
+    /// The chains decide about the request, and cannot change the object, because the object is not the body.
     Fixed {
         /// The request; the caller gives it its uid.
         request: Box<Request>,
-        /// The end of the request if a chain would change the object.
+        /// The reply if a chain would change the object.
         rejection: Rejection,
     },
 }
 
-/// A question to the upstream for the object that it has stored.
+/// A query to the upstream for the object that it has stored.
 #[derive(Clone, Debug)]
 pub struct StoredQuery {
     /// The request, without a body.
@@ -147,11 +149,11 @@ pub struct StoredQuery {
 }
 
 impl StoredQuery {
-    /// The object in a reply.
+    /// Returns the object in a reply.
     ///
     /// # Errors
     ///
-    /// The reason, as the end of a sentence.
+    /// Returns the reason why there is none, as the end of a sentence.
     pub fn object(&self, reply: &[u8]) -> Result<Object, String> {
         let text = std::str::from_utf8(reply).map_err(|error| error.to_string())?;
         let object = self.pointer.locate(text).and_then(|place| text.get(place));

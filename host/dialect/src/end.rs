@@ -10,17 +10,17 @@ use http::{
     uri::PathAndQuery,
 };
 
-/// Everything other than the upstream's reply that can end a request at the front door.
+/// The way in which a request ends at the front door without a reply of the upstream.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum End<'a> {
-    /// The chains refused it.
+    /// The chains refused the request.
     Refused(&'a Refusal),
-    /// The dialect cannot let it pass.
+    /// The dialect cannot let the request pass.
     Rejected(&'a Rejection),
     /// The body of a request that must be read is larger than the front door allows.
     BodyTooLarge {
-        /// Bytes.
+        /// The size that is allowed, in bytes.
         limit: usize,
     },
     /// The body of a request that must be read did not arrive in time.
@@ -43,11 +43,11 @@ pub enum End<'a> {
         /// The value of `Content-Encoding`.
         encoding: &'a str,
     },
-    /// Not found: this configuration does not serve its path.
+    /// The configuration does not serve the path of the request.
     NoRoute,
     /// The front door has as many requests in flight as it allows, or no memory for the body.
     Overloaded {
-        /// When to retry.
+        /// The time after which the client may try again.
         retry_after: Duration,
         /// The reason, a sentence.
         reason: &'a str,
@@ -81,7 +81,7 @@ impl From<UpstreamError> for End<'_> {
 }
 
 impl End<'_> {
-    /// One word for logs and metrics: `refused`, `rejected`, `body-too-large`, ...
+    /// Returns the value of this end in logs and metrics, such as `body-too-large`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Refused(_) => "refused",
@@ -98,7 +98,7 @@ impl End<'_> {
         }
     }
 
-    /// The HTTP status that fits it.
+    /// Returns the HTTP status of the reply.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Refused(refusal) => StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::FORBIDDEN),
@@ -122,7 +122,7 @@ impl End<'_> {
         }
     }
 
-    /// A reply with its `Retry-After`, if it has one: at least a second.
+    /// Adds `Retry-After` to the reply of an overloaded front door. The value is at least one second.
     #[must_use]
     pub fn with_retry_after(&self, mut response: Response<Bytes>) -> Response<Bytes> {
         if let Self::Overloaded { retry_after, .. } = self {
@@ -133,7 +133,7 @@ impl End<'_> {
     }
 }
 
-/// A reply with this body of JSON.
+/// Returns a reply with this JSON as its body.
 pub fn json_reply(status: StatusCode, body: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -143,7 +143,7 @@ pub fn json_reply(status: StatusCode, body: impl Into<Bytes>) -> Response<Bytes>
 }
 
 impl fmt::Display for End<'_> {
-    /// A sentence for the client.
+    /// Writes a sentence for the client.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
@@ -186,7 +186,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// A rejection of this kind.
+    /// Returns a rejection of this kind, with a sentence for the client.
     pub fn new(kind: RejectionKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -195,7 +195,7 @@ impl Rejection {
     }
 }
 
-/// The rejection of a request that servers may read in several ways.
+/// Returns the rejection of a request that servers may read in several ways.
 pub fn ambiguous(why: &str) -> Rejection {
     Rejection::new(
         RejectionKind::Ambiguous,
@@ -203,7 +203,7 @@ pub fn ambiguous(why: &str) -> Rejection {
     )
 }
 
-/// The rejection of a request with a header or query parameter that names another method or path.
+/// Rejects a request with a header or query parameter that names another method or path; returns `None` if there is none.
 pub fn overridden(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let headers = head.headers.iter();
@@ -219,17 +219,17 @@ pub fn overridden(head: &Parts) -> Option<Rejection> {
 pub enum RejectionKind {
     /// The request is for another cluster.
     WrongCluster,
-    /// Its body, or a part of its head, is not valid for its route.
+    /// The body, or a part of the head, is not valid for the route of the request.
     Malformed,
     /// The request has more than one meaning.
     Ambiguous,
     /// The request matches no route, and such requests are refused.
     Unmatched,
-    /// Its body has a type that cannot be inspected.
+    /// The body has a type that cannot be inspected.
     MediaType,
-    /// A chain would change what cannot be changed.
+    /// A chain would change an object that this request cannot change.
     Unchangeable,
-    /// Its patch does not apply to the stored object.
+    /// The patch does not apply to the stored object.
     PatchFailed,
     /// The client asked for another version of the object than the stored one.
     Precondition,

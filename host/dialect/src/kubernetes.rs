@@ -16,10 +16,10 @@ use crate::{
     Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, review::refusal_reply, status_reply,
 };
 
-/// The dialect of the Kubernetes API. Lives as long as the front door.
+/// The dialect of the Kubernetes API.
 ///
-/// A request is identified by its method and path. Creations and updates are read from the body. What is not in the body
-/// comes from extensions of the request: the user ([`UserInfo`]), and for updates, patches and deletions the object that
+/// The method and the path of a request tell its operation and its target. Created and updated objects are read from the
+/// body. Extensions of the request have the user ([`UserInfo`]), and for updates, patches and deletions the object that
 /// the API server has stored ([`StoredState`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KubernetesApi;
@@ -27,14 +27,14 @@ pub struct KubernetesApi;
 /// The object of a request as the upstream has stored it: an extension of the request.
 #[derive(Clone, Debug, Default)]
 pub struct StoredState {
-    /// The object before the request. None: there is none yet.
+    /// The object before the request; `None` if it does not exist.
     pub object: Option<Object>,
-    /// The object that would result from a patch.
+    /// The object that would result from a patch; `None` if the request is not a patch.
     pub patched: Option<Object>,
 }
 
 impl KubernetesApi {
-    /// The operation of a request that changes or connects to a resource; `None` for a read.
+    /// Returns the operation of a request that changes or connects to a resource; `None` if the request is a read.
     fn operation(head: &Parts, target: &ResourceTarget) -> Result<Option<Operation>, Rejection> {
         if target.is_connect() {
             return Ok(Some(Operation::Connect));
@@ -51,7 +51,7 @@ impl KubernetesApi {
             }
             Method::POST => Operation::Create,
             Method::DELETE => Operation::Delete,
-            // Both may create an object.
+            // Either method creates the object if it does not exist.
             Method::PUT | Method::PATCH => match head.extensions.get::<StoredState>() {
                 Some(StoredState { object: None, .. }) => Operation::Create,
                 _ => Operation::Update,
@@ -89,7 +89,7 @@ impl Dialect for KubernetesApi {
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
         let target = inspection.detail.get::<ResourceTarget>();
-        // Never: `classify` has put it there.
+        // The target is always known, because `classify` has stored it.
         let target = target.ok_or_else(|| unsettled("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
@@ -172,7 +172,7 @@ impl Dialect for KubernetesApi {
     }
 }
 
-/// The object in a body.
+/// Parses the object in a body.
 fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     if !is_json(head) {
         let sent = head.headers.get(CONTENT_TYPE);
@@ -201,7 +201,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     }
 }
 
-/// The kind of an object. The API server would take one without a kind for what the path says.
+/// Returns the kind of an object. The API server takes the kind from the path if the object has none; hooks cannot.
 fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     let head = object.head();
     match (&head.api_version, &head.kind) {
@@ -215,7 +215,7 @@ fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     }
 }
 
-/// The options in the body. Go clients may send them in another encoding, which no hook reads.
+/// Parses the options in the body. Go clients may send them as Protocol Buffers, which no hook reads.
 fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     let readable = is_json(head) && !body.is_empty();
     readable.then(|| Object::parse(body).ok()).flatten()
@@ -234,7 +234,7 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request about which the API server was not queried, because no chain matched it then.
+/// Rejects a request whose stored state was not fetched, because no chain applied to it when its head was read.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

@@ -1,4 +1,4 @@
-//! Lists of a control plane's objects, and each object as the request that would create it.
+//! Lists the objects of a control plane, and builds the request that would create each of them.
 
 use std::str::FromStr;
 
@@ -12,16 +12,16 @@ use crate::{
     template::{Template, enclosed, encoded, is_segment},
 };
 
-/// A list of objects, and how its items become requests.
+/// A list of objects, and the requests that are built from its items.
 #[derive(Clone, Debug)]
 pub struct ListRoute {
-    /// Paths that have a list of this form, with their queries.
+    /// The paths and queries of the lists.
     pub paths: Vec<PathAndQuery>,
     /// The place of the list in a reply.
     pub items: Pointer,
-    /// The division of the list into pages. `None` if a reply has all of it.
+    /// The division of the list into pages; `None` if one reply has the whole list.
     pub pages: Option<ListPages>,
-    /// The request for the whole object of an item, if the items are only summaries.
+    /// The request for the whole object of an item; `None` if the items are the objects.
     pub object: Option<ObjectPlace>,
     /// The request that creates such an object.
     pub request: ItemRequest,
@@ -38,21 +38,21 @@ pub struct ListPages {
     pub size: Option<String>,
 }
 
-/// The part of a reply that has the token of the next page. None, or an empty one, ends the list.
+/// The part of a reply that has the token of the next page. The list ends if the token is missing or empty.
 #[derive(Clone, Debug)]
 pub enum NextToken {
-    /// The header with this name.
+    /// The token is in the header with this name.
     Header(HeaderName),
-    /// A string in the body.
+    /// The token is the string at this place in the body.
     Pointer(Pointer),
 }
 
 /// The request for the whole object of an item.
 #[derive(Clone, Debug)]
 pub struct ObjectPlace {
-    /// Its path and query.
+    /// The path and query of the request.
     pub path: ItemPath,
-    /// Its place in the reply.
+    /// The place of the object in the reply.
     pub pointer: Pointer,
 }
 
@@ -61,9 +61,9 @@ pub struct ObjectPlace {
 pub struct ItemRequest {
     /// The method of the request.
     pub method: Method,
-    /// Its path and query.
+    /// The path and query of the request.
     pub path: ItemPath,
-    /// The place of the object in its body.
+    /// The place of the object in the body of the request.
     pub pointer: Pointer,
 }
 
@@ -80,7 +80,7 @@ pub struct InvalidItemPath(String);
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
-    /// The reply has no list there.
+    /// The reply has no list at the configured place.
     #[error("there is no list at `{pointer}`: {reason}")]
     NoList {
         /// The pointer to the list.
@@ -91,7 +91,7 @@ pub enum ListError {
     /// The item does not have a value that a path needs.
     #[error("the item has no string or number at `{0}` that can be part of a path")]
     NoValue(Pointer),
-    /// The reply has no object there.
+    /// The reply has no object at the configured place.
     #[error("there is no object at `{0}`")]
     NoObject(Pointer),
     /// The path is too long, or otherwise invalid.
@@ -107,21 +107,21 @@ pub enum ListError {
 pub struct ListPage {
     /// The items, as they were sent.
     pub items: Vec<Box<RawValue>>,
-    /// The token of the next page.
+    /// The token of the next page; `None` if this page is the last.
     pub next: Option<String>,
 }
 
 impl ItemPath {
-    /// The path for this item.
+    /// Returns the path for this item.
     ///
     /// # Errors
     ///
-    /// If the item does not have a value.
+    /// Returns an error if the item does not have a value of the path.
     pub fn of(&self, item: &str) -> Result<PathAndQuery, ListError> {
         self.filled(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
     }
 
-    /// The path for an item in which every value is the same word.
+    /// Returns the path for an item in which every value is the same word.
     fn sample(&self) -> Result<PathAndQuery, ListError> {
         self.filled(|_| Ok("x".to_owned()))
     }
@@ -204,11 +204,11 @@ impl ListRoute {
         }
     }
 
-    /// The page in a reply.
+    /// Reads the page in a reply.
     ///
     /// # Errors
     ///
-    /// If it has no list.
+    /// Returns an error if the reply has no list.
     pub fn page(&self, headers: &HeaderMap, body: &str) -> Result<ListPage, ListError> {
         let wrong = |reason: String| ListError::NoList {
             pointer: self.items.clone(),
@@ -229,11 +229,11 @@ impl ListRoute {
         })
     }
 
-    /// The object in the reply to a request for it.
+    /// Returns the object in the reply to a request for it.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// Returns an error if the reply has no object.
     pub fn object<'b>(&self, body: &'b str) -> Result<&'b str, ListError> {
         let Some(ObjectPlace { pointer, .. }) = &self.object else {
             return Ok(body);
@@ -244,11 +244,11 @@ impl ListRoute {
             .ok_or_else(|| ListError::NoObject(pointer.clone()))
     }
 
-    /// The admission request for the object of an item; `None` if it is not for the chains.
+    /// Returns the admission request for the object of an item; `None` if no chain applies to it.
     ///
     /// # Errors
     ///
-    /// If the dialect cannot read it.
+    /// Returns an error if the dialect cannot read the request.
     pub fn request(
         &self,
         dialect: &dyn Dialect,

@@ -23,7 +23,7 @@ use crate::{
     overridden, template::enclosed,
 };
 
-/// The dialect of a JSON API that rules describe. Lives as long as the front door.
+/// The dialect of a JSON API that rules describe.
 ///
 /// The first route whose method and path match decides. Reads without a route pass unchanged, and
 /// [`Unmatched`] configures how writes without a route are handled.
@@ -34,7 +34,7 @@ use crate::{
 /// method in lower case, and headers that override the method or path.
 #[derive(Debug)]
 pub struct Rest {
-    routes: Vec<Arc<Prepared>>,
+    routes: Vec<Arc<PreparedRoute>>,
     unmatched: Unmatched,
 }
 
@@ -86,14 +86,14 @@ pub enum RouteProblem {
     /// No method is given.
     #[error("name at least one method, such as PUT")]
     NoMethod,
-    /// A PATCH whose result is not known.
+    /// The route has PATCH, and nothing tells the result of the patch.
     #[error(
         "the body of a PATCH is only a part of the object, and chains would judge it as the whole: write `get: {{}}` if a \
          GET of the same path returns the stored object, or `get: {{ path: /v1/job/{{id}} }}`; or `partial: true` if \
          stages are to see the part"
     )]
     Partial,
-    /// A setting without an effect.
+    /// A setting has no effect on this route.
     #[error("it has no effect here: {0}")]
     NoEffect(&'static str),
     /// The path of the stored object is invalid.
@@ -101,9 +101,9 @@ pub enum RouteProblem {
     StoredPath(String),
 }
 
-/// A route, and the data derived from it once.
+/// A route with the data that are derived from it when the configuration is read.
 #[derive(Debug)]
-struct Prepared {
+struct PreparedRoute {
     route: Route,
     template: Router<()>,
     /// The templates in lower case, except for the names of parameters.
@@ -111,7 +111,7 @@ struct Prepared {
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
-    /// The path of the stored object. `None`: the path of the request.
+    /// The path of the stored object; `None` if it is the path of the request.
     stored_path: Option<StoredPath>,
     /// The spelling of the body.
     spelling: Spelling,
@@ -122,21 +122,21 @@ struct Prepared {
 /// The data of a request's head that is kept until its body is read.
 #[derive(Clone, Debug)]
 struct Matched {
-    route: Arc<Prepared>,
+    route: Arc<PreparedRoute>,
     parameters: Vec<(String, String)>,
 }
 
 impl Rest {
-    /// The dialect with these routes.
+    /// Checks the routes, and returns the dialect.
     ///
     /// # Errors
     ///
-    /// Every mistake in the routes.
+    /// Returns every mistake in the routes.
     pub fn new(config: RestConfig) -> Result<Self, Vec<RouteError>> {
         let mut errors = Vec::new();
         let mut routes = Vec::new();
         for (index, route) in config.routes.into_iter().enumerate() {
-            match Prepared::new(index, route) {
+            match PreparedRoute::new(index, route) {
                 Ok(route) => routes.push(Arc::new(route)),
                 Err(mistakes) => errors.extend(mistakes),
             }
@@ -152,7 +152,7 @@ impl Rest {
     }
 }
 
-impl Prepared {
+impl PreparedRoute {
     fn new(index: usize, route: Route) -> Result<Self, Vec<RouteError>> {
         let mut errors = Vec::new();
         let mut wrong = |field, problem| {
@@ -224,8 +224,8 @@ impl Prepared {
     }
 }
 
-/// The fields that no stage may change, as pointers into the object: those that are configured, or else those
-/// that name, namespace and kind are read from.
+/// Returns the fields that no stage may change, as pointers into the object: the configured ones, or else the fields
+/// from which name, namespace and kind are read.
 fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),
@@ -297,7 +297,7 @@ impl Dialect for Rest {
         let (mut request, canonical) = match matched.document(head, body)? {
             Document::Nothing => return Ok(Reading::Nothing),
             Document::Empty => {
-                // Without a body, the stored object has what is known of the object.
+                // Without a body, only the stored object tells the name and the namespace.
                 let text = old_object
                     .as_ref()
                     .map(|stored| enclosed(stored.text(), &matched.route.route.object));
@@ -337,7 +337,7 @@ impl Dialect for Rest {
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let spliced = pointer.and_then(|pointer| spliced(body, pointer, object));
-        // The field existed when the body was read.
+        // `read` has found the place of the object, so the fallback is never used.
         Ok(spliced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 
@@ -381,6 +381,7 @@ impl Dialect for Rest {
 enum Document<'b> {
     /// The body has no object for the chains.
     Nothing,
+    /// There is no body, and the operation needs none.
     Empty,
     Whole {
         /// The body in the spelling of the route.
@@ -419,7 +420,7 @@ impl Matched {
         Ok(Document::Whole { text, object })
     }
 
-    /// A document in the spelling of the route.
+    /// Returns a document in the spelling of the route.
     fn canonical<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Rejection> {
         match self.route.spelling.canonical(text) {
             Ok(canonical) => Ok(canonical.map_or(Cow::Borrowed(text), Cow::Owned)),
@@ -431,7 +432,7 @@ impl Matched {
         }
     }
 
-    /// The text of the object in a body; none if the body has none and need not have one.
+    /// Returns the text of the object in a body; `None` if the body has no object and needs none.
     fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
         let route = &self.route.route;
         match route.object.locate(text).and_then(|place| text.get(place)) {
@@ -441,7 +442,7 @@ impl Matched {
         }
     }
 
-    /// `body` is empty for a request without one.
+    /// Builds the admission request. `body` is empty if the request has none.
     fn request(&self, head: &Parts, body: &str, object: Option<Object>) -> Result<Request, Rejection> {
         let route = &self.route.route;
         let resource = (*self.route.resource).clone();
@@ -500,7 +501,7 @@ impl Matched {
         Ok(None)
     }
 
-    /// The string at a pointer into the body. If the body is the object, it may have been read with the object.
+    /// Returns the string at a pointer into the body. If the body is the object, its head may already have the string.
     fn text_at(
         &self,
         body: &str,
@@ -519,8 +520,8 @@ impl Matched {
     }
 }
 
-/// The one value of a query parameter. Servers disagree about which of two counts, and about semicolons
-/// and invalid escapes, so these are refused.
+/// Returns the value of a query parameter. Servers disagree about which of two values counts, and about semicolons and
+/// invalid escapes, so all of these are refused.
 fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     let broken_escape = query.split('%').skip(1).any(|rest| {
         !rest
@@ -560,14 +561,14 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
         .map_err(|_| malformed(format!("the header {name} is not plain text")))
 }
 
-/// A body with another object at this place.
+/// Replaces the object at this place in a body; returns `None` if the body has no such place.
 fn spliced(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
     let place = pointer.locate(body)?;
     let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
     Some([before, object.text(), after].concat())
 }
 
-/// The string at a pointer; none if absent or null.
+/// Returns the string at a pointer; `None` if it is absent or null.
 fn text_at(body: &str, pointer: &Pointer) -> Result<Option<String>, Rejection> {
     let value = pointer.locate(body).and_then(|place| body.get(place));
     match value {

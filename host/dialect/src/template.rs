@@ -12,7 +12,7 @@ pub(crate) struct Template<P> {
 }
 
 impl<P> Template<P> {
-    /// Parses a template that begins with a slash; `None` if it is not one, or a placeholder is not valid.
+    /// Parses a template; returns `None` if it does not begin with a slash, or a placeholder is not valid.
     pub(crate) fn parse(text: &str, placeholder: impl Fn(&str) -> Option<P>) -> Option<Self> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
@@ -29,7 +29,7 @@ impl<P> Template<P> {
         self.parts.iter().map(|(_, placeholder)| placeholder)
     }
 
-    /// The text with these encoded values.
+    /// Returns the text with these encoded values in place of the placeholders.
     pub(crate) fn filled<E>(&self, mut value: impl FnMut(&P) -> Result<String, E>) -> Result<String, E> {
         let mut text = String::new();
         for (before, placeholder) in &self.parts {
@@ -47,17 +47,17 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-/// A value as it is written in a segment of a path, or in a query.
+/// Encodes a value for a segment of a path, or for a query.
 pub(crate) fn encoded(value: &str) -> String {
     utf8_percent_encode(value, UNRESERVED).to_string()
 }
 
-/// Whether a value can be a segment of a path. Servers would remove dots, and an empty segment.
+/// Returns whether a value can be a segment of a path. Servers remove empty segments and dots.
 pub(crate) fn is_segment(value: &str) -> bool {
     !["", ".", ".."].contains(&value)
 }
 
-/// The document that has only this value, at this place.
+/// Returns the document that has only this value, at this place.
 pub(crate) fn enclosed(value: &str, place: &Pointer) -> String {
     let segments = place.segments().iter().rev();
     segments.fold(value.to_owned(), |value, key| {

@@ -1,9 +1,10 @@
 use admittance_admission::bounded_warnings;
 use http::{HeaderMap, HeaderValue, header::WARNING};
 
-/// Put the warnings of an outcome on a reply, each as a header `Warning: 299 - "text"`, within the limits
-/// of kube-apiserver: control characters are left out, a repeated text appears once, and when the texts
-/// are longer than 4096 characters together, long ones are cut and the last ones left out.
+/// Adds the warnings of an outcome to the headers of a reply, each as `Warning: 299 - "text"`.
+///
+/// The limits are those of kube-apiserver: control characters are left out, and a repeated text appears once. If the texts
+/// have more than 4096 characters together, long ones are cut and the last ones are left out.
 pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     for text in bounded_warnings(warnings) {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
@@ -29,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn texts() {
+    fn each_distinct_warning_becomes_one_quoted_header() {
         for (case, warnings, expected) in [
             ("none", vec![], vec![]),
             ("plain", vec!["a", "b"], vec![r#"299 - "a""#, r#"299 - "b""#]),

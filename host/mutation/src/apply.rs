@@ -1,4 +1,4 @@
-//! A mutator applied to a tree.
+//! Applies a mutator to an object.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use serde_json::{Map, Value};
@@ -9,14 +9,15 @@ use crate::{Mutation, Mutator, Step, location::Steps, mutator::AssignableMetadat
 pub(crate) struct Growth {
     /// The size limit of the object, in bytes.
     limit: usize,
+    /// The bytes by which the object may still grow.
     left: usize,
     deadline: Deadline,
-    /// Values until the deadline is checked again.
+    /// The number of values that are visited until the deadline is checked again.
     until_check: usize,
 }
 
 impl Growth {
-    /// The deadline is checked each time that this many values were visited.
+    /// The number of values that are visited between two checks of the deadline.
     const INTERVAL: usize = 1024;
 
     /// Creates the limits for an object of this size.
@@ -47,15 +48,15 @@ impl Growth {
         Ok(())
     }
 
-    /// Counts `by` bytes that replace `before` bytes.
-    fn replace(&mut self, by: usize, before: usize) -> Result<(), Failure> {
-        let left = (self.left + before).checked_sub(by);
+    /// Counts `after` bytes that replace `before` bytes.
+    fn replace(&mut self, after: usize, before: usize) -> Result<(), Failure> {
+        let left = (self.left + before).checked_sub(after);
         self.left = left.ok_or(PatchError::ResultTooLarge(self.limit))?;
         Ok(())
     }
 }
 
-/// The least bytes of a value's text.
+/// Returns a lower bound of the bytes that a value takes as text.
 fn length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
@@ -77,8 +78,8 @@ impl Mutator {
     ///
     /// # Errors
     ///
-    /// When a value in the location has another type than the location expects, the object grows too much, or the
-    /// deadline passes.
+    /// Returns an error if a value in the location has another type than the location expects, if the object grows too
+    /// much, or if the deadline passes.
     pub(crate) fn apply(
         &self,
         object: &mut Value,
@@ -103,7 +104,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Takes the step of this index from a value.
+    /// Goes on at a value with the step of this index. Returns whether the value was changed.
     fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
         let steps = self.steps;
@@ -132,14 +133,14 @@ impl Walk<'_> {
         let mut next = self.missing(index + 1);
         let is_changed = self.at(&mut next, index + 1)?;
         if is_changed {
-            // What is in it is counted already.
+            // The content of the new value is counted already.
             self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
     }
 
-    /// Every item of a list.
+    /// Goes on at every item of a list.
     fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
@@ -150,7 +151,7 @@ impl Walk<'_> {
         Ok(is_changed)
     }
 
-    /// The items of which the key has this value, or a new one.
+    /// Goes on at the items whose key has this value, or at a new item if there is none.
     fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
         let mutator = self.mutator;
         // A whole item can only be assigned.
@@ -165,7 +166,7 @@ impl Walk<'_> {
                 return Ok(false);
             }
             if let Some(value) = whole {
-                // Gatekeeper replaces the first one.
+                // Like Gatekeeper, replace only the first of several items.
                 return self.replace(item, value.clone());
             }
             is_changed |= self.at(item, index + 1)?;
@@ -189,7 +190,7 @@ impl Walk<'_> {
         Ok(is_added)
     }
 
-    /// Whether a test of the path allows that what this step leads to is there, or is missing.
+    /// Returns whether the path tests allow that the value after this step exists, or that it is missing.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)
@@ -199,7 +200,7 @@ impl Walk<'_> {
         index + 1 == self.steps.len()
     }
 
-    /// A new value for what the step of this index is taken from.
+    /// Returns the empty value in which the step of this index can be taken.
     fn missing(&self, index: usize) -> Value {
         match self.steps.get(index) {
             Some(Step::Items { .. }) => Value::Array(Vec::new()),
@@ -207,7 +208,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Sets the field to which the location leads. Returns whether that changed it.
+    /// Sets the field at the end of the location. Returns whether the field was changed.
     fn set(&mut self, object: &mut Map<String, Value>, name: &str) -> Result<bool, Failure> {
         let expected = |expected, found: &Value| Err(self.other_type(found, expected, self.steps.len()));
         let new: Value = match (&self.mutator.mutation, object.get(name)) {
@@ -226,8 +227,8 @@ impl Walk<'_> {
                 .cloned()
                 .collect(),
             (Mutation::Merge(_) | Mutation::Prune(_), Some(other)) => return expected("a list", other),
-            (Mutation::Image(parts), None) => parts.set_in("").into(),
-            (Mutation::Image(parts), Some(Value::String(image))) => parts.set_in(image).into(),
+            (Mutation::Image(parts), None) => parts.replace_in("").into(),
+            (Mutation::Image(parts), Some(Value::String(image))) => parts.replace_in(image).into(),
             (Mutation::Image(_), Some(other)) => return expected("a string", other),
         };
         match object.get_mut(name) {
@@ -240,7 +241,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns whether the new value is another.
+    /// Replaces a value. Returns whether the new value differs.
     fn replace(&mut self, value: &mut Value, new: Value) -> Result<bool, Failure> {
         let is_other = *value != new;
         if is_other {
@@ -250,7 +251,7 @@ impl Walk<'_> {
         Ok(is_other)
     }
 
-    /// The value to which the steps before this index lead is not what is expected.
+    /// Returns the failure for a value of another type than expected, at the end of the steps before this index.
     fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
         let at = match index {
             0 => "the object".to_owned(),

@@ -1,4 +1,4 @@
-//! Objects that a control plane will generate of others, as Gatekeeper's `ExpansionTemplate` describes them.
+//! Generates the objects that a control plane will generate from others, as an `ExpansionTemplate` of Gatekeeper says.
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 
@@ -10,22 +10,22 @@ use serde_json::{Map, Value, json};
 
 use crate::{Mutator, mutator::mutate};
 
-/// Generates the object that the control plane will generate from a request's, such as the Pod of a Deployment.
-/// Stages see the generated object instead.
+/// Generates the object that the control plane will generate from the object of a request, such as the Pod of a
+/// Deployment. Stages see the generated object instead of the object of the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expansion {
     /// The requests whose objects generate others.
     pub generators: Vec<Rule>,
-    /// The generations, one after another: a CronJob generates a Job, and this a Pod.
+    /// The generations in their order: a CronJob generates a Job, and the Job generates a Pod.
     pub steps: Vec<Generation>,
-    /// The mutators that each generated object passes.
+    /// The mutators that are applied to each generated object.
     pub mutators: Arc<[Mutator]>,
 }
 
 /// One kind of object that is generated from another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// The fields that lead to it in the other: `spec`, `template`.
+    /// The path to the generated object in the generating one, such as `spec` and `template`.
     pub source: Vec<String>,
     /// The kind of the generated object.
     pub kind: GroupVersionKind,
@@ -53,7 +53,7 @@ impl ObjectGenerator for Expansion {
         }
         let mut current = Cow::Borrowed(request);
         for step in &self.steps {
-            let mut generated = step.of(&current, deadline).await?;
+            let mut generated = step.generate(&current, deadline).await?;
             let response = mutate(&self.mutators, &generated, surroundings, deadline).await?;
             if let Effect::Change(object, _) = response.verdict.effect(&generated, deadline).await? {
                 generated.object = Some(object);
@@ -65,7 +65,7 @@ impl ObjectGenerator for Expansion {
 }
 
 impl Generation {
-    async fn of(&self, request: &Request, deadline: Deadline) -> Result<Request, Failure> {
+    async fn generate(&self, request: &Request, deadline: Deadline) -> Result<Request, Failure> {
         let name = format!("{}-{}", request.name, self.kind.kind).to_lowercase();
         let template = Template {
             generation: self.clone(),
@@ -93,7 +93,7 @@ impl Generation {
             );
             Failure::new(FailureKind::Error, message)
         })?;
-        // As in Gatekeeper, it is not known who creates it.
+        // As in Gatekeeper, the user is unknown: a controller creates the object.
         let mut seen = request.clone();
         seen.operation = Operation::Create;
         seen.resource = self.kind.guess_resource();
@@ -114,15 +114,17 @@ struct Template {
     generation: Generation,
     name: String,
     namespace: Option<String>,
-    /// The reference to the object that it is generated of, if that has a name.
+    /// The reference to the generating object, if that has a name.
     owner: Option<Value>,
 }
 
 impl Template {
-    /// Makes the object; `None` if the source leads to no object.
-    fn object(self, of: Option<&Value>) -> Option<Object> {
+    /// Builds the generated object; returns `None` if the generating object has no object at the source.
+    fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;
-        let found = source.iter().try_fold(of?, |value, field| value.get(field))?;
+        let found = source
+            .iter()
+            .try_fold(generator?, |value, field| value.get(field))?;
         let mut object = found.as_object()?.clone();
         object.insert("apiVersion".to_owned(), kind.api_version().into());
         object.insert("kind".to_owned(), kind.kind.into());

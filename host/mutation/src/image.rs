@@ -1,19 +1,19 @@
-//! The parts of an image's name.
+//! Replaces parts of the names of container images.
 
-/// The parts of an image's name that a mutator sets.
+/// The parts of an image's name that a mutator sets. `None` leaves a part as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageParts {
-    /// `registry.example.com:5000`.
+    /// The registry, such as `registry.example.com:5000`.
     pub domain: Option<String>,
-    /// `library/nginx`.
+    /// The repository in the registry, such as `library/nginx`.
     pub path: Option<String>,
     /// The tag with its `:`, or the digest with its `@`.
     pub tag: Option<String>,
 }
 
 impl ImageParts {
-    /// The image with these parts in place of its own.
-    pub(crate) fn set_in(&self, image: &str) -> String {
+    /// Returns the name of the image with these parts in place of its own.
+    pub(crate) fn replace_in(&self, image: &str) -> String {
         let (domain, rest) = split_domain(image).unwrap_or(("", image));
         let (path, tag) = rest.split_at(rest.find([':', '@']).unwrap_or(rest.len()));
         let domain = self.domain.as_deref().unwrap_or(domain);
@@ -23,7 +23,7 @@ impl ImageParts {
         format!("{domain}{slash}{path}{tag}")
     }
 
-    /// Whether the path begins with what would be taken for a domain when the image is read again.
+    /// Returns whether the first segment of the path would be taken for a domain when the image is read again.
     pub fn path_has_domain(&self) -> bool {
         self.path
             .as_deref()
@@ -31,7 +31,7 @@ impl ImageParts {
     }
 }
 
-/// The domain of an image that names one, and what follows its `/`.
+/// Splits the name of an image into domain and rest; returns `None` if the name has no domain.
 fn split_domain(image: &str) -> Option<(&str, &str)> {
     let (domain, rest) = image.split_once('/')?;
     (domain.contains(['.', ':']) || domain == "localhost").then_some((domain, rest))
@@ -116,9 +116,9 @@ mod tests {
             ),
             ("", "d.io/", "p", ":t"),
         ] {
-            assert_eq!(domain.set_in(image), with_domain);
-            assert_eq!(path.set_in(image), with_path);
-            assert_eq!(tag.set_in(image), with_tag);
+            assert_eq!(domain.replace_in(image), with_domain);
+            assert_eq!(path.replace_in(image), with_path);
+            assert_eq!(tag.replace_in(image), with_tag);
         }
         let all = ImageParts {
             domain: Some("my.registry.io:2000".to_owned()),
@@ -126,7 +126,7 @@ mod tests {
             tag: Some("@sha256:abcde67890123456789abc345678901a".to_owned()),
         };
         let expected = "my.registry.io:2000/repo/app@sha256:abcde67890123456789abc345678901a";
-        assert_eq!(all.set_in("nginx:1"), expected);
-        assert_eq!(all.set_in(expected), expected);
+        assert_eq!(all.replace_in("nginx:1"), expected);
+        assert_eq!(all.replace_in(expected), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The location at which a mutator changes an object.
+//! Parses the location at which a mutator changes an object.
 
 use std::{fmt, iter::Peekable, str::Chars};
 
@@ -23,7 +23,7 @@ pub enum Step {
     },
 }
 
-/// A text that is not a location, with what is wrong with it.
+/// The reason why a text is not a location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a location: {found}, where {expected} is expected")]
 pub struct LocationError {
@@ -33,12 +33,13 @@ pub struct LocationError {
 }
 
 impl Location {
-    /// Parses a location. Names that are not made of letters, digits, `-` and `_`, or that begin with a digit, are in
-    /// single or double quotes, in which `\` is put before a quote or another `\`.
+    /// Parses a location. A location begins with a field, and a list follows a field. Names that have other characters
+    /// than letters, digits, `-` and `_`, or that begin with a digit, are in single or double quotes, in which `\` escapes
+    /// a quote or another `\`.
     ///
     /// # Errors
     ///
-    /// When the text is not a location. It begins with a field, and a list follows a field.
+    /// Returns an error if the text is not a location.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         let mut tokens = Tokens {
             text,
@@ -60,14 +61,13 @@ impl Location {
         }
     }
 
-    /// Its steps; the first is a field.
+    /// Returns the steps. The first one is a field.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// Returns whether an object that has both locations is contradictory: one has a list where the other has an
-    /// object, or a list whose items are identified by another field. `one_shape` and `other_shape` are the shapes at
-    /// the end of each.
+    /// Returns whether no object can have both locations: one has a list where the other has an object, or a list whose
+    /// items are identified by another field. `one_shape` and `other_shape` are the shapes at the end of each.
     pub fn contradicts(&self, one_shape: Shape, other: &Self, other_shape: Shape) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
             match (one, two) {
@@ -97,26 +97,26 @@ impl Location {
 /// The type of the value at a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// An object with fields that a location names.
+    /// The value is an object.
     Object,
-    /// A list of objects that a location tells apart.
+    /// The value is a list of objects that a field identifies.
     List,
-    /// A list of which the order does not matter.
+    /// The value is a list whose order does not matter.
     Set,
-    /// A text, which has no parts.
+    /// The value is a string.
     Text,
-    /// Any type, which depends on the value that is set.
+    /// The value has any type, because it is the one that the mutator sets.
     Any,
 }
 
-/// The text, for [`Location::parse`].
+/// Writes the text that [`Location::parse`] reads.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_steps(&self.0, f)
     }
 }
 
-/// The beginning of a location, for messages.
+/// The first steps of a location, which messages show.
 pub(crate) struct Steps<'a>(pub(crate) &'a [Step]);
 
 impl fmt::Display for Steps<'_> {
@@ -164,10 +164,10 @@ fn is_plain(c: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Word(String),
-    /// Digits without quotes.
+    /// A number, as digits without quotes.
     Number(String),
     Sign(char),
-    /// A quote without its partner.
+    /// The text ends in quotes.
     Unclosed,
     End,
 }
@@ -203,7 +203,7 @@ impl Tokens<'_> {
         std::iter::from_fn(|| self.rest.next_if(|c| belongs(*c))).collect()
     }
 
-    /// The text up to this quote.
+    /// Reads the text up to this quote; returns `None` if the quote is missing.
     fn quoted(&mut self, quote: char) -> Option<String> {
         let mut word = String::new();
         loop {

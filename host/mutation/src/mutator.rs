@@ -1,4 +1,4 @@
-//! Mutators, as Gatekeeper has them: functions that set a value at a location of an object.
+//! Implements the mutators of Gatekeeper, which set a value at a location of an object.
 
 use std::{
     fmt,
@@ -17,17 +17,17 @@ use crate::{ImageParts, Location, Shape, apply::Growth, location::Steps};
 /// The value that a mutator sets at its location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
-    /// This value.
+    /// Sets this value.
     Assign(Value),
-    /// The namespace of the object.
+    /// Sets the namespace of the object.
     AssignNamespace,
-    /// The name of the object.
+    /// Sets the name of the object.
     AssignName,
-    /// A list with these values, of which those that are missing are added at its end.
+    /// Adds the missing ones of these values at the end of the list.
     Merge(Vec<Value>),
-    /// A list without these values.
+    /// Removes these values from the list.
     Prune(Vec<Value>),
-    /// An image with these parts.
+    /// Replaces these parts of the name of an image.
     Image(ImageParts),
 }
 
@@ -42,22 +42,22 @@ impl Mutation {
     }
 }
 
-/// One mutator.
+/// A mutation with its location and the requests to which it applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutator {
-    /// Names it in audit annotations and failures.
+    /// The name in audit annotations and failures.
     pub name: String,
-    /// The requests that it is for: rules, namespaces and conditions.
+    /// The rules, namespaces and conditions that select requests.
     pub requests: StageSpec,
-    /// The objects that it is for, by the labels that they have when it is its turn.
+    /// The labels that select objects. They are compared after the mutators before this one were applied.
     pub labels: LabelSelector,
     pub(crate) location: Location,
     pub(crate) mutation: Mutation,
-    /// The steps of the location after which something must be there, or must not.
+    /// The path tests: the index of a step of the location, and whether the value after it must exist or must not.
     pub(crate) tests: Vec<(usize, bool)>,
 }
 
-/// The reason why a test of a path does not fit.
+/// The reason why a path test is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathTestError {
     /// The path is not a part of the location.
@@ -68,13 +68,13 @@ pub enum PathTestError {
         /// The location of the mutator.
         location: String,
     },
-    /// Two tests cannot both be true.
+    /// Two tests contradict each other.
     #[error("the tests contradict each other: {0} must not exist, and what must exist is there or in it")]
     Contradiction(String),
 }
 
 impl Mutator {
-    /// A mutator for all requests.
+    /// Returns a mutator for all requests.
     pub fn new(name: impl Into<String>, location: Location, mutation: Mutation) -> Self {
         let name = name.into();
         Self {
@@ -87,11 +87,12 @@ impl Mutator {
         }
     }
 
-    /// The object stays as it is unless something is at this path, or unless nothing is.
+    /// Adds a path test: the object stays as it is unless there is a value at the path (`must_exist`), or unless there is
+    /// none.
     ///
     /// # Errors
     ///
-    /// When the path is not a beginning of the location, and when it contradicts a test before.
+    /// Returns an error if the location does not begin with the path, or if the test contradicts an earlier one.
     pub fn test(&mut self, path: &Location, must_exist: bool) -> Result<(), PathTestError> {
         if !self.location.steps().starts_with(path.steps()) {
             return Err(PathTestError::Elsewhere {
@@ -121,13 +122,13 @@ impl Mutator {
         }
     }
 
-    /// Whether both cannot be applied to one object, since their locations expect different types.
+    /// Returns whether no object can have both mutators applied, because their locations expect different types.
     pub fn contradicts(&self, other: &Self) -> bool {
         let shapes = (self.mutation.shape(), other.mutation.shape());
         self.location.contradicts(shapes.0, &other.location, shapes.1)
     }
 
-    /// Whether the labels of the object are those that it is for.
+    /// Returns whether the selector matches the labels of the object.
     fn selects(&self, object: &Value) -> bool {
         if self.labels.is_empty() {
             return true;
@@ -141,9 +142,9 @@ impl Mutator {
     }
 }
 
-/// The hook that applies mutators, in their order, again and again until none of them changes anything.
+/// The hook that applies mutators in their order, and repeats this until no mutator changes the object.
 ///
-/// If one of them cannot be applied, or if they do not come to an end, none of them is.
+/// If a mutator cannot be applied, or if the object never stops changing, the hook fails and the object stays as it is.
 #[derive(Clone)]
 pub struct Mutators {
     mutators: Arc<[Mutator]>,
@@ -154,7 +155,7 @@ impl Mutators {
     /// The key of the audit annotation with the names of the mutators that changed an object.
     pub const ANNOTATION: &'static str = "mutators";
 
-    /// A hook of these mutators.
+    /// Returns a hook that applies these mutators.
     pub fn new(mutators: impl Into<Arc<[Mutator]>>, namespaces: Arc<dyn NamespaceSource>) -> Self {
         Self {
             mutators: mutators.into(),
@@ -200,7 +201,7 @@ pub(crate) async fn mutate(
     if selected.is_empty() {
         return Ok(Response::allow());
     }
-    // Each of them looks through the object, and changes it again if another one changed it.
+    // Each mutator visits the object, and visits it again after another mutator has changed it.
     let bytes = object.text().len().saturating_mul(selected.len());
     let (namespace, name) = (request.namespace.clone(), request.name.clone());
     let mutators = Arc::clone(mutators);
@@ -209,11 +210,11 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // As in Gatekeeper, where every mutator may need one iteration.
+            // Gatekeeper has the same limit: every mutator may need one round.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };
-        run.of(&object, deadline)
+        run.mutate(&object, deadline)
     };
     offload(bytes, deadline, work).await?
 }
@@ -225,7 +226,7 @@ pub(crate) struct AssignableMetadata {
 }
 
 impl AssignableMetadata {
-    /// A control plane may not have written it into the object yet.
+    /// Reads the metadata from the object, or else from the request: a control plane may write them into the object later.
     fn of(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
@@ -246,12 +247,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn of(&self, object: &Object, deadline: Deadline) -> Result<Response, Failure> {
+    fn mutate(&self, object: &Object, deadline: Deadline) -> Result<Response, Failure> {
         let original = object.value();
         let mut growth = Growth::of(object.text().len(), deadline);
         let mut current = original.clone();
-        // The hash of the object after the previous round: a copy would take as much memory as the object. The keys
-        // of the hash are random, so that no client can prepare objects with equal ones.
+        // `previous` is the hash of the object after the previous round, because a copy would take as much memory as the
+        // object. The keys of the hash are random, so that no client can prepare objects with equal hashes.
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();
@@ -304,7 +305,7 @@ impl Run<'_> {
 }
 
 fn respond(object: &Object, current: Value, changed: &[String]) -> Response {
-    // An object whose fields were changed stays an object.
+    // The mutators change only fields, so the value is always an object.
     let patch = Object::from_value(current).map(|after| Patch::between(object, &after));
     let Some(patch) = patch.filter(|patch| !patch.is_empty()) else {
         return Response::allow();

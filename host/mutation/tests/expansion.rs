@@ -15,7 +15,7 @@ use admittance_admission::{
 use admittance_mutation::{Expansion, Generation, Location, Mutation, Mutator};
 use serde_json::{Value, json};
 
-/// Denies every request, and says what it sees.
+/// A hook that denies every request with a message about the object.
 struct Show;
 
 #[async_trait]
@@ -41,7 +41,7 @@ fn generation(source: &str, api_version: &str, kind: &str) -> Generation {
     }
 }
 
-/// A stage for the Pods that are generated of CronJobs.
+/// Returns a stage that sees the Pods generated from CronJobs.
 fn stage() -> Stage {
     let mutator = |location: &str, value: Value| {
         let location = Location::parse(location).unwrap();
@@ -111,9 +111,9 @@ async fn result(stage: Stage, object: Value) -> StageResult {
     row.result.clone()
 }
 
-/// Gatekeeper 3.20, pkg/expansion/system.go.
+/// Source: Gatekeeper 3.20, pkg/expansion/system.go.
 #[tokio::test(start_paused = true)]
-async fn the_last_object_of_a_row_is_seen() {
+async fn a_stage_sees_the_last_generated_object() {
     let mut selecting = stage();
     selecting.spec.object_selector = labelled("a", "b");
     for stage in [stage(), selecting] {
@@ -179,7 +179,7 @@ async fn an_object_without_a_source_is_a_failure() {
     );
 }
 
-/// Allows every request, and remembers the text of its object.
+/// A hook that allows every request, and remembers the text of its object.
 struct Remember(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The options of operations, which kube-apiserver takes from the query.
+//! Reads the options of operations from the query, as kube-apiserver does.
 
 use admittance_admission::{GroupVersionKind, Object};
 use form_urlencoded::parse;
@@ -15,7 +15,7 @@ enum Form {
     Numbers,
 }
 
-/// The kind of the options of a connection, and its fields.
+/// The resources and subresources that open a connection, with the kind and the fields of their options.
 const CONNECT: [(&str, &str, &str, &[(&str, Form)]); 6] = [
     ("pods", "exec", "PodExecOptions", &STREAMS_AND_COMMAND),
     ("pods", "attach", "PodAttachOptions", &STREAMS),
@@ -47,7 +47,7 @@ const STREAMS_AND_COMMAND: [(&str, Form); 6] = [
     ("command", Form::Texts),
 ];
 
-/// The options of a connection as an object of their kind.
+/// Returns the kind of the options of a connection, and the options as an object of that kind.
 pub(super) fn of_connection(
     target: &ResourceTarget,
     path: &str,
@@ -71,7 +71,7 @@ pub(super) fn of_connection(
         let values: Vec<String> = values.map(|(_, value)| value.into_owned()).collect();
         object.extend(read(&values, *form).map(|value| ((*name).to_owned(), value)));
     }
-    // Like kube-apiserver, which ignores a parameter of the same name.
+    // kube-apiserver takes this field from the path, and ignores a parameter of the same name.
     if subresource == "proxy" && !target.subpath.is_empty() {
         let slash = if path.ends_with('/') { "/" } else { "" };
         object.insert("path".to_owned(), json!(format!("{}{slash}", target.subpath)));
@@ -85,7 +85,7 @@ fn read(values: &[String], form: Form) -> Option<Value> {
     Some(match form {
         Form::Text => json!(first),
         Form::Texts => json!(values),
-        // As Kubernetes converts query parameters: anything but these is true.
+        // Kubernetes converts every other value of a query parameter to true.
         Form::Flag => json!(!matches!(first.to_ascii_lowercase().as_str(), "false" | "0")),
         Form::Numbers => {
             let numbers = values.iter().flat_map(|value| value.split(','));
@@ -98,7 +98,7 @@ fn read(values: &[String], form: Form) -> Option<Value> {
     })
 }
 
-/// `CreateOptions` and `UpdateOptions` of a query.
+/// Returns the `CreateOptions` or `UpdateOptions` in a query.
 pub(super) fn of_query(kind: &str, query: &str) -> Option<Object> {
     let mut object = Map::new();
     object.insert("kind".to_owned(), json!(kind));
@@ -113,7 +113,7 @@ pub(super) fn of_query(kind: &str, query: &str) -> Option<Object> {
     Object::from_value(Value::Object(object))
 }
 
-/// Whether the result will not be stored.
+/// Returns whether the query asks for a dry run.
 pub(super) fn is_dry_run(query: &str) -> bool {
     parse(query.as_bytes()).any(|(key, value)| key == "dryRun" && value == "All")
 }

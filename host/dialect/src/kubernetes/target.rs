@@ -10,7 +10,7 @@ use crate::{Rejection, RejectionKind};
 pub enum Target {
     /// A resource, or a collection of them.
     Resource(ResourceTarget),
-    /// Something else: discovery, `/version`, `/healthz`.
+    /// The path is not that of a resource: discovery, `/version`, `/healthz`.
     Other,
 }
 
@@ -19,17 +19,17 @@ pub enum Target {
 pub struct ResourceTarget {
     /// The resource, with the version of the path.
     pub resource: GroupVersionResource,
-    /// The namespace in the path. A Namespace has its own name here.
+    /// The namespace in the path; for a Namespace, its own name.
     pub namespace: Option<String>,
-    /// `None` for a collection.
+    /// The name of the object; `None` for a collection.
     pub name: Option<String>,
-    /// `status`, `exec` and so on.
+    /// The subresource, such as `status` or `exec`.
     pub subresource: Option<String>,
     /// The decoded path after the subresource, to which `proxy` connects; empty if there is none.
     pub subpath: String,
 }
 
-/// Subresources of namespaces, which stand where the resources in a namespace do.
+/// The subresources of namespaces. In a path they are at the place of the resources in a namespace.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
 /// Subresources of the core group that open a connection.
@@ -44,8 +44,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// When servers may read the path differently: with empty or dot segments, encoded slashes, or characters that
-    /// are encoded twice.
+    /// Returns an error if servers may read the path in different ways: if it has empty or dot segments, encoded slashes,
+    /// or characters that are encoded twice.
     pub fn of(path: &str) -> Result<Self, Rejection> {
         let segments = segments(path)?;
         let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -54,7 +54,7 @@ impl Target {
             ["apis", group, version, parts @ ..] => (*group, *version, parts),
             _ => return Ok(Self::Other),
         };
-        // The old form of watches.
+        // Old clients watch a resource under this prefix.
         let parts = match parts {
             ["watch", parts @ ..] => parts,
             parts => parts,
@@ -84,7 +84,7 @@ impl Target {
 }
 
 impl ResourceTarget {
-    /// Whether it opens a connection, whatever the method.
+    /// Returns whether a request to this target opens a connection, whatever its method is.
     pub fn is_connect(&self) -> bool {
         let subresource = self.subresource.as_deref().unwrap_or_default();
         self.resource.group.is_empty()
@@ -94,7 +94,7 @@ impl ResourceTarget {
     }
 }
 
-/// The decoded segments. A slash at the end does not matter.
+/// Decodes the segments of a path. A slash at the end does not matter.
 fn segments(path: &str) -> Result<Vec<String>, Rejection> {
     let ambiguous = |what: &str| {
         let message = format!("the path {path:?} {what}: servers may read it differently");

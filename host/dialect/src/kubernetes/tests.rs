@@ -29,7 +29,7 @@ fn object(text: &str) -> Option<Object> {
 
 #[test]
 #[rustfmt::skip]
-fn classes() {
+fn method_and_path_decide_what_chains_inspect() {
     const PODS: &str = "/api/v1/namespaces/n/pods";
     for (method, path, headers, expected) in [
         ("GET", PODS, &[][..], "pass"),
@@ -198,7 +198,7 @@ fn patches_deletions_and_connections_cannot_be_changed() {
 
 #[test]
 #[rustfmt::skip]
-fn bodies_that_a_hook_and_the_server_could_read_differently() {
+fn a_body_that_servers_could_read_differently_is_refused() {
     const JSON: &str = "application/json";
     for (media_type, body, expected) in [
         ("application/yaml", "kind: Pod", "send application/json"),
@@ -216,7 +216,7 @@ fn bodies_that_a_hook_and_the_server_could_read_differently() {
 }
 
 #[test]
-fn replies_are_statuses() {
+fn a_reply_is_a_status_of_kubernetes() {
     let rejection = Rejection::new(RejectionKind::MediaType, "no");
     let reply = KubernetesApi.reply(&End::Rejected(&rejection));
     assert_eq!(reply.status(), 415);

@@ -7,7 +7,7 @@ fn path(text: &str) -> PathAndQuery {
     text.parse().unwrap()
 }
 
-/// Jobs in the way of Nomad.
+/// Returns a list of jobs, as Nomad has it.
 fn jobs() -> ListRoute {
     ListRoute {
         paths: vec![path("/v1/jobs?namespace=*")],
@@ -42,7 +42,7 @@ fn dialect(operation: Operation) -> Rest {
 }
 
 #[test]
-fn paths_of_items() {
+fn values_of_an_item_fill_its_path() {
     let template: ItemPath = "/v1/job/{/ID}?n={/a/0}".parse().unwrap();
     for (item, expected) in [
         (r#"{"ID":"web","a":[7]}"#, Some("/v1/job/web?n=7")),
@@ -65,7 +65,7 @@ fn paths_of_items() {
 }
 
 #[test]
-fn paths_of_pages() {
+fn a_page_is_requested_by_size_and_token() {
     let mut list = jobs();
     let of = |list: &ListRoute, path: &str, token| list.page_path(&path.parse().unwrap(), 2, token);
     assert_eq!(
@@ -83,7 +83,7 @@ fn paths_of_pages() {
 }
 
 #[test]
-fn pages_of_a_reply() {
+fn a_reply_has_items_and_the_next_token() {
     let mut list = jobs();
     let mut headers = HeaderMap::new();
     headers.insert("X-Nomad-NextToken", "default.web".parse().unwrap());
@@ -112,7 +112,7 @@ fn pages_of_a_reply() {
 }
 
 #[test]
-fn requests_of_items() {
+fn an_item_becomes_the_request_that_creates_it() {
     let list = jobs();
     let headers = HeaderMap::new();
     let dialect = dialect(Operation::Create);
@@ -132,7 +132,7 @@ fn requests_of_items() {
 }
 
 #[test]
-fn requests_that_create_nothing() {
+fn a_list_route_that_creates_nothing_is_refused() {
     let headers = HeaderMap::new();
     for (method, path, operation, expected) in [
         (
@@ -163,7 +163,7 @@ fn requests_that_create_nothing() {
 }
 
 #[test]
-fn objects_of_replies() {
+fn the_object_is_read_from_its_place_in_a_reply() {
     let mut list = jobs();
     assert_eq!(list.object(r#"{"ID":"web"}"#).unwrap(), r#"{"ID":"web"}"#);
     list.object.as_mut().unwrap().pointer = "/data".parse().unwrap();

@@ -6,10 +6,10 @@ use admittance_admission::path::{self, PathReadings};
 use http::{Method, request::Parts};
 use matchit::Router;
 
-use super::{Matched, Prepared, Rest, Unmatched};
+use super::{Matched, PreparedRoute, Rest, Unmatched};
 use crate::{Class, Rejection, RejectionKind, ambiguous};
 
-impl Prepared {
+impl PreparedRoute {
     fn takes(&self, method: &Method) -> bool {
         self.route
             .methods
@@ -18,7 +18,7 @@ impl Prepared {
     }
 }
 
-/// A template in one case, except for the names of its parameters.
+/// Writes a template in one case, except for the names of its parameters.
 pub(super) fn in_one_case(template: &str) -> String {
     let (mut rest, mut text) = (template, String::new());
     while let Some((outside, name)) = rest.split_once('{') {
@@ -31,7 +31,7 @@ pub(super) fn in_one_case(template: &str) -> String {
 
 impl Matched {
     fn new(
-        route: &Arc<Prepared>,
+        route: &Arc<PreparedRoute>,
         template: &Router<()>,
         path: &str,
         value: fn(&str) -> String,
@@ -46,12 +46,12 @@ impl Matched {
         })
     }
 
-    /// Whether it is the same route with the same parameters.
+    /// Returns whether both have the same route and the same parameters.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// Changes the path to lower case, as a server reads it that ignores case.
+    /// Writes the parameters in one case, as a server does that ignores the case of paths.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -64,7 +64,7 @@ impl Matched {
 }
 
 impl Rest {
-    /// The first route for this method and this reading of the path.
+    /// Returns the first route for this method and this reading of the path.
     fn find(&self, method: &Method, path: &str) -> Option<Matched> {
         self.routes
             .iter()
@@ -72,10 +72,10 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Whether a lenient server, which may not care for the case of the method and of the path, takes another route
-    /// or other parameters for this reading of the path.
+    /// Returns whether a lenient server, which may ignore the case of the method and of the path, takes another route or
+    /// other parameters for this reading of the path.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
-        let find = |template: fn(&Prepared) -> &Router<()>, path: &str| {
+        let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
                 .iter()
                 .filter(|route| route.takes(method))
@@ -92,7 +92,7 @@ impl Rest {
         }
     }
 
-    /// The route of a request, if there is one. The error says why the request is ambiguous.
+    /// Returns the route of a request, if there is one. The error says why the request is ambiguous.
     pub(super) fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::of(path);
@@ -107,13 +107,13 @@ impl Rest {
         }
         let Some(lenient) = path::lenient(path) else {
             // An unreadable path cannot bypass a route if no route has such a method.
-            return match self.routes.iter().any(|route| route.takes(method)) || !is_known(method) {
-                true => Err(ambiguous(
-                    "its path is encoded several times, has control characters or invalid UTF-8, or can be read in too \
-                     many ways",
-                )),
-                false => Ok(None),
-            };
+            if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
+                return Ok(None);
+            }
+            return Err(ambiguous(
+                "its path is encoded several times, has control characters or invalid UTF-8, or can be read in too many \
+                 ways",
+            ));
         };
         if lenient
             .iter()
@@ -133,7 +133,7 @@ impl Rest {
         Ok(first)
     }
 
-    /// Whether some server could match the path to a route, whatever the method.
+    /// Returns whether some server could match the path to a route, whatever the method is.
     pub(super) fn may_be_routed(&self, path: &str) -> bool {
         let Some(lenient) = path::lenient(path) else {
             return true;
@@ -169,7 +169,7 @@ fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
 }
 
-/// Whether it is one of the methods of HTTP, in its only spelling.
+/// Returns whether the method is one of HTTP's, in its only spelling.
 fn is_known(method: &Method) -> bool {
     is_read(method) || [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
 }

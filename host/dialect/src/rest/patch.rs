@@ -11,9 +11,9 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A client's patch. It applies to the body of the route that has the stored object.
+/// The patch of a client. It applies to a body of the route whose object is the stored one.
 pub(super) enum ClientPatch {
-    /// The patch in the spelling of the route.
+    /// The keys are in the spelling of the route.
     Merge(MergePatch),
     Json(Patch),
 }
@@ -28,12 +28,12 @@ impl ClientPatch {
 }
 
 impl Matched {
-    /// Whether the request is a patch of which stages see the result.
+    /// Returns whether the request is a patch of which stages see the result.
     pub(super) fn is_applied(&self, head: &Parts) -> bool {
         head.method == Method::PATCH && self.route.route.applies_patches()
     }
 
-    /// The patch in a body; none if it is not for the object.
+    /// Parses the patch in a body; returns `None` if it does not change the object.
     pub(super) fn parse_patch(&self, head: &Parts, body: &Bytes) -> Result<Option<ClientPatch>, Rejection> {
         let text = std::str::from_utf8(body).map_err(malformed)?;
         let is_optional = self.route.route.optional;
@@ -120,7 +120,7 @@ impl Matched {
         })
     }
 
-    /// The patch with the changes of the chains.
+    /// Returns the client's patch with the changes of the chains added.
     pub(super) fn write_patch(
         &self,
         head: &Parts,
@@ -159,7 +159,7 @@ impl Matched {
         stored.ok_or_else(|| malformed("it is a patch, and the stored object is not known"))
     }
 
-    /// The body of this route with this object at its place.
+    /// Returns a body of this route that has only this object.
     fn body_of(&self, object: &Object) -> Result<Object, Rejection> {
         let place = &self.route.route.object;
         if place.segments().is_empty() {
@@ -169,7 +169,7 @@ impl Matched {
     }
 }
 
-/// The rejection of a patch that does not apply.
+/// Returns the rejection of a patch that does not apply.
 fn refused(error: PatchError) -> Rejection {
     match error {
         PatchError::Malformed(error) => malformed(error),

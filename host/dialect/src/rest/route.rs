@@ -14,7 +14,7 @@ pub struct RestConfig {
 }
 
 impl RestConfig {
-    /// These routes; a write that matches none of them is refused.
+    /// Returns a configuration with these routes, which refuses a write that matches none of them.
     pub fn new(routes: Vec<Route>) -> Self {
         Self {
             routes,
@@ -43,62 +43,62 @@ pub struct Route {
     pub methods: Vec<Method>,
     /// A path with parameters: `/v1/job/{id}`; `{*id}` takes the rest of the path.
     pub path: String,
-    /// The operation of such a request.
+    /// The operation that a request to this route is.
     pub operation: Operation,
     /// The resource that rules match.
     pub resource: GroupVersionResource,
-    /// The subresource, such as `scale`; none for the resource itself.
+    /// The subresource, such as `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
     /// The source of the kind.
     pub kind: KindSource,
-    /// The sources of the namespace: the first that is not empty. Their order must be the
-    /// control plane's own, or a client could name one namespace to the chains and another to it.
+    /// The sources of the namespace, of which the first that is not empty counts. The order must be that of the control
+    /// plane. Otherwise a client could name one namespace to the chains and another to the control plane.
     pub namespace: Vec<ValueSource>,
-    /// The sources of the name, likewise.
+    /// The sources of the name, in the order of the control plane too.
     pub name: Vec<ValueSource>,
     /// The part of the body that is the object; by default the whole body.
     pub object: Pointer,
-    /// A body without the object passes; otherwise it is refused.
+    /// Whether a body without the object passes. If not, it is refused.
     pub optional: bool,
-    /// The fields of the body that no stage may change, all in the object. By default those that name,
-    /// namespace and kind are read from, as far as they are in it.
+    /// The fields of the body that no stage may change. All are in the object. By default they are the fields of the
+    /// object from which name, namespace and kind are read.
     pub identity: Option<Vec<Pointer>>,
-    /// More keys of the body to normalize to this spelling, because servers written in Go read keys
-    /// in any case. The keys of all other pointers of the route are always normalized.
+    /// Further keys of the body that are rewritten in this spelling, because servers written in Go read keys in any case.
+    /// The keys in the pointers of the route are always rewritten.
     pub spellings: Vec<Pattern>,
-    /// The control plane will not store the result.
+    /// Whether the request is a dry run: the control plane stores no result.
     pub dry_run: bool,
     /// The request for the stored object. With it, stages see the old object, and the result of a PATCH instead of its
     /// body.
     pub get: Option<StoredRoute>,
-    /// Stages see the body of a PATCH, which is only a part of the object. Without it and `get`, a route for creations
-    /// and updates cannot have this method.
+    /// Whether stages see the body of a PATCH, which is only a part of the object. A route for creations and updates that
+    /// has PATCH needs either this or `get`.
     pub partial: bool,
-    /// The kind of patch that a PATCH with the type `application/json`, or without a type, is.
+    /// The kind of patch in a PATCH with the type `application/json`, or without a type.
     pub plain_patch: PlainPatch,
 }
 
 /// The request with which the upstream sends the stored object of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRoute {
-    /// Its path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` are those
-    /// of the admission request if the route has sources for them; any other is a parameter of the route's path. By
-    /// default the path of the client's request, without its query.
+    /// The path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` are the
+    /// name and namespace of the admission request if the route has sources for them; any other placeholder is a
+    /// parameter of the route's path. The default is the path of the client's request, without the query.
     pub path: Option<String>,
     /// The place of the object in the reply; by default the whole body.
     pub pointer: Pointer,
-    /// Headers of the client's request that it also has, in addition to `Authorization`, `Cookie` and `Host`. No header
-    /// that selects a part or a version of the object may be among them.
+    /// The headers that are copied from the client's request, in addition to `Authorization`, `Cookie` and `Host`. None of
+    /// them may select a part or a version of the object.
     pub headers: Vec<HeaderName>,
 }
 
 /// A kind of patch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainPatch {
-    /// RFC 7386.
+    /// A merge patch of RFC 7386.
     #[default]
     Merge,
-    /// RFC 6902.
+    /// A JSON patch of RFC 6902.
     Json,
 }
 
@@ -109,27 +109,27 @@ words!(PlainPatch, "value of `patch`": Merge = "merge", Json = "json");
 pub enum KindSource {
     /// Every object of the route is of this kind.
     Fixed(String),
-    /// A field of the body.
+    /// The kind is in this field of the body.
     Pointer(Pointer),
 }
 
 /// The source of a name or namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// A text that is the same for every request.
+    /// The value is the same for every request.
     Fixed(String),
-    /// A parameter of the path template.
+    /// The value is that of a parameter of the path template.
     Path(String),
-    /// A query parameter.
+    /// The value is that of a query parameter.
     Query(String),
-    /// The header with this name.
+    /// The value is that of the header with this name.
     Header(HeaderName),
-    /// A field of the body.
+    /// The value is in this field of the body.
     Pointer(Pointer),
 }
 
 impl Route {
-    /// A route whose object is the whole body, in no namespace and without a name.
+    /// Returns a route whose object is the whole body, without a namespace and a name.
     pub fn new(
         methods: impl IntoIterator<Item = Method>,
         path: impl Into<String>,
@@ -157,17 +157,17 @@ impl Route {
         }
     }
 
-    /// Whether the path has this parameter.
+    /// Returns whether the path has this parameter.
     pub(super) fn has_parameter(&self, name: &str) -> bool {
         self.path.contains(&format!("{{{name}}}")) || self.path.contains(&format!("{{*{name}}}"))
     }
 
-    /// Whether stages see the result of a PATCH, and not its body.
+    /// Returns whether stages see the result of a PATCH instead of its body.
     pub(super) fn applies_patches(&self) -> bool {
         self.get.is_some() && !matches!(self.operation, Operation::Delete | Operation::Connect)
     }
 
-    /// The fields of the body that name, namespace and kind are read from.
+    /// Returns the fields of the body from which name, namespace and kind are read.
     pub(super) fn body_pointers(&self) -> impl Iterator<Item = &Pointer> {
         let kind = match &self.kind {
             KindSource::Pointer(pointer) => Some(pointer),

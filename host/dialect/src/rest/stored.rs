@@ -1,4 +1,4 @@
-//! The question for the object that the upstream has stored.
+//! Builds the request to the upstream for the object that it has stored.
 
 use admittance_admission::Operation;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ enum Placeholder {
 }
 
 impl StoredPath {
-    /// The path that a route configures; `None` if it is the path of the request.
+    /// Parses the path that a route configures; returns `None` if it is the path of the request.
     pub(super) fn new(route: &Route) -> Result<Option<Self>, RouteProblem> {
         let Some(text) = route.get.as_ref().and_then(|get| get.path.as_ref()) else {
             return Ok(None);
@@ -57,7 +57,7 @@ impl StoredPath {
     }
 }
 
-/// Mistakes in what a route says about patches and the stored object.
+/// Finds the mistakes in the fields of a route that are for patches and the stored object.
 pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
     let changes = matches!(route.operation, Operation::Create | Operation::Update);
     let patches = changes && route.methods.contains(&Method::PATCH);
@@ -84,7 +84,7 @@ pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
 }
 
 impl Matched {
-    /// The question for the stored object; `None` if the chains do not need it.
+    /// Returns the request for the stored object; `None` if the chains do not need the object.
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let Some(get) = &self.route.route.get else {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Matched {
         }))
     }
 
-    /// The path and query of the stored object of a request with this body.
+    /// Returns the path and query of the stored object, for a request with this body.
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
             // A query may ask for a part of the object, or for another version of it.

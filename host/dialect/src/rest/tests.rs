@@ -88,7 +88,7 @@ fn inspect(head: &Parts) -> Inspection {
 }
 
 #[test]
-fn routes() {
+fn the_first_route_of_a_method_and_path_decides() {
     for (method, uri, expected) in [
         ("PUT", "/v1/jobs", Some(Operation::Create)),
         ("POST", "/v1/jobs?namespace=a", Some(Operation::Create)),
@@ -140,7 +140,7 @@ const MANY_READINGS: &str = concat!(
 /// Spellings that a lenient server may match to a route. None of them may bypass it.
 #[test]
 #[rustfmt::skip]
-fn no_spelling_leads_around_a_route() {
+fn no_spelling_of_a_path_bypasses_a_route() {
     // (why, method, path, with `refuse`, with `pass`)
     for (why, method, path, refuse, pass) in [
         ("differs from the API", "PUT", "/v1/jobs", "inspect", "inspect"),
@@ -160,14 +160,14 @@ fn no_spelling_leads_around_a_route() {
         // Some servers and file systems do not care for case.
         ("another case", "PUT", "/V1/Jobs", "ambiguous", "ambiguous"),
         ("another case of one letter", "PUT", "/v1/jobS", "ambiguous", "ambiguous"),
-        // Windows' separator.
+        // Windows separates segments by a backslash.
         ("an encoded backslash", "PUT", "/v1%5Cjobs", "ambiguous", "ambiguous"),
         ("dots and backslashes", "PUT", "/x%5C..%5Cv1/jobs", "ambiguous", "ambiguous"),
-        // A string of C ends there.
+        // A server written in C reads the path only up to NUL.
         ("NUL", "PUT", "/v1/jobs%00", "ambiguous", "ambiguous"),
         ("NUL and more", "PUT", "/v1/jobs%00.png", "ambiguous", "ambiguous"),
         ("NUL as another segment", "PUT", "/v1/jobs%00/../x", "ambiguous", "ambiguous"),
-        // Decoded by a proxy, and again by the server.
+        // A proxy may decode the path, and the server may decode it again.
         ("double encoding", "PUT", "/v1/%256aobs", "ambiguous", "ambiguous"),
         ("a slash encoded twice", "PUT", "/v1%252Fjobs", "ambiguous", "ambiguous"),
         ("encoded too often", "PUT", "/v1/%2525256aobs", "ambiguous", "ambiguous"),
@@ -177,7 +177,7 @@ fn no_spelling_leads_around_a_route() {
         ("a blank at the end", "PUT", "/v1/jobs%20", "ambiguous", "ambiguous"),
         ("a dot at the end", "PUT", "/v1/jobs.", "ambiguous", "ambiguous"),
         ("a line end", "PUT", "/v1/jobs%0a", "ambiguous", "ambiguous"),
-        // Methods have a case; not every server knows.
+        // Methods are case-sensitive, but some servers ignore their case.
         ("a method in lower case", "put", "/v1/jobs", "ambiguous", "ambiguous"),
         ("in mixed case", "Post", "/v1/jobs", "ambiguous", "ambiguous"),
         ("an unknown method", "PUBLISH", "/v1/jobs", "unmatched", "ambiguous"),
@@ -193,7 +193,7 @@ fn no_spelling_leads_around_a_route() {
         ("another name by dots", "DELETE", "/v1/job/x%2F..%2Fa", "ambiguous", "ambiguous"),
         ("another name by double encoding", "DELETE", "/v1/job/%2561", "ambiguous", "ambiguous"),
         ("a name with a slash", "DELETE", "/v1/job/a%2Fb", "inspect", "inspect"),
-        // Two leniencies at once: each server has its own.
+        // A server may be lenient in two ways at once.
         ("another case, split before it is decoded", "DELETE", "/V1/job/a%2Fb", "ambiguous", "ambiguous"),
         ("another case, dots within a name", "PUT", "/V1/job/a%2F..%2F..%2F..", "ambiguous", "ambiguous"),
         ("another case and a backslash within a name", "DELETE", "/V1/job/a%5Cb", "ambiguous", "ambiguous"),
@@ -247,10 +247,10 @@ fn no_spelling_leads_around_a_route() {
     }
 }
 
-/// Headers and parameters by which some servers take another method or path than the request's own.
+/// Some servers take the method or path from these headers and parameters instead of the request line.
 #[test]
 #[rustfmt::skip]
-fn no_override_leads_around_a_route() {
+fn no_override_of_method_or_path_bypasses_a_route() {
     // (method, path, header, with `refuse`, with `pass`)
     for (method, path, header, refuse, pass) in [
         ("GET", "/v1/jobs", ("x-http-method-override", "PUT"), "ambiguous", "ambiguous"),
@@ -265,7 +265,7 @@ fn no_override_leads_around_a_route() {
         ("PUT", "/v1/job/a", ("x-original-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("PUT", "/v1/job/a", ("x-rewrite-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("GET", "/v1/nodes", ("x-http-method-override", "PUT"), "ambiguous", "pass"),
-        // What says the same does no harm.
+        // An override with the same method does no harm.
         ("PUT", "/v1/jobs", ("x-http-method-override", "put"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?a=b", ("x-original-url", "/v1/jobs?a=b"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?method=GET", ("x-a", "1"), "inspect", "inspect"),
@@ -304,9 +304,9 @@ fn the_case_of_a_template_does_not_matter() {
     }
 }
 
-/// Two routes that a request could both be for: the chains must not see the one, and the server the other.
+/// Two routes may match one request. The chains must not see one of them, and the server the other.
 #[test]
-fn a_request_is_for_one_route() {
+fn a_request_that_servers_could_match_to_two_routes_is_refused() {
     let plan = Route {
         dry_run: true,
         ..register("/v1/job/{id}/plan")
@@ -324,7 +324,7 @@ fn a_request_is_for_one_route() {
         ("/v1/job/a/plan", "inspect"),
         ("/v1/job/a/b", "inspect"),
         ("/v1/job/a%2Fb", "inspect"),
-        // The plan of the job `a`, or the job `a/plan`.
+        // This is the plan of the job `a`, or the job `a/plan`.
         ("/v1/job/a%2Fplan", "ambiguous"),
         ("/v1/job/a/Plan", "ambiguous"),
         ("/v1/job/a/plan;x", "ambiguous"),
@@ -340,7 +340,7 @@ fn a_request_is_for_one_route() {
 
 #[test]
 #[rustfmt::skip]
-fn bodies() {
+fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
     // (case, method, uri, body, expectation: namespace name object, or `nothing`, or the reason)
     for (case, method, uri, body, expected) in [
         ("whole", "PUT", "/v1/jobs", r#"{"Job": {"ID":"a","Namespace":"n"}, "EnforceIndex": true}"#, r#"n a {"ID":"a","Namespace":"n"}"#),
@@ -383,7 +383,7 @@ fn bodies() {
 }
 
 #[test]
-fn headers_are_a_source_too() {
+fn name_and_namespace_are_read_from_headers() {
     let mut head = head("DELETE", "/v1/job/a");
     let inspection = inspect(&head);
     head.headers.insert("x-namespace", HeaderValue::from_static("n"));
@@ -396,7 +396,7 @@ fn headers_are_a_source_too() {
 }
 
 #[test]
-fn the_object_is_spliced_back() {
+fn a_changed_object_replaces_the_old_one_in_the_body() {
     let head = head("PUT", "/v1/jobs");
     let inspection = inspect(&head);
     let body =
@@ -411,22 +411,22 @@ fn the_object_is_spliced_back() {
 }
 
 #[test]
-fn identity_is_what_name_and_namespace_come_from() {
-    let prepared = Prepared::new(0, register("/v1/jobs")).unwrap();
+fn the_fields_of_name_and_namespace_are_the_default_identity() {
+    let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);
     let route = Route {
         identity: Some(vec![pointer("/Job/Type")]),
         ..register("/v1/jobs")
     };
-    let prepared = Prepared::new(0, route).unwrap();
+    let prepared = PreparedRoute::new(0, route).unwrap();
     assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
 }
 
-/// The object that a stage leaves is held to the spelling of the body, from the object's place on.
+/// The spelling of the body below the place of the object applies to the object that a stage returns.
 #[test]
 fn the_object_has_the_spelling_of_the_body() {
-    let prepared = Prepared::new(0, register("/v1/jobs")).unwrap();
+    let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let respelled = prepared
         .object_spelling
         .canonical(r#"{"id":"a","NAMESPACE":"b","Job":{}}"#);
@@ -443,7 +443,7 @@ fn the_object_has_the_spelling_of_the_body() {
 }
 
 #[test]
-fn wrong_routes() {
+fn every_mistake_in_a_route_is_reported() {
     let config = RestConfig {
         unmatched: Unmatched::Refuse,
         routes: vec![
@@ -475,7 +475,7 @@ fn wrong_routes() {
 }
 
 #[test]
-fn replies() {
+fn a_reply_has_the_status_and_reason_of_its_end() {
     let denied = Refusal::Denied {
         chain: "c".into(),
         stage: "s".into(),

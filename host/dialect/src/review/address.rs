@@ -6,7 +6,7 @@ use admittance_admission::{Phase, Scope, Selection};
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
-/// The chains of a call, and the caller's timeout. Lives as long as the call.
+/// The chains of a call, and the caller's timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
     /// The chains; `None` if it is about a definition, which is checked before the API server stores it.
@@ -18,7 +18,7 @@ pub struct ReviewAddress {
 /// The reason why an address is not valid for reviews.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Another path.
+    /// The path is not one at which reviews are received.
     #[error(
         "{0:?} is not a path for reviews: use /mutate, /validate or /admit, a chain's own /mutate/{{chain}} or /validate/{{chain}}, or /definitions for definitions"
     )]
@@ -36,7 +36,7 @@ impl ReviewAddress {
     ///
     /// # Errors
     ///
-    /// The path is none of these, or the timeout is not valid.
+    /// Returns an error if the path is none of these, or the timeout is not valid.
     pub fn parse(uri: &Uri) -> Result<Self, AddressError> {
         let path = uri.path();
         let unknown = || AddressError::Path(path.to_owned());
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn addresses() {
+    fn the_address_of_a_review_selects_its_chains_and_timeout() {
         let all = Some(Some(Selection::All));
         let scoped = |phase, scope| Some(Some(Selection::Phase(phase, scope)));
         let phase = |phase| scoped(phase, Scope::Any);

@@ -1,4 +1,4 @@
-//! The reply to a caller that sent no review, in the form of Kubernetes.
+//! Writes the replies that are no reviews, in the form of Kubernetes.
 
 use admittance_admission::{Refusal, RefusalStatus};
 use bytes::Bytes;
@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::json_reply;
 
-/// The reply to a caller that sent no review, or an invalid one: Kubernetes' `Status`, whose message kube-apiserver
-/// passes on.
+/// Writes the reply to a caller that sent no review, or an invalid one: a `Status` of Kubernetes. kube-apiserver passes
+/// its message on.
 pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> {
     let reason = match status {
         StatusCode::BAD_REQUEST => "BadRequest",
@@ -33,7 +33,7 @@ pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> ht
     reply(RefusalStatus::new(status.as_u16(), reason, message.to_owned()))
 }
 
-/// The reply to a refused request of the Kubernetes API: its `Status`.
+/// Writes the reply to a refused request of the Kubernetes API: a `Status`.
 pub(crate) fn refusal_reply(refusal: &Refusal) -> http::Response<Bytes> {
     reply(RefusalStatus::of(refusal))
 }

@@ -37,10 +37,10 @@ fn assign(value: impl Into<Value>) -> Mutation {
     Mutation::Assign(value.into())
 }
 
-/// The rows are from Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and assign_mutator_test.go, but
-/// where another source is named.
+/// Source: Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and assign_mutator_test.go, except for the
+/// rows that name another source.
 #[test]
-fn values_at_a_location() {
+fn a_value_is_set_at_its_location() {
     let pod = json!({"spec": {"containers": [
         {"name": "a", "ports": [{"name": "x"}, {"name": "y"}]},
         {"name": "b", "ports": [{"name": "x"}]},
@@ -192,7 +192,7 @@ fn values_at_a_location() {
 /// The rows of lists are from Gatekeeper 3.x, pkg/mutation/mutators/modifyset/modify_set_mutator_test.go; the rows of
 /// images are from pkg/mutation/mutators/assignimage/assignimage_mutator_test.go.
 #[test]
-fn sets_and_images() {
+fn values_are_merged_pruned_and_replaced_in_images() {
     let list = |items: &[&str]| json!({"spec": {"args": items}});
     let values = |items: &[&str]| items.iter().map(|item| Value::from(*item)).collect::<Vec<_>>();
     let image = |domain: &str| {
@@ -273,7 +273,7 @@ fn sets_and_images() {
 
 /// The types are those for which Gatekeeper's mutation_function.go and its setters return an error.
 #[test]
-fn types_that_do_not_fit() {
+fn a_value_of_another_type_is_a_failure() {
     for (at, mutation, object, expected) in [
         (
             "spec.containers.image",
@@ -323,7 +323,7 @@ fn types_that_do_not_fit() {
 }
 
 #[test]
-fn a_deadline_ends_a_walk() {
+fn a_passed_deadline_ends_a_mutation() {
     let mutator = Mutator::new("m", location("spec.containers[name: *].image"), assign("i"));
     let metadata = AssignableMetadata {
         namespace: String::new(),

@@ -13,7 +13,7 @@ fn items(key: &str, value: Option<Value>) -> Step {
 
 /// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, and the tests of its scanner.
 #[test]
-fn texts_that_are_locations() {
+fn a_location_is_parsed_into_steps() {
     let containers = |of: Step, then: &str| vec![field("spec"), field("containers"), of, field(then)];
     for (text, expected) in [
         ("single_field", vec![field("single_field")]),
@@ -81,7 +81,7 @@ fn texts_that_are_locations() {
     ] {
         let location = Location::parse(text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(location.steps(), expected, "{text}");
-        // What is shown means the same.
+        // The text that is shown is read as the same location.
         assert_eq!(Location::parse(&location.to_string()), Ok(location), "{text}");
     }
 }
@@ -89,7 +89,7 @@ fn texts_that_are_locations() {
 /// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, without the empty text, which its
 /// mutators refuse.
 #[test]
-fn texts_that_are_not() {
+fn a_text_that_is_not_a_location_is_refused() {
     for (text, found) in [
         ("", "it ends, where the name of a field is expected"),
         (".spec", "there is `.`"),
@@ -135,7 +135,7 @@ fn texts_that_are_not() {
 
 /// Source: Gatekeeper 3.x, pkg/mutation/schema/schema_test.go and node_test.go.
 #[test]
-fn locations_that_contradict_each_other() {
+fn locations_of_different_types_contradict_each_other() {
     for (one, end, other, other_end, expected) in [
         (
             "spec.containers.image",

@@ -27,7 +27,7 @@ async fn admit(mutators: Vec<Mutator>, object: Value) -> Result<Response, Failur
         .await
 }
 
-/// The object after the mutators, and the names of those that changed it.
+/// Returns the object after the mutators, and the names of the mutators that changed it.
 async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
     let response = admit(mutators, object.clone()).await.unwrap();
     let Verdict::Patch(patch) = response.verdict else {
@@ -42,10 +42,10 @@ async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
     (after.value().clone(), names.clone())
 }
 
-/// Gatekeeper 3.x, pkg/mutation/system.go and system_test.go.
+/// Source: Gatekeeper 3.x, pkg/mutation/system.go and system_test.go.
 #[tokio::test]
 async fn mutators_are_applied_until_nothing_changes() {
-    // What a mutator asks for may be what a later one sets.
+    // A mutator may depend on a value that a later mutator sets.
     let chained = vec![
         with_test(assign("a", "spec.b.a", 1), "spec.b", true),
         with_test(assign("b", "spec.b.c", 1), "spec.b", false),
@@ -54,7 +54,7 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"b": {"c": 1, "a": 1}}}));
     assert_eq!(names, "b, a");
 
-    // Of two that set the same field, the last one wins in each round.
+    // If two mutators set the same field, the last one wins in each round.
     let disputed = vec![assign("a", "spec.x", 1), assign("b", "spec.x", 2)];
     let (after, _) = changed(disputed.clone(), json!({"spec": {}})).await;
     assert_eq!(after, json!({"spec": {"x": 2}}));
@@ -73,9 +73,9 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert!(failure.message.contains("after 2 rounds"), "{failure}");
 }
 
-/// Gatekeeper 3.x, pkg/mutation/system.go: an error of one mutator is one of the whole mutation.
+/// Source: Gatekeeper 3.x, pkg/mutation/system.go, where the error of one mutator fails the whole mutation.
 #[tokio::test]
-async fn if_one_cannot_be_applied_none_is() {
+async fn a_mutator_that_cannot_be_applied_fails_the_hook() {
     let mutators = vec![assign("a", "spec.x", 1), assign("b", "spec.list.y", 2)];
     let failure = admit(mutators, json!({"spec": {"list": []}})).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::PatchFailed);
@@ -83,9 +83,9 @@ async fn if_one_cannot_be_applied_none_is() {
     assert_eq!(failure.message, expected);
 }
 
-/// Gatekeeper 3.x, pkg/mutation/match/match.go: each round, a mutator is compared with the object as it is then.
+/// Source: Gatekeeper 3.x, pkg/mutation/match/match.go, which matches the object anew in each round.
 #[tokio::test]
-async fn requests_and_labels() {
+async fn a_mutator_applies_only_to_selected_requests_and_labels() {
     let object = json!({"metadata": {"name": "web"}, "spec": {}});
     let on = || LabelSelector::new(vec![Requirement::equals("inject", "on").unwrap()]);
     let mut labelled = assign("a", "spec.a", 1);
@@ -111,7 +111,7 @@ async fn requests_and_labels() {
     assert_eq!((after, names.as_str()), (expected, "c"));
 }
 
-/// Gatekeeper 3.x, pkg/mutation/path/tester/tester_test.go.
+/// Source: Gatekeeper 3.x, pkg/mutation/path/tester/tester_test.go.
 #[test]
 fn path_tests_that_cannot_apply_are_refused() {
     let at = |text: &str| Location::parse(text).unwrap();
@@ -156,7 +156,7 @@ fn path_tests_that_cannot_apply_are_refused() {
     }
 }
 
-/// A client can send many items to which a mutator adds something.
+/// A client can send many items, and a mutator may add a field to each.
 #[tokio::test]
 async fn the_size_of_the_result_is_limited() {
     let pod = |items: usize, item: Value| json!({"spec": {"containers": vec![item; items]}});
@@ -191,7 +191,7 @@ async fn the_size_of_the_result_is_limited() {
             Some(FailureKind::OutputTooLarge),
         ),
         ("a few", vec![policy()], pod(1_000, json!({})), None),
-        // What is replaced is not there any more.
+        // A replaced value no longer counts.
         (
             "smaller ones in place of others",
             vec![short(), policy()],

@@ -14,7 +14,7 @@ fn teams() -> GroupVersionResource {
     }
 }
 
-/// A route for teams, which fetches the stored object.
+/// Returns a route for teams, which fetches the stored object.
 fn route() -> Route {
     Route {
         name: vec![ValueSource::Path("id".into())],
@@ -35,7 +35,7 @@ fn route() -> Route {
     }
 }
 
-/// A route whose object is in an envelope.
+/// Returns a route whose object is in an envelope.
 fn enveloped() -> Route {
     Route {
         object: "/Team".parse().unwrap(),
@@ -234,7 +234,7 @@ fn stages_see_the_result_of_a_patch() {
 }
 
 #[test]
-fn what_chains_change_is_sent_on_as_a_patch() {
+fn changes_of_chains_are_sent_on_as_a_patch() {
     let (plain, envelope) = (dialect(route()), dialect(enveloped()));
     for (case, dialect, content_type, body, changes, expected) in [
         (
@@ -353,7 +353,7 @@ fn the_stored_object_is_fetched_from_its_path() {
             r#"{"ns":"x"}"#,
             "/get/q/a",
         ),
-        // A patch does not choose the object that it is for.
+        // A patch must not change the name of its object.
         (
             get("/get/{namespace}/{name}"),
             "PATCH",
@@ -392,7 +392,7 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // The patch would be judged with one object, and applied to another.
+    // The chains would see the patch of one object, and the upstream would apply it to another.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
