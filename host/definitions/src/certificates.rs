@@ -1,4 +1,4 @@
-//! A CA for tests, made when first asked for.
+//! A CA for tests, which is created at its first use.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ pub(crate) fn pem() -> &'static str {
     &CA
 }
 
-/// The content of `caBundle`.
+/// Returns the content of `caBundle`.
 pub(crate) fn bundle() -> String {
     encode(pem())
 }

@@ -1,7 +1,7 @@
 //! Plans the writes that apply, delete or promote definitions.
 //!
-//! A file that holds one definition is written whole, or removed. In a file of several nothing is changed: the
-//! error says where to edit it.
+//! A file with one definition is replaced or removed as a whole. A file with several is not changed: the error says where
+//! to edit it.
 
 mod apply;
 mod error;
@@ -32,10 +32,10 @@ use crate::{
     set::{Definition, chains, id_of, reads::ReadFile},
 };
 
-/// A change of definitions that was checked and not yet written. Lives until it is written or dropped.
+/// A change of definitions that was checked but not yet written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The definitions as they will be.
+    /// The definitions after the change.
     pub set: DefinitionSet,
     /// The effect on each definition, in the order of the request.
     pub effects: Vec<(DefinitionId, AppliedEffect)>,
@@ -49,18 +49,18 @@ pub enum Expected {
     /// Nothing is expected: existing definitions are replaced, and others are created.
     #[default]
     Any,
-    /// None of them exists.
+    /// No definition exists yet.
     New,
-    /// All of the definitions exist.
+    /// All definitions exist.
     There,
 }
 
-/// The place of a definition that is new.
+/// The place to which a new definition is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Whether it is a file or an entry.
+    /// Whether the place is a file or an entry.
     pub kind: StoreKind,
-    /// Its path. When there is a file already, it is one of a similar name.
+    /// The path. If a file has this path already, the definition goes to a file with a similar name.
     pub path: PathBuf,
 }
 
@@ -82,7 +82,7 @@ pub enum AppliedEffect {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileChange {
-    /// The file, as its set names it.
+    /// The path of the file in its set.
     pub path: PathBuf,
     /// The current text; `None` if the file does not exist.
     pub before: Option<String>,
@@ -91,7 +91,7 @@ pub struct FileChange {
 }
 
 impl FileChange {
-    /// The change of this file from one text to another; `None`: the file does not exist.
+    /// Creates the change of this file from one text to another; `None` stands for a missing file.
     pub fn new(path: impl Into<PathBuf>, before: Option<String>, after: Option<String>) -> Self {
         Self {
             path: path.into(),
@@ -100,7 +100,7 @@ impl FileChange {
         }
     }
 
-    /// The change that undoes this one.
+    /// Returns the change that undoes this one.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self::new(&self.path, self.after.clone(), self.before.clone())
@@ -108,7 +108,7 @@ impl FileChange {
 }
 
 impl Change {
-    /// The change from `old` to `set`.
+    /// Creates the change from `old` to `set`.
     fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, AppliedEffect)>) -> Self {
         let text = |set: &DefinitionSet, path: &Path| {
             let file = set.all().find(|file| file.path == path);
@@ -129,7 +129,7 @@ impl Change {
     }
 }
 
-/// The change that removes this definition.
+/// Plans the removal of this definition.
 pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, ChangeError> {
     let effects = vec![(id.clone(), AppliedEffect::Deleted)];
     if let Some(path) = unusable(set, id) {
@@ -141,7 +141,7 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     let there = set.read(&mut mistakes);
     let definitions = set.definitions_in(&there);
     let found = find(&definitions, id)?;
-    alone(found, &there)?;
+    ensure_alone(found, &there)?;
     let others = there.iter().enumerate().filter(|(file, _)| *file != found.file);
     let others = others.flat_map(|(_, file)| file.definitions.iter().flatten());
     chains::define(others, mistakes)?;
@@ -150,7 +150,7 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
 }
 
 /// Ensures that the definition is alone in its file.
-fn alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
+fn ensure_alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
     let (id, location) = (definition.id.clone(), definition.root.location());
     match there.get(definition.file).map(|file| file.documents.len()) {
         _ if definition.is_item() => Err(ChangeError::InList { id, location }),
@@ -176,27 +176,25 @@ fn find<'d, 'a>(
     match found.as_slice() {
         [only] => Ok(*only),
         [] => Err(unknown(id, definitions)),
-        several => Err(ChangeError::Ambiguous {
-            id: id.clone(),
-            locations: several
-                .iter()
-                .map(|definition| definition.root.location())
-                .collect(),
-        }),
+        several => {
+            let locations = several.iter().map(|definition| definition.root.location());
+            Err(ChangeError::Ambiguous {
+                id: id.clone(),
+                locations: locations.collect(),
+            })
+        }
     }
 }
 
 fn unknown(id: &DefinitionId, there: &[Definition<'_>]) -> ChangeError {
+    let known = there.iter().map(|other| other.id.clone()).collect();
     ChangeError::Unknown {
         id: id.clone(),
-        near: near(
-            &id.to_string(),
-            there.iter().map(|other| other.id.clone()).collect(),
-        ),
+        near: near(&id.to_string(), known),
     }
 }
 
-/// A JSON text for a file of its own.
+/// Writes the text of a JSON file.
 fn pretty_json(value: &Json) -> String {
     format!("{value:#}\n")
 }

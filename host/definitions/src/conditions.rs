@@ -1,4 +1,4 @@
-//! `matchConditions` of a stage, as Kubernetes writes them.
+//! Reads `matchConditions`, which have the same form in native stages as in Kubernetes.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Mistakes, Node, quoted};
 
-/// A valid name, with which an expression is checked if its own name is not valid.
-const SOME_NAME: &str = "condition";
+/// The name with which an expression is checked if its own name is invalid.
+const VALID_NAME: &str = "condition";
 
-/// The field `matchConditions`, which is optional.
+/// Reads the optional field `matchConditions`.
 pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchConditions {
     let Some(node) = fields.optional("matchConditions") else {
         return MatchConditions::default();
@@ -30,7 +30,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchCon
     conditions.into()
 }
 
-/// Conditions with names, compiled by this function.
+/// Reads conditions with names, which `compile` compiles.
 pub(crate) fn read_with(
     entries: &[Node<'_>],
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
@@ -70,17 +70,14 @@ fn read_one<'a>(
             }
         }
     }
-    // Name and expression are checked together; each mistake is reported at its place.
-    let mut compiled = compile(name.unwrap_or(SOME_NAME), expression.unwrap_or("true"));
+    // A mistake in the name hides those in the expression, so the expression is compiled again with a valid name.
+    let mut compiled = compile(name.unwrap_or(VALID_NAME), expression.unwrap_or("true"));
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {
-            node.wrong(
-                format!("{} is not a valid condition name: {why}", quoted(name)),
-                "",
-                mistakes,
-            );
+            let message = format!("{} is not a valid condition name: {why}", quoted(name));
+            node.wrong(message, "", mistakes);
         }
-        compiled = compile(SOME_NAME, expression.unwrap_or("true"));
+        compiled = compile(VALID_NAME, expression.unwrap_or("true"));
     }
     match (compiled, expression_node) {
         (Ok(condition), _) => Some(condition),

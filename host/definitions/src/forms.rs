@@ -1,7 +1,7 @@
 //! The systems whose documents become chains.
 //!
-//! Each is a module in here and a row of [`DocumentForms`]; a program that embeds the host adds rows of its own. What
-//! differs between systems is a method of [`DocumentForm`], so nothing outside of a system's module depends on which it is.
+//! Each system is a module of this one and a row of [`DocumentForms`]; a program that embeds the host can add rows. The
+//! differences between systems are methods of [`DocumentForm`], so no code outside of a system's module depends on it.
 
 pub(crate) mod bcs;
 pub(crate) mod gatekeeper;
@@ -29,27 +29,28 @@ use crate::{
     document::{Mistakes, Node},
 };
 
-/// A system whose documents become chains. Lives as long as the process.
+/// A system whose documents become chains.
 pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
-    /// The kinds of documents that it reads.
+    /// Returns the kinds of documents that the system has.
     fn kinds(&self) -> &'static [DocumentKind];
 
-    /// The kind of a document with this `kind` and `apiVersion`, whether or not that version is supported; `None` if the
-    /// document is of another system. Default: the kind of this name.
+    /// Returns the kind of a document with this `kind` and `apiVersion`, even if that version is not supported; `None` if
+    /// the document belongs to another system. Default: the kind of this name.
     fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
         self.kinds().iter().find(|known| known.name == kind)
     }
 
-    /// The object that names the definition. Default: the field `metadata`.
+    /// Returns the object with the name of the definition. Default: the field `metadata`.
     fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
         let fields = document.root.object_of_any_case(&mut Mistakes::new());
         fields?.optional("metadata")
     }
 
-    /// Reads a document by itself, as far as possible: what is missing is pushed to `mistakes`.
+    /// Reads a document regardless of others, as far as possible, and reports all mistakes in it.
     fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent>;
 
-    /// Reports in which ways besides names a definition conflicts with the earlier ones of this system. Default: none.
+    /// Reports conflicts with earlier definitions of this system, except for names, which are checked for all systems.
+    /// Default: no conflicts.
     fn check_conflicts(
         &self,
         _new: &ReadDefinition,
@@ -58,44 +59,46 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     ) {
     }
 
-    /// Adds what all documents of this system mean together, and reports those that lack another one. Default: the chain of
-    /// each.
+    /// Adds the chains and exceptions that all documents of this system define together, and reports documents that refer
+    /// to a missing one. Default: the chain of each document.
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, _mistakes: &mut Mistakes) {
         defined.chains.extend(all.chains());
     }
 
-    /// The document to write to a store of entries in place of `replaced`; `None` if it is written as it was applied.
+    /// Returns the document to write to a store of entries when `applied` replaces `replaced`; `None` to write it
+    /// unchanged. Default: `None`.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
 
-    /// The result of importing documents of this kind, and why, if they never become native chains. Default: they do.
+    /// Returns the result of importing documents of this kind and the reason, if they never become native chains.
+    /// Default: they do.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
 }
 
-/// A kind of documents. Constant.
+/// A kind of documents.
 #[derive(Debug)]
 pub struct DocumentKind {
     /// The value of `kind`.
     pub name: &'static str,
-    /// The values of `apiVersion` that are read; the first one is that to write. One that ends in `/` stands for all
+    /// The supported values of `apiVersion`; messages suggest the first one. A value that ends in `/` stands for all
     /// versions of a group, and an empty one for a document without a version.
     pub versions: &'static [&'static str],
     /// Whether definitions are in namespaces, so that their names are `{namespace}/{name}`.
     pub is_namespaced: bool,
-    /// Whether chains depend on the definition, which is neither a chain nor a stage.
+    /// Whether chains depend on the definition although it is neither a chain nor a stage.
     pub is_supporting: bool,
-    /// Whether other documents need the definition, so that it is also read in a version that is not supported: then only
-    /// the version is a mistake.
+    /// Whether other documents refer to the definition. Then it is even read in a version that is not supported, so that
+    /// the version is the only mistake.
     pub is_needed: bool,
     /// The fields that identify a document without a kind: one of them suffices.
     pub fields: &'static [&'static str],
 }
 
 impl DocumentKind {
-    /// A kind of definitions that are in no namespace.
+    /// A kind of definitions without a namespace.
     pub const fn new(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -123,7 +126,7 @@ impl DocumentKind {
         }
     }
 
-    /// A kind of definitions that other documents need.
+    /// A kind of definitions that other documents refer to.
     pub const fn needed(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             is_needed: true,
@@ -131,24 +134,24 @@ impl DocumentKind {
         }
     }
 
-    /// Whether documents of this version are read.
+    /// Whether this version is supported.
     pub fn supports(&self, version: &str) -> bool {
         let is_it =
             |known: &&&str| **known == version || known.ends_with('/') && version.starts_with(**known);
         self.versions.iter().find(is_it).is_some()
     }
 
-    /// The version to write.
+    /// Returns the version that messages suggest.
     fn version(&self) -> &'static str {
         self.versions.first().copied().unwrap_or_default()
     }
 }
 
-/// The systems whose documents are read, as a list. Cheap to clone. Default: all of this crate.
+/// The systems whose documents are read. Cheap to clone. Default: all systems of this crate.
 #[derive(Clone, Debug)]
 pub struct DocumentForms {
     list: Arc<[Arc<dyn DocumentForm>]>,
-    /// Says which kinds can be written.
+    /// The fix for a document of an unknown kind, which lists all kinds.
     fix: Arc<str>,
 }
 
@@ -160,7 +163,7 @@ impl DocumentForms {
         }
     }
 
-    /// These systems and one more, which gets only documents that none of them recognizes.
+    /// Adds a system, which gets the documents that no other system recognizes.
     #[must_use]
     pub fn and(&self, form: Arc<dyn DocumentForm>) -> Self {
         Self::new(self.list.iter().cloned().chain([form]).collect())
@@ -183,7 +186,7 @@ impl Default for DocumentForms {
     }
 }
 
-/// Lists all kinds in a sentence, with the kinds of one version together: `write an A or B (v1), or a C (v2)`.
+/// Lists all kinds in a sentence, grouped by version: `write an A or B (v1), or a C (v2)`.
 fn fix(forms: &[Arc<dyn DocumentForm>]) -> String {
     let kinds = forms.iter().flat_map(|form| form.kinds());
     let kinds: Vec<_> = kinds.filter(|kind| !kind.versions.is_empty()).collect();
@@ -199,16 +202,17 @@ fn fix(forms: &[Arc<dyn DocumentForm>]) -> String {
             continue;
         };
         let others: Vec<_> = others.iter().map(|kind| kind.name).collect();
-        let names = match others.is_empty() {
-            true => last.name.to_owned(),
-            false => format!("{} or {}", others.join(", "), last.name),
+        let names = if others.is_empty() {
+            last.name.to_owned()
+        } else {
+            format!("{} or {}", others.join(", "), last.name)
         };
         let article = if names.starts_with(['A', 'E', 'a', 'e']) {
             "an"
         } else {
             "a"
         };
-        // Writing to a text does not fail.
+        // Writing to memory does not fail.
         let _ = write!(fix, "{separator}{article} {names} ({})", last.version());
     }
     fix

@@ -1,4 +1,4 @@
-//! Hooks as stages define them: the trait of all kinds of hooks, and a module for each kind.
+//! The kinds of hooks that a stage can define: their common trait, and a module for each.
 
 pub(crate) mod cel;
 pub(crate) mod client;
@@ -30,77 +30,78 @@ use self::{
 };
 use crate::document::{Mistakes, Node};
 
-/// A kind of hook: what a definition says about it, and what follows from that. Nothing else in the program depends on the
-/// kind.
+/// A kind of hook: its definition in a document, and how it is prepared. No other code of the program depends on the kind.
 pub trait HookKind: HookValue {
-    /// Its plugins, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
+    /// Returns the plugins of the hook, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
     fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
         Vec::new()
     }
 
-    /// Its plugins, to change them.
+    /// Returns the plugins of the hook, to change them.
     fn plugins_mut(&mut self) -> Vec<&mut PluginDefinition> {
         Vec::new()
     }
 
-    /// The server that gets the requests. Default: none.
+    /// Returns the server that receives the requests. Default: none.
     fn server(&self) -> Option<&WebhookTarget> {
         None
     }
 
-    /// Parts of it that are valid and will probably fail: what they are, and what to do. Default: none.
+    /// Returns warnings about valid settings that will probably fail, each with a fix. Default: none.
     fn warnings(&self) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
-    /// The kinds of the cluster that are read for it, besides those that its plugins are granted; among them
-    /// [`ClusterKind::any_access`] if its expressions ask what users may do. Default: none.
+    /// Returns the kinds of the cluster that the hook reads, except for those that its plugins are granted. It includes
+    /// [`ClusterKind::any_access`] if expressions check the permissions of users. Default: none.
     fn reads(&self) -> BTreeSet<ClusterKind> {
         BTreeSet::new()
     }
 
-    /// Name and expression of the match conditions that are part of it, and not of its stage. Default: none.
+    /// Returns name and expression of match conditions that belong to the hook, not to its stage. Default: none.
     fn conditions(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
 
-    /// Whether `now` may refuse less than this: it is of another kind, or is called in another way. What does not come of
-    /// a part of a file does not count: another module or URL, other values in settings. Default: whether they differ.
+    /// Whether `now`, which replaces this hook, may refuse fewer requests than this hook. Changes that a truncated file
+    /// cannot cause do not count, such as another module or URL, or other values in settings. Default: whether the two
+    /// differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }
 
-    /// The field of a native stage that says what it calls, and its value; `None` if no native stage can.
+    /// Returns the field of a native stage that defines this hook, and its value; `None` if no native stage can have it.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
-    /// Sentences about the parts of it that no native stage can have. Default: none.
+    /// Returns sentences about the parts of the hook that no native stage can have. Default: none.
     fn without_native_form(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Sentences about the differences of the hook that is read from its native form. Default: none.
+    /// Returns sentences about how the hook behaves differently in its native form. Default: none.
     fn differences_of_native(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Whether this hook, read from the native form of it, has everything. Default: whether they are equal.
+    /// Whether nothing is lost in `native`, which was read from this hook's native form. Default: whether the two are
+    /// equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
 
-    /// The hook that the stage calls.
+    /// Makes the hook that the stage calls.
     ///
     /// # Errors
     ///
-    /// When it cannot be made of what it is given.
+    /// If the hook cannot be made with the given parts of the host.
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
-/// The parts of a [`HookKind`] that are the same for every type.
+/// The methods of a [`HookKind`] that every type gets without writing them.
 pub trait HookValue: Any + fmt::Debug + Send + Sync {
-    /// Clones it as a value of any kind.
+    /// Clones the hook.
     fn boxed(&self) -> Box<dyn HookKind>;
-    /// Whether the other one has the same type and value.
+    /// Whether the other hook has the same type and value.
     fn equals(&self, other: &dyn HookKind) -> bool;
 }
 
@@ -119,12 +120,12 @@ impl<K: HookKind + Clone + PartialEq> HookValue for K {
 pub struct HookDefinition(Box<dyn HookKind>);
 
 impl HookDefinition {
-    /// The hook, if it is of this kind.
+    /// Returns the hook if it is of this kind.
     pub fn get<K: HookKind>(&self) -> Option<&K> {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
-    /// The hook, if it is of this kind, to change it.
+    /// Returns the hook if it is of this kind, to change it.
     pub fn get_mut<K: HookKind>(&mut self) -> Option<&mut K> {
         (&mut *self.0 as &mut dyn Any).downcast_mut()
     }
@@ -165,7 +166,7 @@ impl PartialEq for HookDefinition {
 /// Reads a hook from its field of a native stage, in a chain of this phase.
 pub(crate) type ReadHook = fn(&Node<'_>, Phase, &mut Mistakes) -> Option<HookDefinition>;
 
-/// The fields of a native stage that say what it calls.
+/// The fields of a native stage that define its hook. A stage has exactly one of them.
 pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
     ("plugin", |node, _, mistakes| {
         Some(plugin::read(node, mistakes)?.into())
@@ -186,9 +187,9 @@ pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
 
 /// The parts of a host that a hook may use when it is prepared.
 pub struct HookContext<'a> {
-    /// The phase of its chain.
+    /// The phase of the hook's chain.
     pub phase: Phase,
-    /// Its plugins, which are loaded already.
+    /// The loaded plugins of the hook.
     pub plugins: Vec<PreparedHook>,
     /// The authorizer, for expressions that use it.
     pub authorizer: &'a Arc<dyn Authorizer>,
@@ -196,7 +197,7 @@ pub struct HookContext<'a> {
     pub cluster: Option<&'a Arc<dyn ClusterReader>>,
     /// The source of the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,
-    /// Makes a client of a webhook in a chain of this phase; the text is its URL.
+    /// Makes a client of a webhook in a chain of this phase, and returns it with its URL.
     pub connect: &'a ConnectWebhook<'a>,
 }
 
@@ -216,24 +217,24 @@ pub type ConnectWebhook<'a> =
 /// The reason for which a hook cannot be prepared.
 pub type HookError = Box<dyn Error + Send + Sync>;
 
-/// A hook that can be called, and what is known about it.
+/// A hook that can be called, with its status.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PreparedHook {
     /// The hook that is called.
     pub hook: Arc<dyn Hook>,
-    /// The description of it in the status and the console.
+    /// The description of the hook in the status and the console.
     pub status: HookStatus,
-    /// The key of its statistics: a hook with another key in the same stage begins new ones. Default: empty.
+    /// The key of the statistics. When a stage's hook gets another key, its statistics start anew. Default: empty.
     pub identity: String,
-    /// The failures that it may have, besides those that any stage may have. Default: all.
+    /// The failures that only this kind of hook has. Every stage has the others too. Default: all failures.
     pub failures: &'static [FailureKind],
-    /// Whether a server gets the requests. Default: no.
+    /// Whether a server receives the requests. Default: no.
     pub calls_server: bool,
 }
 
 impl PreparedHook {
-    /// A hook that may fail in any way.
+    /// Creates a hook that may fail in any way.
     pub fn new(hook: Arc<dyn Hook>, status: HookStatus) -> Self {
         Self {
             hook,
@@ -253,14 +254,14 @@ impl fmt::Debug for PreparedHook {
     }
 }
 
-/// The hook of a stage in the status. The facts of its kind are further fields: `url` of a webhook, `expressions`,
-/// `expression` of a group, `mutators`, the fields of `PluginStatus`, and `source` and `reason` of an unavailable plugin.
+/// The hook of a stage in the status. Each kind adds fields: a webhook `url`, CEL `expressions`, a group `expression`,
+/// mutators `mutators`, a plugin the fields of `PluginStatus`, and an unavailable plugin `source` and `reason`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HookStatus {
-    /// The kind: `plugin`, `webhook`, `cel`, `group`, `mutators`, `native` (code of the embedding program), or `unavailable`
-    /// (a plugin whose module could not be fetched when the table was built: each call fails as `unreachable`).
+    /// The kind of hook: `plugin`, `webhook`, `cel`, `group`, `mutators`, `native` (code of the embedding program), or
+    /// `unavailable` (a plugin whose module could not be fetched: each call fails as `unreachable`).
     #[serde(rename = "type")]
     pub kind: String,
     /// The hook in one line: the name of a plugin, the URL of a webhook, an expression.
@@ -269,13 +270,13 @@ pub struct HookStatus {
     /// The plugins of a group, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub plugins: BTreeMap<String, HookStatus>,
-    /// Everything else that the kind shows.
+    /// The fields that the kind adds.
     #[serde(flatten)]
     pub facts: Map<String, Json>,
 }
 
 impl HookStatus {
-    /// A hook of this kind.
+    /// Creates the status of a hook of this kind.
     pub fn new(kind: &str, summary: impl Into<String>) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -284,18 +285,18 @@ impl HookStatus {
         }
     }
 
-    /// This status with one more fact.
+    /// Adds a fact.
     pub fn with(mut self, name: &str, fact: impl Into<Json>) -> Self {
         self.facts.insert(name.to_owned(), fact.into());
         self
     }
 
-    /// A fact that is text.
+    /// Returns a fact that is text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.facts.get(name)?.as_str()
     }
 
-    /// The hook itself, and the plugins of a group.
+    /// Iterates over the hook itself and the plugins of a group.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.plugins.values())
     }

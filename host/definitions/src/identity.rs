@@ -8,28 +8,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Share;
 
-/// The kind and name of a definition. As text `AdmissionChain/pods`, `admissionwebhook/bcs-system/inject`.
+/// The kind and name of a definition, `AdmissionChain/pods` or `admissionwebhook/bcs-system/inject` as text.
 ///
-/// Two native chains can have one name, one in each phase.
+/// Two native chains of different phases may have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionId {
-    /// The kind as written in the file: `AdmissionChain`.
+    /// The kind as it is written in the file: `AdmissionChain`.
     pub kind: String,
-    /// `metadata.name`; of what is in a namespace `{namespace}/{name}`.
+    /// The name, `metadata.name`; in a namespace `{namespace}/{name}`.
     pub name: String,
 }
 
-/// The name of a chain. As text `Mutating:pods`.
+/// The phase and name of a chain, `Mutating:pods` as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainId {
-    /// When it is called.
+    /// The phase of the chain.
     pub phase: Phase,
-    /// Unique in its phase.
+    /// The name of the chain, which is unique in its phase.
     pub name: String,
 }
 
-/// The name of a stage. As text `pods/images`, or `Mutating:pods/images` where there is a chain of that
-/// name in both phases.
+/// The name of a stage, `pods/images` as text, or `Mutating:pods/images` if both phases have a chain of that name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId {
     /// The phase of the chain; `None` if the name of the chain is unique.
@@ -57,7 +56,7 @@ pub enum InvalidId {
 }
 
 impl DefinitionId {
-    /// Whether both name the same definition: kinds of BCS are written in any case.
+    /// Whether both identify the same definition. Case does not matter in kinds, as in BCS.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.name == other.name && self.kind.eq_ignore_ascii_case(&other.kind)
     }
@@ -103,14 +102,14 @@ impl FromStr for ChainId {
     }
 }
 
-/// Splits off the phase and the `:` behind it.
+/// Splits the phase and a `:` from the beginning of the text.
 fn split_phase(text: &str) -> Option<(Phase, &str)> {
     let of_phase = |phase: Phase| Some((phase, text.strip_prefix(phase.as_str())?.strip_prefix(':')?));
     Phase::ALL.into_iter().find_map(of_phase)
 }
 
 impl StageId {
-    /// Returns whether the name matches this stage. Names of BCS may contain a `/`, so only the whole text counts.
+    /// Whether this is the name of a stage. Names of BCS may contain `/`, so the whole texts are compared.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)
@@ -146,7 +145,7 @@ impl FromStr for StageId {
     }
 }
 
-/// Serializes types as their texts.
+/// Serializes types as text, with their `Display` and `FromStr`.
 macro_rules! as_text {
     ($($name:ty),*) => {
         $(

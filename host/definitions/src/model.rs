@@ -11,33 +11,32 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChainDefinition {
-    /// Unique among the chains of its phase that were loaded together. A native chain, a webhook configuration and a
-    /// policy of Kubernetes have their `metadata.name`, a native chain of a namespace and a BCS definition
-    /// `{namespace}/{name}`, and a policy of Kubewarden the name of its webhook there.
+    /// The name of the chain, which no other loaded chain of its phase has: `metadata.name` of a native chain, a webhook
+    /// configuration or a policy of Kubernetes; `{namespace}/{name}` of a native chain with a namespace or a BCS
+    /// definition; for a policy of Kubewarden, the name of its webhook in a cluster.
     pub name: String,
-    /// The namespace of a `NamespacedAdmissionChain`, which is for nothing else.
+    /// The namespace of a `NamespacedAdmissionChain`, which sees only the requests of this namespace.
     pub namespace: Option<String>,
-    /// When its stages are called, and whether they may change the object. Default `Mutating`.
+    /// The phase decides when the stages are called, and whether they may change the object. Default `Mutating`.
     pub phase: Phase,
     /// The beginning of the document.
     pub source: Location,
-    /// The requests that the chain is for. Those of a webhook configuration are the rules of all of its
-    /// stages; there is none if it has no stage.
+    /// The rules that a request must match. A webhook configuration has the rules of all its stages here, so none if it
+    /// has no stage.
     pub rules: Vec<Rule>,
-    /// The stages in the order in which they are called. Empty in a BCS definition or webhook configuration whose
-    /// list is empty, and in a policy of Kubernetes without a binding. A webhook or policy of Kubewarden without
-    /// rules is never called, and is not a stage.
+    /// The stages in the order in which they are called. A BCS definition or webhook configuration with an empty list
+    /// has none, nor has a policy of Kubernetes without a binding. A webhook or policy of Kubewarden without rules is
+    /// never called, so it is not a stage.
     pub stages: Vec<StageDefinition>,
-    /// Warnings about parts of the document that have no meaning here. The method of this name adds the warnings
-    /// about rules.
+    /// Warnings about parts of the document that have no effect here. [`Self::warnings`] adds the warnings about rules.
     pub warnings: Vec<Mistake>,
-    /// Stages that no request calls, so that their plugins are loaded only to find mistakes in them: the stage of a
-    /// template of Gatekeeper without constraints.
+    /// Stages that no request calls. Their plugins are loaded only to find mistakes in them: a template of Gatekeeper
+    /// without constraints has such a stage.
     pub idle: Vec<StageDefinition>,
 }
 
 impl ChainDefinition {
-    /// A mutating chain that a program defines.
+    /// Creates a mutating chain that is not from a document.
     pub fn new(name: impl Into<String>, rules: Vec<Rule>, stages: Vec<StageDefinition>) -> Self {
         let name = name.into();
         Self {
@@ -52,8 +51,8 @@ impl ChainDefinition {
         }
     }
 
-    /// A chain of this one plugin file, for every request, with these settings and grants: what `admittance
-    /// run` needs. Chain and stage are named after the file.
+    /// Creates a chain that calls this plugin file for every request, for `admittance run`. Chain and stage are named
+    /// after the file.
     pub fn of_plugin(module: &Path, settings: Json, allow: Grants) -> Self {
         let name = module
             .file_stem()
@@ -75,7 +74,7 @@ impl ChainDefinition {
     }
 }
 
-/// One stage of a chain. Where a document says nothing, a stage has the defaults of [`StageSpec::new`], but for:
+/// One stage of a chain. A field that the document omits has its default from [`StageSpec::new`], except for:
 ///
 /// - the failure policy, which is `Ignore` in a BCS definition, as in the BCS driver, and in a webhook configuration of
 ///   `v1beta1`;
@@ -84,9 +83,9 @@ impl ChainDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StageDefinition {
-    /// Everything but what is called. Its timeout is 1 ms to 30 s.
+    /// Name, selectors, timeout (1 ms to 30 s) and policies: everything but the hook.
     pub spec: StageSpec,
-    /// The hook that it calls.
+    /// The hook that the stage calls.
     pub hook: HookDefinition,
     /// A plugin to compare with `hook`, which must be a plugin.
     pub candidate: Option<CandidateDefinition>,
@@ -95,7 +94,7 @@ pub struct StageDefinition {
 }
 
 impl StageDefinition {
-    /// A stage that a program defines, with the defaults of [`StageSpec::new`].
+    /// Creates a stage that is not from a document, with the defaults of [`StageSpec::new`].
     pub fn new(name: impl Into<Arc<str>>, hook: impl Into<HookDefinition>) -> Self {
         let spec = StageSpec::new(name);
         Self {
@@ -106,23 +105,24 @@ impl StageDefinition {
         }
     }
 
-    /// Returns every plugin of the stage with its place: first the plugins of its hook, then the candidate.
+    /// Returns every plugin of the stage and its part in it: first the plugins of the hook, then the candidate.
     pub fn plugins(&self) -> impl Iterator<Item = (PluginPart<'_>, &PluginDefinition)> {
-        let candidate = self.candidate.iter();
-        let candidate = candidate.map(|candidate| (PluginRole::Candidate, &candidate.plugin));
+        let candidate = self
+            .candidate
+            .iter()
+            .map(|candidate| (PluginRole::Candidate, &candidate.plugin));
         let plugins = self.hook.plugins().into_iter().chain(candidate);
         plugins.map(|(role, plugin)| (role.part(self, plugin), plugin))
     }
 
-    /// Every plugin of it, to change them.
+    /// Returns every plugin of the stage, to change it.
     pub fn plugins_mut(&mut self) -> impl Iterator<Item = &mut PluginDefinition> {
-        let candidate = self.candidate.iter_mut();
-        let candidate = candidate.map(|candidate| &mut candidate.plugin);
+        let candidate = self.candidate.iter_mut().map(|candidate| &mut candidate.plugin);
         self.hook.plugins_mut().into_iter().chain(candidate)
     }
 }
 
-/// A rule for anything but what its parts say; the readers fill it in.
+/// Returns a rule that matches every request. Readers narrow it.
 pub(crate) fn any_rule() -> Rule {
     Rule {
         operations: Matcher::Any,

@@ -1,4 +1,4 @@
-//! The rules for names, as Kubernetes has them.
+//! Checks names by the rules of Kubernetes.
 
 use admittance_admission::{is_dns_label, is_dns_subdomain, is_name_part};
 
@@ -10,52 +10,46 @@ const SUBDOMAIN: &str =
 const NAME_PART: &str = "use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 \
                          characters at most";
 
-/// A DNS-1123 subdomain: at most 253 characters, labels joined by dots. What kube-apiserver asks of
+/// Checks a DNS-1123 subdomain: labels joined by dots, at most 253 characters. kube-apiserver requires this of
 /// `metadata.name`.
 pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() > 253 {
         return Err("a name has at most 253 characters".to_owned());
     }
     if is_dns_subdomain(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "{text} is not a valid name: {SUBDOMAIN}",
-            text = quoted(text)
-        ))
+        return Ok(text.to_owned());
     }
+    Err(format!("{} is not a valid name: {SUBDOMAIN}", quoted(text)))
 }
 
-/// A DNS-1123 label, as the name of a namespace is: at most 63 characters.
+/// Checks the name of a namespace, a DNS-1123 label: at most 63 characters.
 pub(crate) fn label(text: &str) -> Result<String, String> {
     if is_dns_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "{text} is not a valid namespace: use lower-case letters, digits and `-`, beginning and ending with a letter \
-             or digit, 63 characters at most",
-            text = quoted(text)
-        ))
+        return Ok(text.to_owned());
     }
+    Err(format!(
+        "{} is not a valid namespace: use lower-case letters, digits and `-`, beginning and ending with a letter or \
+         digit, 63 characters at most",
+        quoted(text)
+    ))
 }
 
-/// An identifier of CEL: the name of a variable, or of a member of a group.
+/// Checks an identifier of CEL: the name of a variable, or of a member of a group.
 pub(crate) fn identifier(text: &str) -> Result<String, String> {
     let mut characters = text.chars();
     let first = characters
         .next()
         .is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
     if first && characters.all(|other| other.is_ascii_alphanumeric() || other == '_') && text.len() <= 128 {
-        Ok(text.to_owned())
-    } else {
-        Err(format!(
-            "{text} is not an identifier: use letters, digits and `_`, beginning with a letter",
-            text = quoted(text)
-        ))
+        return Ok(text.to_owned());
     }
+    Err(format!(
+        "{} is not an identifier: use letters, digits and `_`, beginning with a letter",
+        quoted(text)
+    ))
 }
 
-/// The name of a webhook: a subdomain of at least three parts.
+/// Checks the name of a webhook: a subdomain of at least three parts.
 pub(crate) fn webhook(text: &str) -> Result<String, String> {
     let name = subdomain(text)?;
     if name.split('.').count() < 3 {
@@ -67,7 +61,7 @@ pub(crate) fn webhook(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// A DNS-1035 label, the name of an API version: at most 63 characters.
+/// Checks the name of an API version, a DNS-1035 label: at most 63 characters.
 pub(crate) fn version(text: &str) -> Result<(), String> {
     if is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Ok(());
@@ -79,39 +73,30 @@ pub(crate) fn version(text: &str) -> Result<(), String> {
     ))
 }
 
-/// The key of a label, a qualified name: perhaps a subdomain and `/`, and a name of at most 63
-/// characters.
+/// Checks the key of a label: a name of at most 63 characters, after an optional subdomain and `/`.
 pub(crate) fn label_key(text: &str) -> Result<(), String> {
+    let wrong = |rule: &str| Err(format!("{} is not a valid label key: {rule}", quoted(text)));
     let name = match text.split_once('/') {
-        Some((prefix, name)) => {
-            subdomain(prefix).map_err(|_| {
-                format!(
-                    "{text} is not a valid label key: before the `/`, {SUBDOMAIN}",
-                    text = quoted(text)
-                )
-            })?;
-            name
+        Some((prefix, _)) if subdomain(prefix).is_err() => {
+            return wrong(&format!("before the `/`, {SUBDOMAIN}"));
         }
+        Some((_, name)) => name,
         None => text,
     };
     if is_name_part(name) {
         Ok(())
     } else {
-        Err(format!(
-            "{text} is not a valid label key: {NAME_PART}",
-            text = quoted(text)
-        ))
+        wrong(NAME_PART)
     }
 }
 
-/// The value of a label that is not empty: as the name in a key.
+/// Checks the value of a label that is not empty, which has the same form as the name in a key.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
-        Ok(())
-    } else {
-        Err(format!(
-            "{text} is not a valid label value: {NAME_PART}",
-            text = quoted(text)
-        ))
+        return Ok(());
     }
+    Err(format!(
+        "{} is not a valid label value: {NAME_PART}",
+        quoted(text)
+    ))
 }

@@ -1,4 +1,4 @@
-//! `rollout` of a candidate: the share of the requests that it decides.
+//! Reads `rollout` of a candidate: the growing share of requests that the candidate decides.
 
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
@@ -10,38 +10,38 @@ use crate::{
     document::{Fields, Mistakes, Node, readers},
 };
 
-/// The range of a step's length. Too few requests come in a shorter one.
+/// The range of a step's length. A shorter step would see too few requests.
 const PAUSE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
-/// The largest limit that is a count.
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// A share of fewer requests is one of this many, so that one of the first requests is not a large share of them.
+/// A limit that is a share is a share of at least this many requests, so that one failure among the first requests does not
+/// end the rollout.
 const FEWEST: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate: the candidate decides a growing share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct RolloutDefinition {
-    /// The shares of its steps: at least one, each larger than the previous one.
+    /// The shares of the steps: at least one, each larger than the previous one.
     pub shares: Vec<Share>,
     /// The property of a request that selects the version that decides it.
     pub by: RolloutKey,
     /// The length of each step.
     pub pause: Duration,
-    /// The failures of the candidate that end the roll-out.
+    /// The number of the candidate's failures that ends the rollout.
     pub failures: RolloutLimit,
-    /// The denials of the candidate that end it, of requests that the plugin does not deny.
+    /// The number of the candidate's denials that ends the rollout, of requests that the plugin does not deny.
     pub refusals: RolloutLimit,
 }
 
-/// The property of a request that selects the version that decides it: one version decides all requests that share
-/// it.
+/// The property of a request that selects the version that decides it. Requests with the same value are decided by the same
+/// version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
-    /// The namespace; the name of the object if it is in none.
+    /// The namespace; the name of the object if it has no namespace.
     #[default]
     Namespace,
     /// The name of the user.
@@ -50,20 +50,20 @@ pub enum RolloutKey {
     Uid,
 }
 
-words!(RolloutKey, "key of a roll-out": Namespace = "namespace", User = "user", Uid = "uid");
+words!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
 
 /// The number of failing requests during one [pause](RolloutDefinition::pause) that ends a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutLimit {
-    /// This many, at least one.
+    /// A number of requests, at least one.
     Count(u64),
-    /// This share of them.
+    /// A share of the requests.
     Share(Share),
 }
 
 impl RolloutDefinition {
-    /// Whether the candidate of this stage decides the request while it has this share. Whatever is in a share is in each
-    /// larger one. The result depends on nothing else, so all replicas decide alike.
+    /// Whether the candidate of this stage decides the request while it has this share. A request in a share is also in
+    /// every larger one. The result depends only on the arguments, so all replicas decide alike.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
         if share == Share::ALL {
             return true;
@@ -95,7 +95,7 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Returns whether `number` of `of` requests end the rollout.
+    /// Whether `number` of `of` requests end the rollout.
     pub fn is_reached(self, number: u64, of: u64) -> bool {
         match self {
             Self::Count(limit) => number >= limit,
@@ -117,7 +117,7 @@ impl RolloutLimit {
 }
 
 impl Default for RolloutLimit {
-    /// 5%.
+    /// Returns a share of 5%.
     fn default() -> Self {
         Self::Share(Share::of_ten_thousand(500).unwrap_or_default())
     }
@@ -132,7 +132,7 @@ impl fmt::Display for RolloutLimit {
     }
 }
 
-/// `rollout` of the candidate of this stage.
+/// Reads `rollout` of the candidate of this stage.
 pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolloutDefinition> {
     let mode = crate::plugin::child(stage, "mode");
     if mode.is_some_and(|mode| mode.json() == "Audit") {
@@ -156,14 +156,13 @@ pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -
     })
 }
 
-/// `percent`, and then `steps`.
+/// Reads the shares: `percent`, followed by `steps`.
 fn read_shares(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<Share>> {
     let (percent, steps) = (fields.optional("percent"), fields.optional("steps"));
     if percent.is_none() && steps.is_none() {
         let fix = "write `percent: 10`, or `steps: [10, 25, 50, 100]`";
-        fields
-            .node()
-            .wrong("the candidate gets no share of the requests", fix, mistakes);
+        let message = "the candidate gets no share of the requests";
+        fields.node().wrong(message, fix, mistakes);
         return None;
     }
     let first = percent.and_then(|percent| read_percent(&percent, mistakes));

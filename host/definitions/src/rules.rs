@@ -1,5 +1,6 @@
-//! `rules` of chains, stages, webhooks and policies. The rules of Kubernetes' documents are read as kube-apiserver reads
-//! them, oddities included: documents that it holds must load. Native rules mean the same, with `kinds` added.
+//! Reads `rules` of chains, stages, webhooks and policies. Rules in documents of Kubernetes are accepted exactly as by
+//! kube-apiserver, including its oddities, so that every stored document loads. Native rules mean the same, and add
+//! `kinds`.
 
 use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, RuleError};
 
@@ -20,7 +21,7 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
 type ReadOperation<'a> =
     fn(&Node<'a>, &str, &[(&str, Option<Operation>)], &mut Mistakes) -> Option<Option<Operation>>;
 
-/// Reads the rules of a native chain, stage or exception; `fix` says what to list if there are none.
+/// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.
 pub(crate) fn read_native(
     node: &Node<'_>,
     fix: &str,
@@ -57,7 +58,7 @@ pub(crate) fn read_native(
     )
 }
 
-/// Reads the rules of a webhook or a policy of Kubernetes, which may be empty. Only a policy may name objects.
+/// Reads the rules of a webhook or a policy of Kubernetes. The list may be empty. Only a policy may name objects.
 pub(crate) fn read_kubernetes(
     node: &Node<'_>,
     match_policy: MatchPolicy,
@@ -124,7 +125,7 @@ fn read_all<'a>(
     rules
 }
 
-/// The names of objects, as they are in a path.
+/// Reads names of objects, which must be valid segments of a path.
 fn read_names(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
     let names = node.strings(mistakes)?;
     for (index, name) in names.iter().enumerate() {
@@ -133,11 +134,8 @@ fn read_names(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
             node.wrong(message, "write a name without `/` and `%`", mistakes);
         }
         if names.iter().take(index).any(|before| before == name) {
-            node.wrong(
-                format!("{} is listed twice", quoted(name)),
-                "remove one of the two",
-                mistakes,
-            );
+            let message = format!("{} is listed twice", quoted(name));
+            node.wrong(message, "remove one of the two", mistakes);
         }
     }
     Some(names)
@@ -155,7 +153,7 @@ fn read_operations<'a>(
         match read_word(entry, "operation", &OPERATIONS, mistakes) {
             Some(Some(operation)) => operations.push(operation),
             Some(None) => {
-                alone(entry, "*", entries.len(), mistakes);
+                check_wildcard(entry, "*", entries.len(), mistakes);
                 all = true;
             }
             None => {}
@@ -168,7 +166,7 @@ fn read_operations<'a>(
     }
 }
 
-/// A list of words, or `*` alone for all of them.
+/// Reads a list of words, or `*` alone, which matches all words.
 fn read_words<'a>(
     node: &Node<'a>,
     read: fn(&Node<'a>, &mut Mistakes) -> Option<&'a str>,
@@ -179,7 +177,7 @@ fn read_words<'a>(
     for entry in &entries {
         match read(entry, mistakes) {
             Some("*") => {
-                alone(entry, "*", entries.len(), mistakes);
+                check_wildcard(entry, "*", entries.len(), mistakes);
                 return Matcher::Any;
             }
             Some(word) => words.push(word.to_owned()),
@@ -212,7 +210,7 @@ fn read_resources<'a>(
     }
     let wildcard = texts.iter().position(|text| *text == "*/*");
     if let Some(entry) = wildcard.and_then(|index| written.get(index)) {
-        alone(entry, "*/*", written.len(), mistakes);
+        check_wildcard(entry, "*/*", written.len(), mistakes);
         return patterns;
     }
     for (index, by) in covered(&texts) {
@@ -241,8 +239,8 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Finds the covered patterns that kube-apiserver refuses: with a subresource, if the covering pattern comes first, and
-/// of the patterns without one the last.
+/// Finds the covered patterns that kube-apiserver rejects: patterns with a subresource, if the covering pattern comes
+/// first; and the last pattern without a subresource.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -262,7 +260,7 @@ fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     covered
 }
 
-/// Parses a pattern as kube-apiserver does: `pods/` is `pods`, and `/status` matches no resource.
+/// Parses a pattern as kube-apiserver does: `pods/` means `pods`, and `/status` matches no resource.
 fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     match text.split_once('/') {
         Some(("", _)) => Ok(None),
@@ -271,14 +269,14 @@ fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     }
 }
 
-/// A list with at least one entry.
+/// Reads a list with at least one entry.
 fn entries<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
     let fix = "list at least one, or `*` for all";
     node.filled_list(fix, mistakes).unwrap_or_default()
 }
 
-/// Pushes a mistake if a wildcard is not the only one of `count` entries.
-fn alone(entry: &Node<'_>, wildcard: &str, count: usize, mistakes: &mut Mistakes) {
+/// Reports a wildcard that is not the only one of `count` entries.
+fn check_wildcard(entry: &Node<'_>, wildcard: &str, count: usize, mistakes: &mut Mistakes) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");
         entry.wrong(message, "remove it or the others", mistakes);

@@ -1,28 +1,28 @@
-//! Selectors of namespaces and of labels.
+//! Reads selectors of namespaces and of labels.
 
 use admittance_admission::{LabelOperator, LabelSelector, NamespaceSelector, Requirement};
 
 use crate::{
-    document::{Fields, Mistakes, Node},
+    document::{Fields, Mistakes, Node, readers},
     names,
 };
 
-/// The operator of a selector of names.
+/// The operators of a selector by name.
 const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
     [("In", NamespaceSelector::In), ("NotIn", NamespaceSelector::NotIn)];
 
 /// The rules for valid labels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// Anything: control planes have their own rules.
+    /// Every label is valid, since control planes have their own rules.
     Free,
-    /// Only labels that kube-apiserver accepts; a selector with any other could never match.
+    /// Only labels that kube-apiserver accepts are valid, since a selector with another label could never match.
     Kubernetes,
 }
 
 impl Syntax {
-    /// Pushes the mistake in a part of a label. An empty part is reported by the caller.
-    fn hold(
+    /// Checks a part of a label. The caller reports an empty part.
+    fn check(
         self,
         node: &Node<'_>,
         text: &str,
@@ -38,7 +38,7 @@ impl Syntax {
     }
 }
 
-/// The selector of a native stage: the names of BCS or the labels of Kubernetes.
+/// Reads the namespace selector of a native stage: by name as in BCS, or by label as in Kubernetes.
 pub(crate) fn namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
     let fields = node.object(mistakes)?;
     let by_name = fields.has("operator") || fields.has("values");
@@ -67,21 +67,21 @@ pub(crate) fn namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Nam
     )))
 }
 
-/// The selector of a BCS hook. With no values, `In` is for no namespace and `NotIn` for every one, as
-/// the driver has it.
+/// Reads the namespace selector of a BCS hook. Without values, `In` selects no namespace and `NotIn` every one, as in the
+/// BCS driver.
 pub(crate) fn bcs_namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case(mistakes)?, mistakes)
 }
 
 fn by_names(mut fields: Fields<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("operator", &NAME_OPERATORS, mistakes);
+    let read = readers::one_of("operator", &NAME_OPERATORS);
     let selector = fields.get_required("operator", "write In or NotIn", read, mistakes);
     let values = fields.get("values", Vec::new(), Node::strings, mistakes);
     fields.finish(mistakes);
     Some(selector?(values))
 }
 
-/// A field with a selector of labels, as Kubernetes writes it; without it everything is selected.
+/// Reads a field with a label selector in the form of Kubernetes. A missing selector selects everything.
 pub(crate) fn labels_of(
     fields: &mut Fields<'_>,
     name: &'static str,
@@ -94,12 +94,13 @@ pub(crate) fn labels_of(
     }
 }
 
-/// The selector of namespaces by these labels; none if it selects every namespace.
+/// Returns the selector of namespaces by these labels; `None` if it selects every namespace.
 pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector> {
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-/// `also_known`: fields that another form of the selector has, for what is suggested.
+/// Reads a label selector. `also_known` are the fields of other forms of the selector, which may be suggested for an unknown
+/// field.
 fn by_labels(
     mut fields: Fields<'_>,
     syntax: Syntax,
@@ -111,8 +112,8 @@ fn by_labels(
         let Some(text) = value.string(mistakes) else {
             continue;
         };
-        syntax.hold(&value, key, names::label_key, mistakes);
-        syntax.hold(&value, text, names::label_value, mistakes);
+        syntax.check(&value, key, names::label_key, mistakes);
+        syntax.check(&value, text, names::label_value, mistakes);
         match Requirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
             Ok(requirement) => requirements.push(requirement),
             Err(error) => value.wrong(error.to_string(), "", mistakes),
@@ -130,7 +131,7 @@ fn requirement(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> Opti
     let mut fields = node.object(mistakes)?;
     let read = |node: &Node<'_>, check: fn(&str) -> Result<(), String>, mistakes: &mut Mistakes| {
         let text = node.string(mistakes)?;
-        syntax.hold(node, text, check, mistakes);
+        syntax.check(node, text, check, mistakes);
         Some(text.to_owned())
     };
     let read_key = |node: &Node<'_>, mistakes: &mut Mistakes| read(node, names::label_key, mistakes);
@@ -147,11 +148,5 @@ fn requirement(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> Opti
         None => Some(Vec::new()),
     };
     fields.finish(mistakes);
-    match Requirement::new(key?, operator?, values?) {
-        Ok(requirement) => Some(requirement),
-        Err(error) => {
-            node.wrong(error.to_string(), "", mistakes);
-            None
-        }
-    }
+    node.accept(Requirement::new(key?, operator?, values?), mistakes)
 }

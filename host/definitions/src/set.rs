@@ -27,30 +27,29 @@ use crate::{
 /// The texts of all stores as they were at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefinitionSet {
-    /// Files come before entries; each are sorted by path.
+    /// The files, then the entries, each sorted by path.
     files: Arc<[DefinitionFile]>,
-    /// Entries that [cannot be used](Self::usable).
+    /// The entries that [cannot be used](Self::usable).
     unusable: Arc<[DefinitionFile]>,
     pub(crate) reads: Reads,
 }
 
 impl DefinitionSet {
-    /// The set of these texts.
+    /// Creates the set of these texts.
     pub fn of_files(files: Vec<DefinitionFile>) -> Self {
         Self::default().with_contents(files)
     }
 
-    /// The set of these texts, whose documents may be of these systems.
+    /// Creates the set of these texts, with documents of these systems.
     pub fn of_forms(files: Vec<DefinitionFile>, forms: &DocumentForms) -> Self {
-        let reads = Reads::new(forms.clone());
         Self {
-            reads,
+            files: sorted(files),
+            reads: Reads::new(forms.clone()),
             ..Self::default()
         }
-        .with_contents(files)
     }
 
-    /// A set of these texts instead. What was read of a text of this one is not read again.
+    /// Returns a set of other texts. A text that is in both sets is not parsed again.
     #[must_use]
     pub fn with_contents(&self, files: Vec<DefinitionFile>) -> Self {
         Self {
@@ -60,12 +59,12 @@ impl DefinitionSet {
         }
     }
 
-    /// Whether the files that definitions name, such as those with settings, are as they were read.
+    /// Whether the files that definitions name, such as files of settings, are unchanged since they were read.
     pub fn is_current(&self) -> bool {
         self.reads.are_current()
     }
 
-    /// Drops what was read of the texts.
+    /// Returns the set with nothing cached: texts are parsed, and files that they name read, once more.
     #[must_use]
     pub fn afresh(self) -> Self {
         Self {
@@ -74,7 +73,6 @@ impl DefinitionSet {
         }
     }
 
-    /// Replaces the entries that cannot be used.
     pub(crate) fn with_unusable(self, unusable: Vec<DefinitionFile>) -> Self {
         Self {
             unusable: sorted(unusable),
@@ -82,7 +80,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Copies the set with this text in the file of this index, or without the file.
+    /// Returns the set with this text in the file of this index; without the file if `text` is `None`.
     pub(crate) fn with_text(&self, index: usize, text: Option<String>) -> Self {
         let mut files = self.files.to_vec();
         match (text, files.get_mut(index)) {
@@ -96,7 +94,7 @@ impl DefinitionSet {
         }
     }
 
-    /// The set with these files in place of its own. Its entries stay.
+    /// Returns the set with other files and the same entries.
     #[must_use]
     pub fn with_files(&self, files: impl Iterator<Item = DefinitionFile>) -> Self {
         let entries = self.files.iter().filter(|file| file.kind == StoreKind::Entries);
@@ -106,22 +104,22 @@ impl DefinitionSet {
         }
     }
 
-    /// The entries that cannot be used, sorted by path.
+    /// Returns the entries that cannot be used, sorted by path.
     pub(crate) fn unusable(&self) -> &[DefinitionFile] {
         &self.unusable
     }
 
-    /// The files, and after them the entries that can be used, each sorted by path.
+    /// Returns the files, then the entries that can be used, each sorted by path.
     pub fn files(&self) -> &[DefinitionFile] {
         &self.files
     }
 
-    /// The files and all entries.
+    /// Returns the files and all entries.
     pub fn all(&self) -> impl Iterator<Item = &DefinitionFile> {
         self.files.iter().chain(self.unusable.iter())
     }
 
-    /// The chains that they define, as [`load`](crate::load) gives them.
+    /// Returns the chains that the texts define, in the order of [`load`](crate::load).
     ///
     /// # Errors
     ///
@@ -130,7 +128,7 @@ impl DefinitionSet {
         Ok(self.definitions()?.chains)
     }
 
-    /// The chains and the exceptions that they define.
+    /// Returns the chains and the exceptions that the texts define.
     ///
     /// # Errors
     ///
@@ -147,55 +145,54 @@ impl DefinitionSet {
         )
     }
 
-    /// Returns what was read of each file.
+    /// Parses each file, unless it was parsed before.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
-        let read = self.files.iter().map(|file| self.reads.file(file));
-        let read: Vec<_> = read.collect();
+        let read: Vec<_> = self.files.iter().map(|file| self.reads.file(file)).collect();
         mistakes.extend(read.iter().flat_map(|file| file.mistakes.iter().cloned()));
         read
     }
 
-    /// The definitions in these files, without those whose name cannot be read.
+    /// Returns the definitions in these files, without definitions whose name cannot be read.
     pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<Definition<'a>> {
         self.reads.definitions(files.iter().map(|file| &**file))
     }
 
-    /// The definitions in them, in the order of files and lines, and the entries that cannot be used. Definitions whose
-    /// kind or name cannot be read are left out, unless the place of an entry identifies them; other mistakes do not
-    /// matter.
+    /// Returns the stored definitions, in the order of files and lines, and after them the entries that cannot be used.
+    /// A definition may have mistakes, but if its kind or name cannot be read, it is left out, unless it is an entry
+    /// whose path identifies it.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
     }
 
-    /// Returns the definitions that make this chain: the chain's own, and the definitions of its stages if they are
-    /// elsewhere, such as the bindings of a policy.
+    /// Returns the definitions that make up this chain: the chain's own, and the definitions of its stages if they are
+    /// separate, such as the bindings of a policy.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
-        let documents = self.documents();
         let chains = self.chains().unwrap_or_default();
         let is_it = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
-        let own: BTreeSet<usize> = match chains.iter().find(is_it) {
-            Some(chain) => {
-                let stages = chain.stages.iter().map(|stage| &stage.location);
-                let places = iter::once(&chain.source).chain(stages);
-                places.filter_map(|place| stored::at(&documents, place)).collect()
-            }
-            None => BTreeSet::new(),
+        let Some(chain) = chains.iter().find(is_it) else {
+            return Vec::new();
         };
-        let numbered = documents.into_iter().enumerate();
-        let of_chain = numbered.filter(|(index, _)| own.contains(index));
-        of_chain.map(|(_, document)| document).collect()
+        let mut documents = self.documents();
+        let stages = chain.stages.iter().map(|stage| &stage.location);
+        let locations = iter::once(&chain.source).chain(stages);
+        let own: BTreeSet<usize> = locations
+            .filter_map(|location| stored::index_at(&documents, location))
+            .collect();
+        let mut index = 0..;
+        documents.retain(|_| index.next().is_some_and(|index| own.contains(&index)));
+        documents
     }
 
-    /// Plans the writes after which the definitions of this text are there: each in place of the definition that has
-    /// its name now, or where `destination` has it.
+    /// Plans the writes that store the definitions of this text: each replaces the definition of its name, or goes where
+    /// `destination` says.
     ///
-    /// A file that holds one definition is replaced whole. The resulting set is checked as a whole. `name` stands for
-    /// the text in mistakes.
+    /// A file with one definition is replaced as a whole. The resulting set is checked as a whole. Mistakes name the
+    /// text `name`.
     ///
     /// # Errors
     ///
-    /// Every mistake in the text, and every conflict with other definitions; a definition that is not as `expected`;
-    /// one that shares its file with others; a new one without a destination. An entry that [cannot be
+    /// Every mistake in the text, and every conflict with other definitions; a definition that differs from `expected`
+    /// or shares its file with others; a new definition without a destination. An entry that [cannot be
     /// used](Self::usable) does not conflict with others, and may be replaced.
     pub fn apply(
         &self,
@@ -207,8 +204,8 @@ impl DefinitionSet {
         change::apply(self, text, name, expected, destination)
     }
 
-    /// The chains that this text defines by itself, without being applied. Relative paths in it are taken from the directory
-    /// of the file to which [`apply`](Self::apply) would write. `name` stands for the text in mistakes.
+    /// Returns the chains that this text defines on its own, without applying it. Relative paths start in the directory of
+    /// the file to which [`apply`](Self::apply) would write. Mistakes name the text `name`.
     ///
     /// # Errors
     ///
@@ -222,24 +219,24 @@ impl DefinitionSet {
         change::chains_of(self, text, name, destination)
     }
 
-    /// The change that removes this definition with its file. Of two entries of the name, the one that
-    /// [cannot be used](Self::usable) is removed first.
+    /// Plans the removal of this definition together with its file. Of two entries with the name, the one that
+    /// [cannot be used](Self::usable) is removed.
     ///
     /// # Errors
     ///
-    /// When there is none of this name, or two; when it shares its file with others; when those have
-    /// mistakes.
+    /// If no definition or two have this name; if the definition shares its file with others; if the other definitions
+    /// have mistakes.
     pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
         change::delete(self, id)
     }
 
-    /// Plans the writes after which the candidate of this stage is its plugin. The file is written anew, with the
-    /// comments above its document and without the comments inside.
+    /// Plans the writes that make the candidate of this stage its plugin. The document is written anew: the comments above
+    /// it stay, the comments inside are lost.
     ///
     /// # Errors
     ///
-    /// When there is no such stage, or two; when it has no candidate; when the definition shares its file with
-    /// others; when there are mistakes in the definitions.
+    /// Returns an error if there is no such stage, or two; if the stage has no candidate; if the definition shares its file
+    /// with others; if the definitions have mistakes.
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }

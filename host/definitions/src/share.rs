@@ -1,7 +1,6 @@
 use std::{fmt, num::NonZeroU16, str::FromStr};
 
-/// The share of the requests that something is done for: 0.01% to 100%, in steps of 0.01%. As text `10%`,
-/// `0.25%`.
+/// A share of requests, 0.01% to 100% in steps of 0.01%; `10%` or `0.25%` as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(NonZeroU16);
 
@@ -19,27 +18,27 @@ impl Share {
     /// Every request.
     pub const ALL: Self = Self(NonZeroU16::MIN.saturating_add(Self::WHOLE - 1));
 
-    /// The parts of [`Share::ALL`].
+    /// The number of parts of [`Share::ALL`].
     const WHOLE: u16 = 10_000;
 
-    /// This many of ten thousand requests: 1 to 10,000.
+    /// Creates a share of this many in ten thousand requests; returns `None` unless it is 1 to 10,000.
     pub fn of_ten_thousand(parts: u16) -> Option<Self> {
         NonZeroU16::new(parts)
             .filter(|parts| parts.get() <= Self::WHOLE)
             .map(Self)
     }
 
-    /// Returns the share in parts of ten thousand requests: 1 to 10,000.
+    /// Returns the number of requests in ten thousand: 1 to 10,000.
     pub fn parts_of_ten_thousand(self) -> u16 {
         self.0.get()
     }
 
-    /// Whether the request with this number, counted from 0, is one of the share. The first one is; of
-    /// any ten thousand in a row exactly the share is, spread as evenly as whole requests can be.
+    /// Whether the request with this number, counted from 0, is in the share. The first request is; among ten thousand
+    /// consecutive requests, exactly the share is, spread evenly.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());
-        // The sum of the parts passes a multiple of the whole at these, and at no others.
+        // A request is due when the sum of the parts so far passes a multiple of the whole.
         (counter % whole) * parts % whole < parts
     }
 }
@@ -82,7 +81,7 @@ impl FromStr for Share {
     }
 }
 
-/// `12.5` as 1250.
+/// Parses a number as hundredths: `12.5` is 1250.
 fn hundredths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| {

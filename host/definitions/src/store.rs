@@ -16,8 +16,8 @@ use admittance_admission::words;
 use async_trait::async_trait;
 use serde_json::Value as Json;
 
-use self::reading::of_path;
-pub(crate) use self::reading::read as read_what_is_there;
+use self::reading::file_mistake;
+pub(crate) use self::reading::read_readable_files;
 pub use self::{
     files::FileStore,
     reading::{files_in, read_files},
@@ -27,22 +27,22 @@ use crate::{
     document::{self, Document},
 };
 
-/// The storage of a store's definitions.
+/// The kind of a store, which decides how mistakes and commits are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreKind {
-    /// Files, which people edit: YAML or JSON, of one document or several, with paths relative to their directory. They
-    /// are used together: with a mistake in one, all stay as they were. A commit replaces one after another, so the host
-    /// writes it to its history first, and completes it at its next start.
+    /// Files, which people edit: YAML or JSON, of one document or several, with paths relative to their directory. All
+    /// files change together: with a mistake in one, the last definitions stay live. A commit replaces one file after
+    /// another, so the host writes the commit to its history first, and completes it at its next start.
     Files,
-    /// Entries of a store that several programs share. Each is one definition as JSON, which the store may format, without
-    /// relative paths. An invalid one is set aside, and the others are used. A commit is one transaction.
+    /// Entries of a store that several programs share. Each is one definition as JSON without relative paths, and the
+    /// store may reformat it. An invalid entry is set aside, and the others are used. A commit is one transaction.
     #[default]
     Entries,
 }
 
 impl StoreKind {
-    /// The name of one of its texts.
-    fn one(self) -> &'static str {
+    /// Returns the word for one text of the store in messages.
+    fn text_noun(self) -> &'static str {
         match self {
             Self::Files => "file",
             Self::Entries => "entry",
@@ -58,21 +58,22 @@ words!(StoreKind, "kind of store": Files = "files", Entries = "entries");
 pub struct DefinitionFile {
     /// The path of the file, or the location of the entry in its store.
     pub path: PathBuf,
-    /// Its whole text.
+    /// The whole text.
     pub text: String,
-    /// Whether it is a file or an entry.
+    /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The definition that the place of an entry is for. It identifies an entry whose text does not.
+    /// The definition that a store keeps at this path, if paths identify definitions there. It identifies an entry whose
+    /// text is invalid.
     pub place: Option<DefinitionId>,
 }
 
 impl DefinitionFile {
-    /// Creates a file's content.
+    /// Creates the text of a file.
     pub fn file(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self::new(StoreKind::Files, path, text)
     }
 
-    /// An entry, and the definition that its place is for.
+    /// Creates the text of an entry. `place` is the definition that the store keeps at this path.
     pub fn entry(
         path: impl Into<PathBuf>,
         text: impl Into<String>,
@@ -84,7 +85,7 @@ impl DefinitionFile {
         }
     }
 
-    /// A file or an entry.
+    /// Creates a text whose path identifies no definition.
     pub fn new(kind: StoreKind, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -94,7 +95,8 @@ impl DefinitionFile {
         }
     }
 
-    /// The text, independent of how the store formats it: an entry has its keys sorted and a field in each line.
+    /// Returns the text independent of the store's formatting: an entry with sorted keys and one field per line, a file
+    /// unchanged.
     pub fn normalized(&self) -> Cow<'_, str> {
         match serde_json::from_str::<Json>(&self.text) {
             Ok(mut value) if self.kind == StoreKind::Entries => {
@@ -105,7 +107,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Its documents. None is a mistake: a text that is lost must not remove definitions.
+    /// Parses the documents of the text. A text without documents is a mistake: a lost text must not remove definitions.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
         let before = mistakes.len();
         let documents = match self.kind {
@@ -113,62 +115,58 @@ impl DefinitionFile {
             StoreKind::Entries => document::read_stored(&self.path, &self.text, mistakes),
         };
         if documents.is_empty() && mistakes.len() == before {
-            let fix = format!("to remove its definitions, delete the {}", self.kind.one());
-            mistakes.push(of_path(
-                &self.path,
-                "there is no definition in it".to_owned(),
-                &fix,
-            ));
+            let fix = format!("to remove its definitions, delete the {}", self.kind.text_noun());
+            mistakes.push(file_mistake(&self.path, "there is no definition in it", &fix));
         }
         documents
     }
 }
 
-/// A place that keeps definitions: files, the nodes of an ensemble, the resources of a cluster. Lives as
+/// Keeps definitions: in files, in the nodes of a ZooKeeper ensemble, or in the resources of a cluster. A store lives as
 /// long as the host.
 ///
-/// All stores behave alike, except for the differences of their [`kind`](Self::kind)s. The path of an entry begins with
+/// Stores behave alike, except for the differences between the two [`StoreKind`]s. The path of an entry begins with
 /// [`location`](Self::location).
 #[async_trait]
 pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Returns the location of the store for people: `zookeeper:/blueking/admissionwebhook`.
     fn location(&self) -> String;
 
-    /// Returns the kind of the store's storage.
+    /// Returns how the store keeps definitions. Default: as entries.
     fn kind(&self) -> StoreKind {
         StoreKind::Entries
     }
 
-    /// Whether the definition file of this path is, or would be, in this store.
+    /// Whether this path belongs to the store, even if nothing is there yet.
     fn owns(&self, path: &Path) -> bool;
 
-    /// The path of a new definition of this name; none when this store does not take such definitions. A file gets a
-    /// number behind its name if there is one of this path already.
+    /// Returns the path for a new definition of this name, with a number appended if a file has that path already; `None`
+    /// if the store does not accept such definitions.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
-    /// These definitions of it were live when the host ended. Called before the first [`read`](Self::read), which may
-    /// compare them with what is there, to recognize what is half-written.
+    /// Receives the definitions that were live when the host last stopped. The host calls it before the first
+    /// [`read`](Self::read), which may compare them with the current content to recognize a half-written file.
     async fn was_live(&self, _files: Vec<DefinitionFile>) {}
 
-    /// All content, sorted by path, including invalid definitions, and nothing half-written.
+    /// Returns all content, sorted by path, including invalid definitions, and nothing half-written.
     ///
     /// # Errors
     ///
-    /// When any of it cannot be reached: a store that is lost is never taken for an empty one.
+    /// If any part of the store cannot be reached: a lost store is never taken for an empty one.
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError>;
 
     /// Writes all of these changes, or none. The store must own all paths.
     ///
     /// # Errors
     ///
-    /// When what it holds is not what a change says was there before, or there would be two definitions for one
-    /// operation and kind of BCS, also when both are written at the same moment; or it cannot be written. Nothing
-    /// was changed then, unless the error says so.
+    /// If the store's content differs from a change's [`before`](FileChange::before); if there would be two definitions
+    /// for one operation and kind of BCS, even when both are written at the same moment; or if the store cannot be
+    /// written. Nothing was changed then, unless the error says so.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
-    /// Wait until it holds, or may hold, something else than the last [`read`](Self::read) gave; also when it
-    /// is lost, and when it is there again. May be dropped and called again without missing anything. A read
-    /// that failed counts: while the store stays lost nothing has changed.
+    /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). Losing the
+    /// store and reaching it again are changes too; after a failed read, staying lost is not. The future may be dropped
+    /// and the method called again without missing a change.
     async fn changed(&self);
 }
 
@@ -176,7 +174,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The definition was changed, or one of its name created, since the store was read.
+    /// The definition was changed, or another with its name was created, since the store was read.
     #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
     ChangedMeanwhile {
         /// The path of the definition.
@@ -189,7 +187,7 @@ pub enum StoreError {
     Conflict {
         /// The path to be written.
         path: PathBuf,
-        /// The path of the existing one.
+        /// The path of the existing definition.
         other: PathBuf,
     },
     /// The store cannot be reached. The definitions that were read last stay live.
@@ -200,7 +198,7 @@ pub enum StoreError {
         /// The error, and what to do about it.
         reason: String,
     },
-    /// The store refuses, for lack of a right for instance.
+    /// The store refuses the request, for example because a permission is missing.
     #[error("{store} refused the request: {reason}")]
     Refused {
         /// [`DefinitionStore::location`].
@@ -214,7 +212,7 @@ pub enum StoreError {
         /// [`DefinitionStore::location`].
         store: String,
     },
-    /// The store's content is not definitions.
+    /// The definitions in the store cannot be read.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
     /// A file cannot be written.
@@ -242,11 +240,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The error for a failed request to the server of a store. A temporary one is an unreachable store, which is read again.
+    /// Creates the error of a failed request to a store's server. After a temporary error, the store is read again.
     pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
-        match is_temporary {
-            true => Self::Unreachable { store, reason },
-            false => Self::Refused { store, reason },
+        if is_temporary {
+            Self::Unreachable { store, reason }
+        } else {
+            Self::Refused { store, reason }
         }
     }
 }

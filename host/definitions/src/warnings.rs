@@ -1,4 +1,4 @@
-//! Warnings about valid but probably unintended settings.
+//! Finds valid settings of chains that are probably unintended.
 
 use std::{cell::LazyCell, path::Path};
 
@@ -11,30 +11,27 @@ use crate::{
     document::{self, Document, Node},
 };
 
-/// The subresource through which containers are added to a running Pod. Its requests have the whole Pod as
-/// their object.
+/// The subresource that adds containers to a running Pod. The object of its requests is the whole Pod.
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
-    /// Returns warnings about valid definitions that are probably mistakes: fields that have no meaning here; rules
-    /// that match nothing; a chain that sees Pods, and not the containers that are added to them later.
+    /// Returns warnings about valid settings that are probably mistakes: fields without an effect here, rules that match
+    /// nothing, or a chain that sees Pods but not the containers that are added to them later.
     pub fn warnings(&self) -> Vec<Mistake> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.useless_entries());
         warnings.extend(self.without_ephemeral_containers());
         for stage in &self.stages {
             let of_hook = stage.hook.warnings().into_iter();
-            warnings.extend(of_hook.map(|(message, fix)| Mistake {
-                location: stage.location.clone(),
-                path: String::new(),
-                message: format!("chain {}, {}: {message}", self.name, stage.spec.name),
-                fix: fix.to_owned(),
+            warnings.extend(of_hook.map(|(message, fix)| {
+                let message = format!("chain {}, {}: {message}", self.name, stage.spec.name);
+                Mistake::new(&stage.location, "", message, fix)
             }));
         }
         warnings
     }
 
-    /// A warning if there are requests that it is for, and that do not reach chains.
+    /// Warns if requests that match the chain's rules do not reach chains.
     pub fn unreached(&self, reach: &Reach) -> Option<Mistake> {
         let misses = reach.misses(self.namespace.as_deref(), &self.rules)?;
         let never = if misses.is_whole {
@@ -42,15 +39,11 @@ impl ChainDefinition {
         } else {
             ""
         };
-        Some(Mistake {
-            location: self.source.clone(),
-            path: String::new(),
-            message: format!("chain {}: {never}{}", self.name, misses.reasons.join("; ")),
-            fix: String::new(),
-        })
+        let message = format!("chain {}: {never}{}", self.name, misses.reasons.join("; "));
+        Some(Mistake::new(&self.source, "", message, ""))
     }
 
-    /// Entries of rules that match no request: a kind where a resource is expected, or a group with its version.
+    /// Warns about entries of rules that match no request: a kind instead of a resource, or a group with its version.
     fn useless_entries(&self) -> Vec<Mistake> {
         let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
@@ -62,20 +55,14 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // There is none if the chain does not come from a file, or the file has changed meanwhile.
+            // The entry is not found if the chain is not from a file, or if the file has changed meanwhile.
             let mut roots = documents.iter().map(Document::root);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))
                 .and_then(|chain| find_entry(&chain, useless.field, &useless.entry));
-            let (location, path) = match entry {
-                Some(entry) => (entry.location(), entry.path().to_owned()),
-                None => (self.source.clone(), String::new()),
-            };
-            warnings.push(Mistake {
-                location,
-                path,
-                message,
-                fix: useless.fix,
+            warnings.push(match entry {
+                Some(entry) => entry.mistake(message, useless.fix),
+                None => Mistake::new(&self.source, "", message, useless.fix),
             });
         }
         warnings
@@ -88,20 +75,20 @@ impl ChainDefinition {
             .filter(|stage| self.misses_ephemeral_containers(stage))
             .map(|stage| &*stage.spec.name)
             .collect();
-        (!stages.is_empty()).then(|| Mistake {
-            location: self.source.clone(),
-            path: String::new(),
-            message: format!(
+        (!stages.is_empty()).then(|| {
+            let message = format!(
                 "chain {}, {}: the rules match pods and not pods/{EPHEMERAL_CONTAINERS}, so a container that is \
                  added to a running Pod (kubectl debug) is not seen",
                 self.name,
                 stages.join(", ")
-            ),
-            fix: format!("add pods/{EPHEMERAL_CONTAINERS} to `resources`, with the operation UPDATE"),
+            );
+            let fix = format!("add pods/{EPHEMERAL_CONTAINERS} to `resources`, with the operation UPDATE");
+            Mistake::new(&self.source, "", message, fix)
         })
     }
 
-    /// A stage that only completes new Pods, as one that injects a sidecar, is for CREATE alone.
+    /// Whether the stage sees Pods but not the containers added to them. A mutating stage for CREATE alone is not reported:
+    /// it only completes new Pods, as the injection of a sidecar does.
     fn misses_ephemeral_containers(&self, stage: &StageDefinition) -> bool {
         let updates = self.sees_pods(stage, Operation::Update, None);
         let judges = self.phase == Phase::Validating && self.sees_pods(stage, Operation::Create, None);
@@ -114,7 +101,7 @@ impl ChainDefinition {
             version: "v1".to_owned(),
             resource: "pods".to_owned(),
         };
-        let is_seen = |rules: &[admittance_admission::Rule]| {
+        let is_seen = |rules: &[Rule]| {
             rules
                 .iter()
                 .any(|rule| rule.scope != Scope::Cluster && rule.covers(operation, &pods, subresource, "Pod"))
@@ -169,7 +156,7 @@ fn useless_entries(rule: &Rule) -> Vec<UselessEntry> {
     useless
 }
 
-/// The first entry with this text in a list of this name.
+/// Finds the first entry with this text in a list of this name.
 fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> {
     node.children().into_iter().find_map(|(key, child)| {
         let mut entries = child.children().into_iter().filter(|_| key == Some(field));
@@ -180,7 +167,7 @@ fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> 
     })
 }
 
-/// Names that people often write instead of the plural. No resource of Kubernetes has one of these names.
+/// Singular names that people often write instead of the plural. No resource of Kubernetes has one of these names.
 const SINGULARS: [&str; 16] = [
     "pod",
     "deployment",

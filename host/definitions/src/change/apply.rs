@@ -7,7 +7,7 @@ use admittance_admission::Phase;
 use serde_json::Value as Json;
 
 use super::{
-    AppliedEffect, Change, ChangeError, Destination, Expected, alone, pretty_json, unknown, unusable,
+    AppliedEffect, Change, ChangeError, Destination, Expected, ensure_alone, pretty_json, unknown, unusable,
 };
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind,
@@ -29,10 +29,10 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // The policy of a binding may be elsewhere.
+    // Only mistakes within each definition count here: the policy of a binding may be in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
-    // Each item is written where a document of its own would be.
+    // Each item of a list becomes a document of its own.
     let items = without_lists(text, set, &read);
     let text = items.as_deref().unwrap_or(text);
     if items.is_some() {
@@ -71,8 +71,8 @@ pub(crate) fn apply(
     });
     let goals = goals.collect::<Result<Vec<_>, _>>()?;
 
-    // The definitions that stay come first, then the replacements: so a conflict is a mistake of the applied text,
-    // and names the place of the other definition.
+    // The definitions that stay come first, then the new ones: so a conflict is reported in the applied text, with the
+    // location of the other definition.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(Goal::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -83,15 +83,17 @@ pub(crate) fn apply(
         let kept = documents.filter(|(index, _)| !is_replaced(file, *index));
         whole.extend(kept.flat_map(|(_, definitions)| definitions).cloned());
     }
-    let new = applied.iter().zip(&goals);
-    let new = new.map(|(one, goal)| one.document.within(goal.directory(set)));
-    let new = set.reads.documents(new.collect(), Mistakes::new());
+    let documents = applied
+        .iter()
+        .zip(&goals)
+        .map(|(one, goal)| one.document.within(goal.directory(set)));
+    let new = set.reads.documents(documents.collect(), Mistakes::new());
     whole.extend(new.definitions.into_iter().flatten());
     chains::define(&whole, mistakes)?;
     Ok(change(set, &applied, goals))
 }
 
-/// The chains that this text defines by itself. Relative paths in it are taken from the directory of the file to which
+/// Returns the chains that this text defines on its own. Relative paths start in the directory of the file to which
 /// [`apply`] would write.
 pub(crate) fn chains_of(
     set: &DefinitionSet,
@@ -128,8 +130,9 @@ pub(crate) fn chains_of(
 struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,
+    /// The phase of the document's chain; `None` if it defines no chain by itself.
     phase: Option<Phase>,
-    /// The content of one of its files.
+    /// The part of the applied text that is this document.
     text: &'a str,
 }
 
@@ -153,13 +156,13 @@ impl<'a> Applied<'a> {
                 text: document.text_in(text, documents.len() == 1),
             });
         }
-        match all.is_empty() {
-            true => Err(ChangeError::Nothing(name.to_owned())),
-            false => Ok(all),
+        if all.is_empty() {
+            return Err(ChangeError::Nothing(name.to_owned()));
         }
+        Ok(all)
     }
 
-    /// Returns the goal of a document that takes the place of this definition.
+    /// Returns the goal of the document if this definition has its name.
     fn replacing<'d, 'n>(
         &self,
         definition: &'d Definition<'n>,
@@ -174,26 +177,26 @@ impl<'a> Applied<'a> {
                 location,
             });
         }
-        let alone = alone(definition, there);
+        let is_alone = ensure_alone(definition, there);
         let is_same = match set.files().get(definition.file) {
-            Some(file) if alone.is_ok() && file.kind == StoreKind::Files => {
+            Some(file) if is_alone.is_ok() && file.kind == StoreKind::Files => {
                 let new = self.text(file.kind, &file.path, None);
                 content(&new).lines().eq(content(&file.text).lines())
             }
-            // A store may format its content differently.
+            // A store may format its content differently, so values are compared.
             _ => {
                 let new = self.merged(definition);
                 let new = new.unwrap_or_else(|| self.document.root().json());
                 !definition.is_item() && definition.root.json() == new
             }
         };
-        match is_same {
-            true => Ok(Goal::Keep(definition)),
-            false => alone.map(|()| Goal::Replace(definition)),
+        if is_same {
+            return Ok(Goal::Keep(definition));
         }
+        is_alone.map(|()| Goal::Replace(definition))
     }
 
-    /// The text for this file or entry, which replaces a definition.
+    /// Returns the text to write to this file or entry, in place of `replaced` if it is given.
     fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&Definition<'_>>) -> String {
         let is_json = kind == StoreKind::Entries || document::is_named_json(path);
         let replaced = replaced.filter(|_| kind == StoreKind::Entries);
@@ -209,17 +212,15 @@ impl<'a> Applied<'a> {
             StoreKind::Entries => text.trim_end().to_owned(),
         }
     }
-}
 
-impl Applied<'_> {
-    /// Merges the document with this definition, if its system does.
+    /// Merges the document with the definition that it replaces, if its system does that.
     fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(self.document.root().json(), &replaced.root.json())
     }
 }
 
-/// The text with the items of its lists as documents of their own; `None` if it has no list.
+/// Replaces each list in the text by its items as separate documents; returns `None` if there is no list.
 fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<String> {
     let definitions = set.reads.definitions([read]);
     if !definitions.iter().any(Definition::is_item) {
@@ -228,20 +229,21 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
     let documents = &read.documents;
     let each = definitions.iter().filter_map(|definition| {
         let document = documents.get(definition.document)?;
-        Some(match definition.is_item() {
-            true => document::to_yaml(&definition.root.json()),
-            false => document.text_in(text, documents.len() == 1).to_owned(),
+        Some(if definition.is_item() {
+            document::to_yaml(&definition.root.json())
+        } else {
+            document.text_in(text, documents.len() == 1).to_owned()
         })
     });
     Some(each.collect::<Vec<_>>().join("\n---\n"))
 }
 
-/// The goal of an applied document.
+/// The way in which an applied document is written.
 enum Goal<'d, 'a> {
-    /// The definition stays, since the document says the same.
+    /// The definition stays unchanged, as the document is equal to it.
     Keep(&'d Definition<'a>),
     Replace(&'d Definition<'a>),
-    /// The entry of this path, which cannot be used, is overwritten.
+    /// The unusable entry of this path is overwritten.
     Overwrite(PathBuf),
     Create(Destination),
 }
@@ -254,7 +256,7 @@ impl<'d, 'a> Goal<'d, 'a> {
         }
     }
 
-    /// The directory of the file that it goes to.
+    /// Returns the directory of the file to which the document is written; `None` for an entry.
     fn directory<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
         let (kind, path) = match self {
             Self::Keep(target) | Self::Replace(target) => {
@@ -268,13 +270,13 @@ impl<'d, 'a> Goal<'d, 'a> {
     }
 }
 
-/// The text of a single document, without document markers.
+/// Removes the byte order mark, the document marker and surrounding white space from the text of a single document.
 fn content(text: &str) -> &str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
     text.strip_prefix("---\n").unwrap_or(text)
 }
 
-/// The definition that this one takes the place of.
+/// Finds the definition that the document replaces.
 fn replaced<'d, 'a>(
     there: &'d [Definition<'a>],
     one: &Applied<'_>,
@@ -284,7 +286,7 @@ fn replaced<'d, 'a>(
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
     match same.as_slice() {
         [only] if siblings == 1 => Some(*only),
-        // Of a native chain there can be one in each phase.
+        // Two native chains of different phases may have the same name.
         several => several.iter().copied().find(|other| {
             let phase = other.chain().map(|chain| chain.phase);
             phase.is_some() && phase == one.phase
@@ -292,7 +294,7 @@ fn replaced<'d, 'a>(
     }
 }
 
-/// The change that writes each document where it goes.
+/// Makes the change that writes each document according to its goal.
 fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>) -> Change {
     let mut files = set.files().to_vec();
     let mut unusable = set.unusable().to_vec();
@@ -328,10 +330,10 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
     Change::between(set, new, effects)
 }
 
-/// The file for a new definition of this name in this directory: `{kind}-{name}.yaml`. Another file may have that path.
+/// Returns the path for a new definition in this directory: `{kind}-{name}.yaml`. A file may exist there already.
 pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
-    // A name that is valid on all file systems and cannot leave the directory.
+    // Only these characters are valid on all file systems and cannot lead out of the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name = format!("{}-{}", id.kind, id.name);
     let name: String = name
@@ -342,13 +344,9 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     directory.join(format!("{name}.yaml"))
 }
 
-/// This path, or the first one with a number behind its name where nothing is, neither on disk nor in `files`.
+/// Returns this path, or else the first one with a number appended to its name that is free, on disk and in `files`.
 pub(crate) fn free_path(path: PathBuf, files: &[DefinitionFile]) -> PathBuf {
-    let stem = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut free = path.clone();
     let mut number = 2;
     while files.iter().any(|file| file.path == free) || free.symlink_metadata().is_ok() {

@@ -5,13 +5,13 @@ use crate::{DefinitionId, Location, Mistakes, StageId};
 /// The reasons why a change cannot be made. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// The definitions would not be right, or are not.
+    /// The definitions have mistakes, or would have them after the change.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
-    /// There is nothing to apply.
+    /// The text to apply contains no definition.
     #[error("{0}: it contains no definition")]
     Nothing(String),
-    /// The definition is new, and nothing that is configured takes it.
+    /// The definition is new, and no configured store accepts it.
     #[error(
         "{0} is new, and there is no directory to write it to: only single files and stores that do not accept it are configured; add a directory to `definitions`"
     )]
@@ -21,10 +21,10 @@ pub enum ChangeError {
     InList {
         /// The name of the definition.
         id: DefinitionId,
-        /// The place of the item in the list.
+        /// The beginning of the item.
         location: Location,
     },
-    /// The definition is in a file that holds others too.
+    /// The definition shares its file with others.
     #[error("{id} is one of several documents in its file, at {location}; edit that file")]
     SharesFile {
         /// The name of the definition.
@@ -32,7 +32,7 @@ pub enum ChangeError {
         /// The beginning of the definition.
         location: Location,
     },
-    /// The definition was to be new.
+    /// The definition exists, although a new one was expected.
     #[error("{id} already exists in {location}")]
     AlreadyThere {
         /// The name of the definition.
@@ -40,12 +40,12 @@ pub enum ChangeError {
         /// The beginning of the definition.
         location: Location,
     },
-    /// The definition is new, and its place in a store is taken.
+    /// The definition is new, but its path in a store is taken.
     #[error("{id} cannot be written to {path}, which already exists; remove it first")]
     PlaceTaken {
         /// The name of the definition.
         id: DefinitionId,
-        /// The file that holds the definition.
+        /// The path that is taken.
         path: PathBuf,
     },
     /// The definition does not exist.
@@ -61,7 +61,7 @@ pub enum ChangeError {
     Ambiguous {
         /// The requested name.
         id: DefinitionId,
-        /// The places of the definitions.
+        /// The locations of the definitions.
         locations: Vec<Location>,
     },
     /// The stage does not exist.
@@ -104,12 +104,12 @@ fn did_you_mean<T: std::fmt::Display>(near: &[T]) -> String {
 
 /// Returns the items whose text is similar to this one, the most similar first, at most three.
 pub(super) fn near<T: std::fmt::Display>(text: &str, all: Vec<T>) -> Vec<T> {
-    const LIKE: f64 = 0.6;
-    let likeness = |item: &T| strsim::normalized_damerau_levenshtein(text, &item.to_string());
+    const LEAST_SIMILARITY: f64 = 0.6;
+    let similarity = |item: &T| strsim::normalized_damerau_levenshtein(text, &item.to_string());
     let mut near: Vec<(f64, T)> = all
         .into_iter()
-        .map(|item| (likeness(&item), item))
-        .filter(|(likeness, _)| *likeness >= LIKE)
+        .map(|item| (similarity(&item), item))
+        .filter(|(similarity, _)| *similarity >= LEAST_SIMILARITY)
         .collect();
     near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     near.truncate(3);

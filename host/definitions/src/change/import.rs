@@ -1,7 +1,7 @@
-//! Definitions of other systems as native chains, where a native chain says the same.
+//! Converts definitions of other systems to native chains, where a native chain does the same.
 //!
-//! A chain is written, read again and compared. What does not come out the same stays in the form that it has, which
-//! this program reads too.
+//! Each chain is written in the native form, read again and compared. A definition whose chain differs stays in its own
+//! form, which this program reads too.
 
 mod compare;
 
@@ -25,47 +25,47 @@ use crate::{
     },
 };
 
-/// Definitions, and what became of each.
+/// The result of importing files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     /// The definitions in the order of files and lines.
     pub definitions: Vec<Imported>,
-    /// The reasons why other documents are not among them, a sentence each.
+    /// The reasons why documents were skipped, a sentence each.
     pub skipped: Vec<String>,
-    /// A file with the chains, and with the definitions that stay as they are.
+    /// The text of a file with the native chains, and with the definitions that stay in their own form.
     pub text: String,
 }
 
-/// A definition that was imported or left as it is.
+/// The result of importing one definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Imported {
-    /// Kind and name.
+    /// Kind and name of the definition.
     #[serde(flatten)]
     pub id: DefinitionId,
     /// The beginning of the definition.
     #[serde(flatten)]
     pub location: Location,
-    /// The result of importing the definition.
+    /// Whether the definition was converted, and how well.
     pub result: ImportResult,
-    /// The chain that it is, or is a part of.
+    /// The name of the chain that the definition is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// Differences of the native chain, or the reason for the result.
     pub notes: Vec<String>,
 }
 
-/// The result of importing a definition.
+/// Whether a definition was converted, and how well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImportResult {
-    /// A native chain that does the same.
+    /// A native chain does the same.
     Exact,
-    /// A native chain that decides the same, with differences in names or messages.
+    /// A native chain makes the same decisions, but differs in names or messages.
     Differs,
-    /// The definition stays in its form, since no native chain does the same.
+    /// The definition stays in its own form, since no native chain does the same.
     Kept,
-    /// Nothing would be called for it, or it is native already.
+    /// The definition calls nothing, or is native already.
     LeftOut,
     /// The definition has mistakes.
     Invalid,
@@ -74,20 +74,22 @@ pub enum ImportResult {
 words!(ImportResult, "result": Exact = "exact", Differs = "differs", Kept = "kept", LeftOut = "left-out",
     Invalid = "invalid");
 
-/// The definitions of these files as native chains, for a file at `target`.
+/// Converts the definitions of these files to native chains, for a file at `target`.
 ///
 /// # Errors
 ///
-/// Mistakes in the syntax of the files.
+/// The syntax errors of the files.
 pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents: Vec<_> = files.iter().map(|file| file.documents(&mut mistakes)).collect();
     mistakes.into_result(())?;
     let read = |documents| Reads::default().documents(documents, Mistakes::new());
     let read: Vec<ReadFile> = documents.into_iter().map(read).collect();
-    let skipped = read.iter().flat_map(|file| &file.mistakes);
-    let skipped = skipped.map(|mistake| format!("{}: {}", mistake.location, mistake.message));
-    let skipped = skipped.collect();
+    let skipped = read
+        .iter()
+        .flat_map(|file| &file.mistakes)
+        .map(|mistake| format!("{}: {}", mistake.location, mistake.message))
+        .collect();
     let (mut entries, mut chains) = entries(&read);
     let mut text = String::new();
     let preceding: Vec<Arc<str>> = chains.iter().flat_map(preceding).collect();
@@ -100,12 +102,11 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
         if parts.iter().any(stays) {
             continue;
         }
-        let outcome = match preceding.iter().any(|preceding| **preceding == chain.name) {
-            true => {
-                let note = "it is a canary, which has no native form";
-                Outcome::without_text(&chain.name, ImportResult::Kept, vec![note.to_owned()])
-            }
-            false => Outcome::of(chain, target),
+        let outcome = if preceding.iter().any(|preceding| **preceding == chain.name) {
+            let note = "it is a canary, which has no native form";
+            Conversion::without_text(&chain.name, ImportResult::Kept, vec![note.to_owned()])
+        } else {
+            Conversion::new(chain, target)
         };
         for entry in &mut parts {
             entry.result = outcome.result;
@@ -134,7 +135,7 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     })
 }
 
-/// The definitions in these files, and the chains of those without mistakes.
+/// Returns the definitions in these files, and the chains of definitions without mistakes.
 fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
     let mut chains = Chains::default();
     let mut entries: Vec<_> = Reads::default()
@@ -169,7 +170,7 @@ fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
     (entries, chains)
 }
 
-/// A definition, and what is known of it so far.
+/// A definition, and the result of its import so far.
 struct Entry<'a> {
     definition: Definition<'a>,
     result: ImportResult,
@@ -181,9 +182,10 @@ impl<'a> Entry<'a> {
     fn new(definition: Definition<'a>, wrong: &Mistakes) -> Self {
         Self {
             definition,
-            result: match wrong.is_empty() {
-                true => ImportResult::LeftOut,
-                false => ImportResult::Invalid,
+            result: if wrong.is_empty() {
+                ImportResult::LeftOut
+            } else {
+                ImportResult::Invalid
             },
             chain: None,
             notes: wrong.iter().map(ToString::to_string).collect(),
@@ -196,15 +198,15 @@ impl<'a> Entry<'a> {
         form.import(kind)
     }
 
-    /// The text of the definition.
+    /// Returns the text of the definition as a document.
     fn text(&self, files: &[DefinitionFile], read: &[ReadFile]) -> String {
         let index = self.definition.file;
         let file = files.get(index).zip(read.get(index));
-        file.map(|(file, read)| kept(&self.definition, file, &read.documents))
+        file.map(|(file, read)| document_text(&self.definition, file, &read.documents))
             .unwrap_or_default()
     }
 
-    /// Returns whether the definition is the chain's, or one of a stage of it.
+    /// Whether the definition defines the chain or one of its stages.
     fn is_part_of(&self, chain: &ChainDefinition) -> bool {
         let location = self.definition.root.location();
         location == chain.source || chain.stages.iter().any(|stage| stage.location == location)
@@ -221,15 +223,15 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A definition as a document of its own.
-fn kept(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
+/// Returns the text of a definition as a separate document.
+fn document_text(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
     if !definition.is_item() {
         let text = text_of(definition, file, documents).unwrap_or_default();
         let text = text.trim_start_matches('\u{feff}').trim_end();
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
     }
-    // An item of a list of its kind need not say what it is.
+    // An item may omit its kind if the list names it.
     let mut object = definition.root.json();
     if let Json::Object(fields) = &mut object {
         let list = documents.get(definition.document).map(|list| list.root().json());
@@ -243,15 +245,15 @@ fn kept(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Documen
 }
 
 /// The result of converting a chain.
-struct Outcome {
+struct Conversion {
     result: ImportResult,
     name: String,
     notes: Vec<String>,
-    /// The document, if it is written in the native form.
+    /// The native document; empty if the chain is not converted.
     text: String,
 }
 
-impl Outcome {
+impl Conversion {
     fn without_text(name: &str, result: ImportResult, notes: Vec<String>) -> Self {
         Self {
             result,
@@ -261,7 +263,7 @@ impl Outcome {
         }
     }
 
-    fn of(chain: &mut ChainDefinition, target: &Path) -> Self {
+    fn new(chain: &mut ChainDefinition, target: &Path) -> Self {
         let name = native_name(&chain.name);
         let outcome = |result, notes| Self::without_text(&chain.name, result, notes);
         if chain.stages.is_empty() {
@@ -272,7 +274,7 @@ impl Outcome {
         if !foreign.is_empty() {
             return outcome(ImportResult::Kept, foreign);
         }
-        // The file may be written to another directory.
+        // The new file may be in another directory, so paths become absolute.
         for plugin in chain.stages.iter_mut().flat_map(StageDefinition::plugins_mut) {
             if let ModuleReference::File(path) = &mut plugin.source
                 && let Ok(absolute) = std::path::absolute(&*path)
@@ -312,9 +314,10 @@ impl Outcome {
         if chain.stages.iter().any(is_reinvoked) {
             notes.push("a stage is not called again after its own change".to_owned());
         }
-        let result = match notes.is_empty() {
-            true => ImportResult::Exact,
-            false => ImportResult::Differs,
+        let result = if notes.is_empty() {
+            ImportResult::Exact
+        } else {
+            ImportResult::Differs
         };
         notes.extend(chain.warnings.iter().map(|warning| warning.message.clone()));
         Self {
@@ -326,13 +329,13 @@ impl Outcome {
     }
 }
 
-/// The chains that take precedence over this one.
+/// Returns the names of the chains that take precedence over this one.
 fn preceding(chain: &ChainDefinition) -> impl Iterator<Item = Arc<str>> {
     let specs = chain.stages.iter().map(|stage| &stage.spec);
     specs.flat_map(|spec| spec.yields_to.iter().map(|other| other.chain.clone()))
 }
 
-/// A name that a native chain may have.
+/// Returns a similar name that a native chain may have.
 fn native_name(name: &str) -> String {
     name.replace('/', ".").to_ascii_lowercase()
 }

@@ -1,13 +1,14 @@
 use serde_json::{Map, Value as Json};
 
-use super::{AppliedEffect, Change, ChangeError, alone, near, pretty_json};
+use super::{AppliedEffect, Change, ChangeError, ensure_alone, near, pretty_json};
 use crate::{
     ChainDefinition, DefinitionSet, Location, StageDefinition, StageId,
     document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
 };
 
-/// The fields of a candidate, and those that default to the plugin's.
+/// The fields of a candidate that have no default from the plugin.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
+/// The fields of a candidate whose default is the field of the plugin.
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
@@ -22,7 +23,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     let definition = definitions
         .find(|definition| definition.root.object_at(&location).is_some())
         .ok_or_else(unknown)?;
-    alone(definition, &there)?;
+    ensure_alone(definition, &there)?;
     let mut value = definition.root.json();
     object_at(&mut value, &definition.root, &location)
         .and_then(promote_in)
@@ -38,11 +39,8 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
         _ => pretty_json(&value),
     };
     let new = set.with_text(definition.file, Some(text));
-    Ok(Change::between(
-        set,
-        new,
-        vec![(definition.id.clone(), AppliedEffect::Changed)],
-    ))
+    let effects = vec![(definition.id.clone(), AppliedEffect::Changed)];
+    Ok(Change::between(set, new, effects))
 }
 
 /// Finds the stage of this name, which must have a candidate.
@@ -87,7 +85,7 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
     }
 }
 
-/// The object in this value at the position of the node.
+/// Finds the object at location `at` in a value, which is the value of the node.
 fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<&'j mut Map<String, Json>> {
     if value.is_object() && node.location() == *at {
         return value.as_object_mut();
@@ -101,9 +99,9 @@ fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<
     pairs.find_map(|((_, child), value)| object_at(value, &child, at))
 }
 
-/// Make the candidate of this stage its plugin.
+/// Makes the candidate of this stage its plugin.
 fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
-    // Keys of BCS are written in any case.
+    // Documents of BCS may have keys in any case.
     let key = |stage: &Map<String, Json>, name: &str| {
         let is_it = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();
         stage.iter().find(is_it).map(|(key, _)| key.clone())
@@ -122,11 +120,11 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
     Some(())
 }
 
-/// The text before the document in its file.
+/// Returns the lines before the document in its file.
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
-    // It may begin on the line of its marker.
+    // The document may begin on the line of its marker, which is not part of the comment.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::file_of;
 use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination, StoreKind};
 
-/// A native chain in block style.
+/// Returns a native chain in block style.
 fn chain(name: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata:\n  name: {name}\nspec:\n  rules:\n    - \
@@ -36,7 +36,7 @@ fn set(files: &[(&str, &str)]) -> DefinitionSet {
     DefinitionSet::of_files(files.iter().map(file).collect())
 }
 
-/// New definitions go to this directory.
+/// Sends new definitions to this directory.
 fn to(directory: &Path) -> impl Fn(&DefinitionId) -> Option<Destination> {
     move |id| {
         Some(Destination {

@@ -2,7 +2,7 @@ use admittance_conditions::MatchCondition;
 
 use crate::load_text;
 
-/// The conditions of a stage, by name and expression, in both forms that have them; or the mistakes, without
+/// Reads the conditions of a stage in both forms that have them. Returns names and expressions, or the mistakes without
 /// the place of the stage.
 fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
     let native = format!(
@@ -41,7 +41,7 @@ fn listed(count: usize) -> String {
 }
 
 #[test]
-fn conditions() {
+fn conditions_are_read_with_names_and_expressions() {
     assert_eq!(read("[]"), Ok(Vec::new()));
     assert_eq!(read(""), Ok(Vec::new()));
     let found = read(
@@ -61,7 +61,7 @@ fn conditions() {
 
 /// Source: kube-apiserver, validation of webhook configurations.
 #[test]
-fn mistakes() {
+fn mistakes_in_conditions_are_reported_with_places() {
     let name_part = "the name part may have letters, digits, `-`, `_` and `.`, and must begin and end with \
     a letter or a digit";
     let table = [
@@ -119,9 +119,9 @@ fn mistakes() {
     }
 }
 
-/// A mistake in an expression has its own place, whatever the name of the expression is.
+/// A mistake is reported at the place of its expression, whatever the name of the expression is.
 #[test]
-fn expressions_that_do_not_compile() {
+fn an_expression_that_does_not_compile_is_a_mistake() {
     for expression in [
         "object.x in [1, 2, ",
         "6",

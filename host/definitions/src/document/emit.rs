@@ -1,15 +1,15 @@
-//! JSON values as YAML that every reader of YAML understands the same way.
+//! Writes JSON values as YAML that every YAML reader understands alike.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value as Json;
 use serde_saphyr::{DoubleQuoted, LitStr, ser_options, to_fmt_writer_with_options};
 
-/// One document of YAML, with its `---` and a line break at its end.
+/// Writes a YAML document that begins with `---` and ends with a line break.
 pub fn to_yaml(value: &Json) -> String {
     let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
     let mut text = "---\n".to_owned();
     if to_fmt_writer_with_options(&mut text, &Node(value), options).is_err() {
-        // Only a `Write` that fails makes it fail. JSON is read as YAML too.
+        // Writing to memory does not fail. If it did, JSON would be valid YAML too.
         text = format!("---\n{value:#}\n");
     }
     text
@@ -35,8 +35,8 @@ impl Serialize for Node<'_> {
     }
 }
 
-/// A text or a key on one line. What could be taken for something else is quoted; the serializer knows the words of YAML
-/// 1.1, such as `on`.
+/// A string or a key on one line. It is quoted if a reader could take it for another value; the serializer quotes the
+/// words of YAML 1.1, such as `on`.
 struct Text<'a>(&'a str);
 
 impl Serialize for Text<'_> {
@@ -49,7 +49,7 @@ impl Serialize for Text<'_> {
     }
 }
 
-/// Begins as no number and no mark does, and has no mark of YAML in it.
+/// Whether the text needs no quotes: it does not begin like a number, and has no indicator character of YAML.
 fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
         && !text.ends_with(' ')
@@ -58,14 +58,14 @@ fn is_word(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || " !$%&()*+-./;<=>?@^_|~".contains(c))
 }
 
-/// Lines that can stand as they are.
+/// Whether the text can be written as lines of a block scalar.
 fn is_block(text: &str) -> bool {
     text.contains('\n')
         && !text.starts_with([' ', '\t', '\n'])
         && text.chars().all(|c| matches!(c, '\n' | '\t') || is_printable(c))
 }
 
-/// Printable in YAML 1.1, and no line break there.
+/// Whether the character is printable in YAML 1.1 and is not a line break there.
 fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,

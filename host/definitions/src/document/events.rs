@@ -1,4 +1,4 @@
-//! The events of a YAML text, in which each alias is followed by the events of its anchored node.
+//! Replaces the aliases of a YAML text by the events of their anchored nodes, within limits.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -10,12 +10,12 @@ use super::{
     yaml::position,
 };
 
-/// Aliases may repeat this many values for each that is written, the ratio of go-yaml; it demands more of texts with over
-/// 400,000 values.
+/// The number of values that aliases may repeat for each written value, as in go-yaml, which allows less in texts with
+/// over 400,000 values.
 const MOST_REPEATED: usize = 99;
 
-/// The ratio does not matter up to this many values, as in go-yaml.
-const FEW: usize = 1000;
+/// The ratio is not checked up to this many values, as in go-yaml.
+const UNCHECKED_VALUES: usize = 1000;
 
 pub(super) struct Events<'t> {
     text: &'t str,
@@ -24,17 +24,17 @@ pub(super) struct Events<'t> {
     limit: usize,
     /// The events of anchored nodes.
     recorded: Vec<(Event<'t>, Span)>,
-    /// The lists and maps that are being recorded: their anchors, 0 for none, and their first events.
+    /// The open lists and maps that are being recorded: the anchor of each, or 0, and the index of its first event.
     recording: Vec<(usize, usize)>,
     /// The recorded events of each anchor.
     anchors: HashMap<usize, Range<usize>>,
-    /// The events that are still to be repeated for an alias, and for those around it.
+    /// The events that are still to be repeated, for each nested alias.
     repeating: Vec<Range<usize>>,
-    /// The place of the last event that is not repeated: while there are such events, of the outermost alias.
+    /// The position of the last written event. While events are repeated, this is the outermost alias.
     written: Position,
-    /// All values so far, the keys of maps included.
+    /// The number of values so far, including keys of maps.
     values: usize,
-    /// The values that aliases repeated, and the bytes of their JSON.
+    /// The number of values that aliases repeated, and their size as JSON.
     repeated: usize,
     repeated_bytes: usize,
 }
@@ -43,7 +43,7 @@ impl<'t> Events<'t> {
     pub(super) fn new(text: &'t str, limit: usize) -> Self {
         let options = options! {
             emit_comments: false,
-            // As libyaml and go-yaml read these.
+            // libyaml and go-yaml accept both.
             bom_inside_document_as_content: true,
             block_scalar_eof_without_line_feed: true,
         };
@@ -62,7 +62,6 @@ impl<'t> Events<'t> {
         }
     }
 
-    /// The next event.
     pub(super) fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, Flaw> {
         let repeated = self.next_repeated();
         let is_repeated = repeated.is_some();
@@ -98,14 +97,13 @@ impl<'t> Events<'t> {
         let position = position(*error.marker());
         let message = match error.kind() {
             ErrorKind::UnknownAnchor => {
-                let line = self
-                    .text
-                    .lines()
-                    .nth(position.line as usize - 1)
-                    .unwrap_or_default();
-                let alias = line.chars().skip(position.column as usize - 1);
-                let ends = |c: &char| c.is_whitespace() || [',', ']', '}'].contains(c);
-                let alias: String = alias.take_while(|c| !ends(c)).collect();
+                let line = self.text.lines().nth(position.line as usize - 1);
+                let from_alias = line
+                    .unwrap_or_default()
+                    .chars()
+                    .skip(position.column as usize - 1);
+                let is_end = |c: &char| c.is_whitespace() || [',', ']', '}'].contains(c);
+                let alias: String = from_alias.take_while(|c| !is_end(c)).collect();
                 format!("the alias `{alias}` has no anchor before it")
             }
             _ => format!("this is not YAML: {}", error.info()),
@@ -123,7 +121,7 @@ impl<'t> Events<'t> {
         None
     }
 
-    /// Bounds the work: an alias can stand for any amount of text, many times over.
+    /// Counts a value, and fails if aliases repeat too many: nested aliases could multiply a short text without limit.
     fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), Flaw> {
         let bytes = match event {
             Event::Scalar(text, ..) => 1 + text.len(),
@@ -142,7 +140,7 @@ impl<'t> Events<'t> {
         if self.repeated_bytes > self.limit {
             return Err(Flaw::too_large(self.written, self.limit));
         }
-        if self.values > FEW && self.repeated > MOST_REPEATED * (self.values - self.repeated) {
+        if self.values > UNCHECKED_VALUES && self.repeated > MOST_REPEATED * (self.values - self.repeated) {
             let message = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
             return Err(Flaw::new(self.written, message, "write the values out"));
         }
@@ -177,7 +175,7 @@ impl<'t> Events<'t> {
     }
 }
 
-/// Returns the text to write instead of a frequent mistake in the syntax.
+/// Returns the fix for a frequent mistake in the syntax; empty for others.
 fn fix(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::UnknownAnchor => "write `&name` before the value that it repeats, or correct the name",

@@ -3,8 +3,7 @@ use super::{
     tree::{Entry, Flaw, Position},
 };
 
-/// An object that is read field by field. Ask for every field that is known, then call
-/// [`Fields::finish`], which reports the others.
+/// Reads an object field by field. Get every known field, then call [`Fields::finish`], which reports the others.
 ///
 /// A field whose value is `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]
@@ -25,12 +24,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The object itself.
+    /// Returns the object.
     pub fn node(&self) -> &Node<'a> {
         &self.node
     }
 
-    /// The field of this name, if it is there.
+    /// Returns the field of this name if it is present.
     pub fn optional(&mut self, name: &'static str) -> Option<Node<'a>> {
         self.known.push(name);
         let entry = self.entries.iter().find(|entry| self.is(entry, name))?;
@@ -38,7 +37,7 @@ impl<'a> Fields<'a> {
         (!node.is_null()).then_some(node)
     }
 
-    /// The required field of this name. `fix` says what to write if it is missing, such as `name the chain`.
+    /// Returns the field of this name, or reports it as missing with this `fix`, such as `name the chain`.
     pub fn required(&mut self, name: &'static str, fix: &str, mistakes: &mut Mistakes) -> Option<Node<'a>> {
         let node = self.optional(name);
         if node.is_none() {
@@ -48,7 +47,7 @@ impl<'a> Fields<'a> {
         node
     }
 
-    /// The field of this name, read by `read`, or `default` if it is missing or invalid.
+    /// Reads the field of this name with `read`; returns `default` if it is missing or invalid.
     pub fn get<T>(
         &mut self,
         name: &'static str,
@@ -59,7 +58,7 @@ impl<'a> Fields<'a> {
         self.get_optional(name, read, mistakes).unwrap_or(default)
     }
 
-    /// The field of this name, read by `read`, or the default of its type if it is missing or invalid.
+    /// Reads the field of this name with `read`; returns the default of the type if it is missing or invalid.
     pub fn get_or_default<T: Default>(
         &mut self,
         name: &'static str,
@@ -69,7 +68,7 @@ impl<'a> Fields<'a> {
         self.get_optional(name, read, mistakes).unwrap_or_default()
     }
 
-    /// The field of this name, read by `read`, if it is present and valid.
+    /// Reads the field of this name with `read`, if it is present.
     pub fn get_optional<T>(
         &mut self,
         name: &'static str,
@@ -79,7 +78,7 @@ impl<'a> Fields<'a> {
         read(&self.optional(name)?, mistakes)
     }
 
-    /// The required field of this name, read by `read`. `fix` says what to write if it is missing.
+    /// Reads the field of this name with `read`, or reports it as missing with this `fix`.
     pub fn get_required<T>(
         &mut self,
         name: &'static str,
@@ -92,13 +91,13 @@ impl<'a> Fields<'a> {
 
     /// Returns the fields that are present, for an object that must have exactly one of them.
     pub fn present(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
-        let fields = names
+        let present = names
             .iter()
             .filter_map(|name| Some((*name, self.optional(name)?)));
-        fields.collect()
+        present.collect()
     }
 
-    /// Whether the field of this name is there.
+    /// Whether the field of this name is present.
     pub fn has(&self, name: &str) -> bool {
         self.entries
             .iter()
@@ -110,14 +109,14 @@ impl<'a> Fields<'a> {
         self.known.extend(names);
     }
 
-    /// Accepts these fields too, and suggests none of them in place of an unknown one.
+    /// Accepts these fields, ignores their values, and never suggests them in place of an unknown field.
     pub fn ignore_present(&mut self, names: &[&'static str]) {
         let entries = self.entries;
         let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);
         self.known.extend(names.iter().copied().filter(is_there));
     }
 
-    /// This field is known and cannot be used; `why` is the sentence that says so.
+    /// Reports a known field that is not supported here, with this message and fix.
     pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str, mistakes: &mut Mistakes) {
         self.known.push(name);
         if let Some(entry) = self.entries.iter().find(|entry| self.is(entry, name)) {
@@ -126,21 +125,21 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Report the fields that are not known, with the name that was perhaps meant.
+    /// Reports the unknown fields, each with the name that was perhaps meant.
     pub fn finish(self, mistakes: &mut Mistakes) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
-        let free = self.free();
+        let absent = self.absent();
         for entry in self.entries {
             let path = || self.node.path_of(&entry.key);
             let Some(name) = self.known.iter().copied().find(|name| self.is(entry, name)) else {
-                let fix = self.suggestion(&entry.key, &free);
-                mistakes.push(
-                    self.node
-                        .mistake_at(entry.key_position, path(), "unknown field", fix),
-                );
+                let fix = self.suggestion(&entry.key, &absent);
+                let mistake = self
+                    .node
+                    .mistake_at(entry.key_position, path(), "unknown field", fix);
+                mistakes.push(mistake);
                 continue;
             };
-            // Only where case does not matter can there be two.
+            // A field can only be present twice where case does not matter.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
                     let Flaw { message, fix, .. } = Flaw::duplicate(entry.key_position, name, *position);
@@ -159,18 +158,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The fields that could be here and are not.
-    fn free(&self) -> Vec<&'static str> {
-        let is_there = |name: &&str| self.entries.iter().any(|entry| self.is(entry, name));
-        self.known
-            .iter()
-            .copied()
-            .filter(|name| !is_there(name))
-            .collect()
+    /// Returns the known fields that are absent.
+    fn absent(&self) -> Vec<&'static str> {
+        let is_absent = |name: &&str| !self.entries.iter().any(|entry| self.is(entry, name));
+        self.known.iter().copied().filter(is_absent).collect()
     }
 
-    fn suggestion(&self, key: &str, free: &[&'static str]) -> String {
-        match closest(key, free.iter().copied()) {
+    fn suggestion(&self, key: &str, absent: &[&'static str]) -> String {
+        match closest(key, absent.iter().copied()) {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
                 let mut known = self.known.clone();
@@ -182,10 +177,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The candidate that a text was perhaps meant to be: case aside, up to two or three slips away.
+/// Returns the candidate that the text was perhaps meant to be. Case is ignored; the longer the text, the more typing
+/// mistakes are allowed, up to three.
 pub(super) fn closest<'n>(text: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let text = text.to_lowercase();
-    let slips = match text.chars().count() {
+    let allowed = match text.chars().count() {
         0..=2 => 0,
         3..=5 => 1,
         6..=9 => 2,
@@ -193,7 +189,7 @@ pub(super) fn closest<'n>(text: &str, candidates: impl Iterator<Item = &'n str>)
     };
     candidates
         .map(|name| (strsim::osa_distance(&text, &name.to_lowercase()), name))
-        .filter(|(distance, _)| *distance <= slips)
+        .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }

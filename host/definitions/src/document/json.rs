@@ -1,4 +1,4 @@
-//! JSON with positions: serde_json reads, and the place of each raw value in the text gives its line.
+//! Reads JSON with positions: serde_json parses, and each raw value's offset in the text gives its line.
 
 use std::ops::Range;
 
@@ -13,40 +13,36 @@ use super::{
     tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value},
 };
 
-/// The tree of a JSON text. Flaws that leave a tree (duplicate keys) are added to `flaws`.
+/// Parses a JSON text. Duplicate keys do not prevent parsing, and are added to `flaws`.
 pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
     let mut lines = Lines::new(text);
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
-        // serde_json: the column is the count of bytes up to and with the one that is wrong.
+        // The column of serde_json counts bytes, up to and including the wrong one.
         let position = Position {
             line: u32::try_from(error.line()).unwrap_or(u32::MAX),
             column: u32::try_from(error.column()).unwrap_or(u32::MAX).max(1),
         };
-        Flaw::new(
-            position,
-            format!("this is not JSON: {}", without_place(&error)),
-            "",
-        )
+        not_json(position, &error)
     })?;
     value(&mut lines, raw, 0, flaws)
 }
 
-/// Removes the position at the end of a message of serde_json, which is reported separately.
-fn without_place(error: &serde_json::Error) -> String {
+/// Creates the flaw without the position at the end of serde_json's message, since a flaw has its own.
+fn not_json(position: Position, error: &serde_json::Error) -> Flaw {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text.chars().take(text[..end].chars().count()).collect(),
-        None => text,
-    }
+    let message = text
+        .rsplit_once(" at line ")
+        .map_or(&*text, |(message, _)| message);
+    Flaw::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Finds the line and column of parts of the text. The parts must come in the order of the text, so that a large
-/// document on one line is walked once.
+/// Finds the line and column of parts of the text. Ask in the order of the text: an earlier part than the last one starts
+/// the search from the beginning.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,
     position: Position,
-    /// The values so far.
+    /// The number of values so far.
     values: usize,
 }
 
@@ -60,7 +56,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The bytes of `part`, a slice of the text.
+    /// Returns the byte range of `part`, a slice of the text.
     fn span(&self, part: &str) -> Range<usize> {
         let start = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         start..start + part.len()
@@ -104,18 +100,12 @@ fn value(
     if lines.values > MOST_VALUES {
         return Err(Flaw::too_many(position));
     }
-    let wrong = |error: serde_json::Error| {
-        Flaw::new(
-            position,
-            format!("this is not JSON: {}", without_place(&error)),
-            "",
-        )
-    };
+    let wrong = |error: serde_json::Error| not_json(position, &error);
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = match text.as_bytes().first() {
         Some(b'{') => {
             let mut map = MapBuilder::default();
-            for (key, field) in reader.deserialize_map(Fields).map_err(wrong)? {
+            for (key, field) in reader.deserialize_map(RawFields).map_err(wrong)? {
                 let entry = Entry {
                     key: serde_json::from_str(key.get()).map_err(wrong)?,
                     key_position: lines.position(key.get()),
@@ -147,10 +137,10 @@ fn value(
     })
 }
 
-/// The fields of one object, in order, each key and value still text.
-struct Fields;
+/// Collects the fields of an object in order, with keys and values unparsed.
+struct RawFields;
 
-impl<'de> Visitor<'de> for Fields {
+impl<'de> Visitor<'de> for RawFields {
     type Value = Vec<(&'de RawValue, &'de RawValue)>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

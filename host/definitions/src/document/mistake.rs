@@ -2,19 +2,19 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
-    /// The file as it was named to the reader.
+    /// The name of the file that the reader was given.
     pub file: String,
-    /// Counted from 1; 0 means the file as a whole.
+    /// The line, from 1; 0 stands for the file as a whole.
     pub line: u32,
-    /// Counted from 1, in characters; 0 means the file as a whole.
+    /// The column in characters, from 1; 0 stands for the file as a whole.
     pub column: u32,
 }
 
 impl Location {
-    /// The file as a whole.
+    /// Creates the location of a file as a whole.
     pub fn of_file(file: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -34,13 +34,13 @@ impl fmt::Display for Location {
     }
 }
 
-/// One thing that is wrong in a document: where, what, and what to write instead.
+/// A mistake in a document: where, what, and what to write instead.
 ///
-/// Its text is one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is not a valid failure
-/// policy; write Fail or Ignore`.
+/// `Display` writes one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is not a valid failure policy;
+/// write Fail or Ignore`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 pub struct Mistake {
-    /// The place of the mistake in its file.
+    /// The position of the mistake.
     #[serde(flatten)]
     pub location: Location,
     /// The path of the field, `spec.stages[0].name`; empty for the document as a whole.
@@ -49,6 +49,41 @@ pub struct Mistake {
     pub message: String,
     /// The remedy; may be empty.
     pub fix: String,
+}
+
+impl Mistake {
+    /// Creates a mistake. `path` is empty for the document as a whole, and `fix` may be empty.
+    pub fn new(
+        location: &Location,
+        path: impl Into<String>,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            location: location.clone(),
+            path: path.into(),
+            message: message.into(),
+            fix: fix.into(),
+        }
+    }
+
+    /// Creates a mistake about a file as a whole.
+    pub(crate) fn of_file(file: impl Into<String>, message: impl Into<String>, fix: &str) -> Self {
+        Self::new(&Location::of_file(file), "", message, fix)
+    }
+}
+
+/// The location and path of a value, kept for mistakes that are found after its document was dropped.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ValueLocation {
+    pub(crate) location: Location,
+    pub(crate) path: String,
+}
+
+impl ValueLocation {
+    pub(crate) fn mistake(&self, message: impl Into<String>, fix: impl Into<String>) -> Mistake {
+        Mistake::new(&self.location, &*self.path, message, fix)
+    }
 }
 
 impl fmt::Display for Mistake {
@@ -65,7 +100,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// A text of a document for a message: in quotes, on one line, and cut when it is long.
+/// Quotes a text for a message: on one line, and cut after 60 characters.
 pub fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
@@ -74,47 +109,47 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// The most mistakes that are reported at once: 100.
+/// The most mistakes that are reported at once.
 const MOST: usize = 100;
 
-/// Every mistake that was found in the documents read so far. Its text has one line for each.
+/// The mistakes that were found so far. They are displayed as one line each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(transparent)]
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Add one.
+    /// Adds a mistake.
     pub fn push(&mut self, mistake: Mistake) {
         self.0.push(mistake);
     }
 
-    /// Returns whether there are no mistakes.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number of mistakes.
+    /// Returns the number of mistakes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Iterates over the mistakes: in the order of their files and lines, if [`Mistakes::into_result`] gave them;
-    /// else in the order in which they were found.
+    /// Iterates over the mistakes in the order in which they were found; after [`Mistakes::into_result`], in the order of
+    /// files and lines.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }
 
-    /// Returns the value, if there are no mistakes.
+    /// Returns the value if the list is empty.
     ///
     /// # Errors
     ///
-    /// The mistakes, each once, sorted by file, line and column. If there are more than 100, the last one says how
-    /// many there are.
+    /// The mistakes, without duplicates, sorted by file, line and column. If there are more than 100, the last one counts
+    /// the others.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

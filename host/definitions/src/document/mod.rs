@@ -1,14 +1,14 @@
 //! Reads YAML and JSON files so that all mistakes in them are reported at once, each with its file,
 //! its line and the path of the field.
 //!
-//! A [`Document`] is a tree with positions. A [`Node`] is a place in it; its methods read what should
-//! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field, with the methods
-//! of a node or with [`readers`], and reports the fields that are not known.
+//! A [`Document`] is a tree of values with positions. A [`Node`] is one of these values; its methods read it as the type
+//! that is expected there, and add mistakes to [`Mistakes`]. [`Fields`] reads an object field by field, with the methods
+//! of a node or with [`readers`], and reports unknown fields.
 //!
-//! YAML is what kubectl reads: the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644` is
-//! 420), converted to JSON as sigs.k8s.io/yaml does. A key that is written twice is a mistake here. A file has at most
-//! [`LARGEST_FILE`] bytes, [`MOST_DOCUMENTS`] documents and [`MOST_VALUES`] values, and nests at most 64 levels deep; so
-//! does what aliases make of it, which repeat each value at most 99 times on average. JSON is JSON.
+//! YAML is read as by kubectl: with the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644`
+//! is 420), converted to JSON as sigs.k8s.io/yaml does. A duplicate key is a mistake. A file has at most [`LARGEST_FILE`]
+//! bytes, [`MOST_DOCUMENTS`] documents and [`MOST_VALUES`] values, and nests at most 64 levels deep, also after aliases
+//! were replaced by their values. Aliases repeat each value at most 99 times on average.
 
 mod emit;
 mod events;
@@ -39,6 +39,7 @@ use admittance_watch::file;
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
+pub(crate) use self::mistake::ValueLocation;
 use self::tree::{Ambiguity, Flaw, Position, Positioned, Value, end_of};
 pub use self::{
     emit::to_yaml,
@@ -47,28 +48,27 @@ pub use self::{
     node::Node,
 };
 
-/// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
+/// The most bytes that a file may have. A definition has a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
-/// Other threads may run after this many documents.
+/// Other threads may run after this many documents were read.
 pub(crate) const UNINTERRUPTED: usize = 256;
 
-/// The most documents that a file may have, empty ones too: 16,384. With more than a few hundred it is better
-/// split.
+/// The most documents that a file may have, including empty ones.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
-/// The most values that a file may have, with the keys of maps and what aliases repeat: 500,000. A large definition has
-/// some thousands.
+/// The most values that a file may have, including keys and the values that aliases repeat. A large definition has some
+/// thousands.
 pub const MOST_VALUES: usize = 500_000;
 
-/// Some editors begin a file with it.
+/// Some editors put this mark at the beginning of a file.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// One document of a file. Lives until it is read into its type.
+/// One document of a file.
 #[derive(Clone, Debug)]
 pub struct Document {
     file: String,
-    /// `None` if it is not in a directory.
+    /// The base of relative paths; `None` if the document may not contain any.
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
@@ -77,10 +77,9 @@ pub struct Document {
     texts: Texts,
 }
 
-/// The texts of the files that documents name, or why they cannot be read. Each is read once.
+/// A cache of the files that documents name: the text of each, or the mistake of reading it.
 pub(crate) type Texts = Arc<Mutex<HashMap<PathBuf, Result<String, Mistake>>>>;
 
-/// The syntax of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Yaml,
@@ -88,12 +87,12 @@ pub(crate) enum Syntax {
 }
 
 impl Document {
-    /// The whole of it.
+    /// Returns the value of the whole document.
     pub fn root(&self) -> Node<'_> {
         Node::root(self)
     }
 
-    /// Returns the place at which the document begins.
+    /// Returns the beginning of the document.
     pub fn location(&self) -> Location {
         self.at(self.root.position)
     }
@@ -102,8 +101,8 @@ impl Document {
         self.syntax
     }
 
-    /// Returns the document's part of the text that it was read from: all of it when it is the only document, else
-    /// the part between the markers around it.
+    /// Returns the part of the file's text that belongs to the document: the text between the markers around it, or all of
+    /// the text if the document is the only one.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -115,7 +114,7 @@ impl Document {
         own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// Copies the document with this directory as the base of its relative paths; without one it may have none.
+    /// Returns the document with this directory as the base of relative paths; with `None`, they are a mistake.
     pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -123,7 +122,7 @@ impl Document {
         }
     }
 
-    /// Shares the texts of files that the document names with other documents.
+    /// Returns the document with this cache of the files that it names.
     pub(crate) fn sharing(self, texts: &Texts) -> Self {
         Self {
             texts: texts.clone(),
@@ -140,8 +139,8 @@ impl Document {
     }
 }
 
-/// The text with other texts in place of these parts of it. Of two that overlap, as where an alias repeats a part of another,
-/// the larger one counts.
+/// Replaces these parts of the text by others. Parts may overlap, as where an alias repeats a value inside of another; then
+/// only the larger one is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;
@@ -150,7 +149,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
         end = end.max(part.end);
         is_apart
     });
-    // From the end, so that what is before stays where it is.
+    // The last part comes first, so that the offsets of the others stay valid.
     let mut replaced = text.to_owned();
     for (part, new) in parts.into_iter().rev() {
         replaced.replace_range(part, &new);
@@ -158,8 +157,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// The parts of a YAML text between its markers, the lines that begin with `---` or `...`: no content of a
-/// document can begin a line with one.
+/// Splits a YAML text at its markers, the lines that begin with `---` or `...`. Content cannot begin a line with these.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);
@@ -171,10 +169,8 @@ fn parts(text: &str) -> Vec<Range<usize>> {
             parts.push(start..offset);
             let content = rest.trim_start();
             // A document may begin on the line of its marker.
-            start = match content.is_empty() || content.starts_with('#') {
-                true => end,
-                false => end - content.len(),
-            };
+            let is_blank = content.is_empty() || content.starts_with('#');
+            start = if is_blank { end } else { end - content.len() };
         }
         offset = end;
     }
@@ -182,13 +178,13 @@ fn parts(text: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// The documents in a file, without the empty ones. `*.json` is read as JSON; anything else as YAML,
-/// or as JSON when that is what it is. Relative paths in it are taken from the file's directory.
+/// Reads the documents in a file, without the empty ones. `*.json` must be JSON; another file may be YAML or JSON.
+/// Relative paths in the documents start in the file's directory.
 ///
-/// Mistakes are pushed to `mistakes`; the documents before a syntax error are returned.
+/// The documents before a syntax error are returned.
 pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     match text_of(path) {
-        Ok((text, _)) => read(path.display().to_string(), path, &text, mistakes),
+        Ok((text, _)) => read_text_of(path, &text, mistakes),
         Err(mistake) => {
             mistakes.push(mistake);
             Vec::new()
@@ -196,16 +192,16 @@ pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     }
 }
 
-/// The text of a file, and what the system says of the file that it was read from.
+/// Reads a file's text, and the metadata of the file that was opened.
 pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     let name = path.display().to_string();
     let read = file::read_with_metadata(path, LARGEST_FILE as u64);
     let (bytes, metadata) = read.map_err(|error| {
         if error.kind() == io::ErrorKind::FileTooLarge {
             let message = format!("the file has more than {LARGEST_FILE} bytes");
-            of_file(&name, message, "split it")
+            Mistake::of_file(&name, message, "split it")
         } else {
-            of_file(&name, format!("the file cannot be read: {error}"), "")
+            Mistake::of_file(&name, format!("the file cannot be read: {error}"), "")
         }
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -227,23 +223,25 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     Ok((text, metadata))
 }
 
-/// Reads documents from a text, as [`read_file`] does from a file. `name` stands for the file in mistakes; its
-/// directory is the base of relative paths.
+/// Reads documents from a text as [`read_file`] does from a file, as if it were the content of the file `name`: mistakes
+/// name that file, and relative paths start in its directory.
 pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     if text.len() > LARGEST_FILE {
         let message = format!("the text has more than {LARGEST_FILE} bytes");
-        mistakes.push(of_file(name, message, "split it"));
+        mistakes.push(Mistake::of_file(name, message, "split it"));
         return Vec::new();
     }
-    read(name.to_owned(), Path::new(name), text, mistakes)
+    read_text_of(Path::new(name), text, mistakes)
 }
 
-/// Reads the documents of a file whose text is at hand, as [`read_file`] does.
+/// Reads the documents of a file whose text was read before.
 pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
-    read(path.display().to_string(), path, text, mistakes)
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let file = path.display().to_string();
+    read_in(Some(directory), file, is_named_json(path), text, mistakes)
 }
 
-/// The only document of a file. None or several are a mistake.
+/// Reads the only document of a file. A file with no document or several is a mistake.
 pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
     let before = mistakes.len();
     let documents = read_file(path, mistakes);
@@ -253,11 +251,11 @@ pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
     only(&path.display().to_string(), documents, mistakes)
 }
 
-/// The value of a text that holds one document, YAML or JSON. `name` stands for the file in mistakes.
+/// Reads the value of a text with a single document, YAML or JSON. Mistakes name the file `name`.
 ///
 /// # Errors
 ///
-/// When the text cannot be read, or holds no document or more than one.
+/// If the text has syntax errors, or does not hold exactly one document.
 pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = read_text(name, text, &mut mistakes);
@@ -269,12 +267,12 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     mistakes.into_result(value.unwrap_or_default())
 }
 
-/// Converts a YAML text with a single document to JSON, with at most `limit` bytes; `None` if nothing is written in it.
-/// `name` is the name of the file in the mistake.
+/// Converts a YAML text with a single document to JSON of at most `limit` bytes; returns `None` for an empty text. The
+/// mistake names the file `name`.
 ///
 /// # Errors
 ///
-/// When the text cannot be read, holds more than one document, or is larger as JSON than the limit.
+/// If the text has syntax errors, holds more than one document, or is larger as JSON than the limit.
 pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u8>>, Mistake> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -282,7 +280,7 @@ pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u
     if let [_, (second, _), ..] = &*trees {
         flaws.push(Flaw::second_document(second.position));
     }
-    // Writing plain data to memory does not fail.
+    // Serializing a tree to memory does not fail.
     let json = trees.first().and_then(|(root, _)| serde_json::to_vec(root).ok());
     if json.as_ref().is_some_and(|json| json.len() > limit) {
         flaws.push(Flaw::too_large(Position { line: 1, column: 1 }, limit));
@@ -297,7 +295,7 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
     let mut documents = documents.into_iter();
     let first = documents.next();
     match (&first, documents.next()) {
-        (None, _) => mistakes.push(of_file(name, "there is no document in it".to_owned(), "")),
+        (None, _) => mistakes.push(Mistake::of_file(name, "there is no document in it", "")),
         (Some(_), Some(second)) => {
             mistakes.push(Flaw::second_document(second.root.position).mistake(&second.file));
         }
@@ -306,24 +304,13 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
     first
 }
 
-/// The document of a text in a store, which is JSON without relative paths.
+/// Reads the document of a store's entry, which is JSON without relative paths.
 pub(crate) fn read_stored(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     read_in(None, path.display().to_string(), true, text, mistakes)
 }
 
-fn read(file: String, path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
-    let directory = path.parent().unwrap_or(Path::new(""));
-    read_in(
-        Some(directory.to_owned()),
-        file,
-        is_named_json(path),
-        text,
-        mistakes,
-    )
-}
-
 fn read_in(
-    directory: Option<PathBuf>,
+    directory: Option<&Path>,
     file: String,
     is_json: bool,
     text: &str,
@@ -338,7 +325,7 @@ fn read_in(
         .into_iter()
         .map(|(root, ambiguities)| Document {
             file: file.clone(),
-            directory: directory.clone(),
+            directory: directory.map(Path::to_owned),
             syntax,
             root,
             ambiguities,
@@ -348,7 +335,7 @@ fn read_in(
 }
 
 fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<yaml::Tree>) {
-    // JSON is almost YAML: not its escapes outside of the basic plane, for one.
+    // JSON is not read as YAML, which lacks some of its syntax, such as surrogate pairs of `\u` escapes.
     if is_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();
         match json::read(text, &mut json_flaws) {
@@ -374,15 +361,6 @@ fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<yaml:
 pub(crate) fn is_named_json(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
-}
-
-fn of_file(name: &str, message: String, fix: &str) -> Mistake {
-    Mistake {
-        location: Location::of_file(name),
-        path: String::new(),
-        message,
-        fix: fix.to_owned(),
-    }
 }
 
 fn number(count: usize) -> u32 {

@@ -1,18 +1,24 @@
-//! Readers of values, for [`Fields::get`](super::Fields::get) and its like: a key of an object is one line,
-//! `fields.get("port", 80, readers::integer(1..=u16::MAX), mistakes)`.
+//! Functions that read a value, for [`Fields::get`](super::Fields::get) and similar methods, so that a field is read in
+//! one line: `fields.get("port", 80, readers::integer(1..=u16::MAX), mistakes)`.
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, path::Path, time::Duration};
 
 use admittance_admission::IpNet;
+use serde_json::Value as Json;
 
 use super::{Mistakes, Node};
 
-/// A string that is not empty.
+/// Reads a string that is not empty.
 pub fn text(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     node.text(mistakes).map(str::to_owned)
 }
 
-/// A whole number in this range.
+/// Reads an object with arbitrary content, as JSON.
+pub fn json_object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Json> {
+    node.object(mistakes).map(|_| node.json())
+}
+
+/// Returns a reader of a whole number in this range.
 pub fn integer<T>(range: RangeInclusive<T>) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>
 where
     T: TryFrom<i64> + PartialOrd + fmt::Display + Clone,
@@ -20,7 +26,7 @@ where
     move |node, mistakes| node.integer(range.clone(), mistakes)
 }
 
-/// A count of bytes in this range.
+/// Returns a reader of a number of bytes in this range.
 pub fn size<T>(range: RangeInclusive<u64>) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>
 where
     T: TryFrom<u64>,
@@ -28,12 +34,12 @@ where
     move |node, mistakes| T::try_from(node.size(range.clone(), mistakes)?).ok()
 }
 
-/// A duration in this range.
+/// Returns a reader of a duration in this range.
 pub fn duration(range: RangeInclusive<Duration>) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<Duration> {
     move |node, mistakes| node.duration(range.clone(), mistakes)
 }
 
-/// A network, or one address.
+/// Reads a network or a single address.
 pub fn network(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpNet> {
     let parse = |text: &str| {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
@@ -44,14 +50,22 @@ pub fn network(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpNet> {
     node.parse_with(parse, mistakes)
 }
 
-/// A string that is parsed by this function; its error is the message.
+/// Returns a reader of one of these words, case-sensitive. `what` describes them in messages: `failure policy`.
+pub fn one_of<T: Copy>(
+    what: &'static str,
+    words: &'static [(&'static str, T)],
+) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T> {
+    move |node, mistakes| node.one_of(what, words, mistakes)
+}
+
+/// Returns a reader of a string that this function parses. Its error becomes the message of a mistake.
 pub fn parse_with<'a, T, E: fmt::Display>(
     parse: impl Fn(&'a str) -> Result<T, E>,
 ) -> impl Fn(&Node<'a>, &mut Mistakes) -> Option<T> {
     move |node, mistakes| node.parse_with(&parse, mistakes)
 }
 
-/// The path of a file that is loaded by this function; its error is the message.
+/// Returns a reader of a path whose file this function loads. Its error becomes the message of a mistake.
 pub fn file_with<T, E: fmt::Display>(
     load: impl Fn(&Path) -> Result<T, E>,
 ) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T> {
@@ -61,14 +75,14 @@ pub fn file_with<T, E: fmt::Display>(
     }
 }
 
-/// A list whose entries are read by `read`; `None` if one is invalid.
+/// Returns a reader of a list whose entries `read` reads. The list is invalid if an entry is.
 pub fn list_of<'a, T>(
     read: impl Fn(&Node<'a>, &mut Mistakes) -> Option<T>,
 ) -> impl Fn(&Node<'a>, &mut Mistakes) -> Option<Vec<T>> {
     move |node, mistakes| node.list_of(&read, mistakes)
 }
 
-/// Like [`list_of`], with at least one entry. `fix` says what to list.
+/// Returns a reader like [`list_of`] that reports an empty list, with this fix.
 pub fn filled_list_of<'a, T>(
     fix: &str,
     read: impl Fn(&Node<'a>, &mut Mistakes) -> Option<T>,

@@ -1,5 +1,5 @@
-//! Scalars as kubectl reads them: YAML 1.1 by the rules of go-yaml v2 (`resolve.go`), and as JSON by the rules of
-//! sigs.k8s.io/yaml.
+//! Reads scalars as kubectl does: as YAML 1.1 by the rules of go-yaml v2 (`resolve.go`), converted to JSON by the rules
+//! of sigs.k8s.io/yaml.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(Number),
-    /// Finite. One without a fraction is an integer in JSON.
+    /// A finite number. Without a fraction, it becomes an integer in JSON.
     Float(f64),
     String,
     /// The content of a scalar with the tag `!!binary`.
     Binary(String),
-    /// The key `<<`: the maps in its value are merged into the map around it.
+    /// The key `<<`, whose value is merged into the map around it.
     Merge,
 }
 
-/// The reason why a scalar has no value.
+/// The reason why a scalar is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvalidScalar {
     /// The text is not a value of its tag.
@@ -32,14 +32,14 @@ pub(super) enum InvalidScalar {
 }
 
 const NULL: [&str; 5] = ["", "~", "null", "Null", "NULL"];
-/// True and false in both versions of YAML.
+/// The booleans of both YAML 1.1 and YAML 1.2. The words in the next two lists are booleans only in YAML 1.1.
 const CORE_BOOL: [&str; 6] = ["true", "True", "TRUE", "false", "False", "FALSE"];
 const TRUE: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
 const FALSE: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];
 const INFINITE: [&str; 3] = [".inf", ".Inf", ".INF"];
 const NOT_A_NUMBER: [&str; 3] = [".nan", ".NaN", ".NAN"];
 
-/// The value of a scalar with this text and tag.
+/// Reads a scalar with this text and tag.
 pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<Scalar, InvalidScalar> {
     let Some(tag) = tag else {
         return if is_plain { plain(text) } else { Ok(Scalar::String) };
@@ -57,7 +57,7 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
             Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
         }
         ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
-        // Other tags are ignored. Timestamps are texts, as they are in JSON.
+        // Other tags are ignored. Timestamps become strings, as JSON has no type for them.
         _ => Ok(Scalar::String),
     }
 }
@@ -86,9 +86,9 @@ fn boolean(text: &str) -> Option<bool> {
     FALSE.contains(&text).then_some(false)
 }
 
-/// A number of YAML 1.1; none if the text is not a number. Numbers that are too large are texts too.
+/// Reads a number of YAML 1.1; returns `None` for other texts, and for numbers that are too large, which stay strings.
 fn number(text: &str) -> Option<Scalar> {
-    // Only a text that begins with a digit or a sign may have underscores.
+    // Underscores are only allowed in a number that begins with a digit or a sign.
     let digits = match text.as_bytes().first()? {
         b'.' => Cow::Borrowed(text),
         b'0'..=b'9' | b'+' | b'-' => Cow::Owned(text.replace('_', "")),
@@ -117,7 +117,7 @@ fn integer(text: &str) -> Option<Number> {
     signed(text, digits, base)
 }
 
-/// The integer with these digits and the sign of this text.
+/// Returns the integer with these digits and the sign of `text`.
 fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
     if !digits.chars().all(|digit| digit.is_digit(base)) {
         return None;
@@ -131,7 +131,7 @@ fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
     }
 }
 
-/// A decimal number that may have a fraction and an exponent.
+/// Reads a decimal number, which may have a fraction and an exponent.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let has_only_digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
@@ -143,17 +143,17 @@ fn float(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The number in JSON, as Go writes it: without a fraction if that is zero.
+/// Returns the number for JSON as Go writes it: as an integer if the fraction is zero.
 pub(super) fn of_float(number: f64) -> Option<Number> {
-    // The largest integers that a program reads from JSON without loss.
-    const WHOLE: f64 = (1_u64 << 63) as f64;
-    if number.trunc() == number && number.abs() < WHOLE {
+    // A larger number does not fit into an `i64`.
+    const LARGEST_INTEGER: f64 = (1_u64 << 63) as f64;
+    if number.trunc() == number && number.abs() < LARGEST_INTEGER {
         return Some((number as i64).into());
     }
     Number::from_f64(number)
 }
 
-/// The JSON key for a number that is a key in YAML. Like sigs.k8s.io/yaml, rounds to the precision of 32 bits.
+/// Returns the JSON key for a number that is a key in YAML. It is rounded to 32 bits, as by sigs.k8s.io/yaml.
 pub(super) fn key_of_float(number: f64) -> String {
     let short = number as f32;
     let scientific = format!("{short:e}");
@@ -165,7 +165,7 @@ pub(super) fn key_of_float(number: f64) -> String {
     }
 }
 
-/// The value of a plain scalar, and how YAML 1.2 reads it if that is something else.
+/// Returns the value of a plain scalar in YAML 1.1 and in YAML 1.2, if the two differ.
 pub(super) fn in_yaml_1_2(text: &str, value: &Scalar) -> Option<(String, String)> {
     let as_text = || format!("{text:?}");
     match value {

@@ -1,10 +1,11 @@
-//! Tabs that indent the lines of a flow collection, which go-yaml accepts anywhere and the parser only outside of blocks.
+//! Replaces tabs that indent lines of a flow collection: go-yaml accepts them everywhere, our parser only outside of
+//! blocks.
 
 use std::{borrow::Cow, ops::Range, slice};
 
 use granit_parser::{Event, Parser, StructureStyle};
 
-/// The text with spaces in place of these tabs, so that every place in it stays.
+/// Replaces these tabs by spaces, so that every position in the text stays the same.
 pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     let is_indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     if !text.lines().any(is_indented_by_tab) {
@@ -15,7 +16,7 @@ pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     Cow::Owned(with_spaces(text, &flow_collections(&lenient)))
 }
 
-/// The text with spaces in place of the tabs that indent lines which begin in one of these parts, in their order.
+/// Replaces the tabs that indent lines beginning in one of these parts, which are sorted.
 fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     let mut written = String::with_capacity(text.len());
     let mut parts = parts.iter().peekable();
@@ -34,7 +35,7 @@ fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     written
 }
 
-/// The flow collections that are in no other, up to a mistake.
+/// Returns the outermost flow collections, up to the first syntax error.
 fn flow_collections(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::*;
 
-/// The mistakes of reading `text`, as lines.
+/// Returns the mistakes of reading `text`, as lines.
 fn reading(name: &str, text: &str) -> String {
     let mut mistakes = Mistakes::new();
     read_text(name, text, &mut mistakes);
     mistakes.to_string()
 }
 
-/// The mistakes that `look` finds in a document, as lines.
+/// Returns the mistakes that `look` finds in a document, as lines.
 fn looking(text: &str, look: impl FnOnce(&Node<'_>, &mut Mistakes)) -> String {
     let mut mistakes = Mistakes::new();
     let documents = read_text("f", text, &mut mistakes);
@@ -24,7 +24,7 @@ fn looking(text: &str, look: impl FnOnce(&Node<'_>, &mut Mistakes)) -> String {
 }
 
 #[test]
-fn values() {
+fn json_and_yaml_are_read_to_the_same_values() {
     let table = [
         ("a byte order mark", "f.yaml", "\u{feff}a: 1", json!({"a": 1})),
         (
@@ -93,7 +93,7 @@ fn a_file_is_split_into_documents() {
 }
 
 #[test]
-fn texts_that_are_no_tree() {
+fn a_text_with_a_syntax_error_is_reported_with_its_position() {
     let deep_json = format!("{}1{}", "[".repeat(70), "]".repeat(70));
     let deep_yaml = "- ".repeat(70);
     let table = [
@@ -187,7 +187,7 @@ fn documents_before_a_syntax_error_are_read() {
 }
 
 #[test]
-fn files() {
+fn files_that_cannot_be_read_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     std::fs::write(path("latin1.yaml"), b"a: 1\nb: \xe9\n").unwrap();
@@ -221,7 +221,7 @@ fn files() {
 }
 
 #[test]
-fn fields_of_an_object() {
+fn unknown_missing_and_refused_fields_are_reported() {
     let look = |node: &Node<'_>, mistakes: &mut Mistakes| {
         let mut fields = node.object(mistakes).unwrap();
         fields.required("name", "name the chain", mistakes);
@@ -271,7 +271,7 @@ fn fields_of_an_object() {
 }
 
 #[test]
-fn leaves() {
+fn each_reader_returns_a_value_or_one_mistake() {
     type Look = fn(&Node<'_>, &mut Mistakes) -> String;
     let string: Look = |node, mistakes| format!("{:?}", node.text(mistakes));
     let boolean: Look = |node, mistakes| format!("{:?}", node.boolean(mistakes));
@@ -480,8 +480,8 @@ fn long_texts_are_cut_in_messages() {
     assert_eq!(quoted(&"é".repeat(61)), format!("\"{}\"...", "é".repeat(60)));
 }
 
-/// Neither the places in one long line nor what is suggested for many unknown fields may cost the
-/// square of the document's size: this would take minutes.
+/// Positions in one long line and suggestions for many unknown fields must not take quadratic time, which would be
+/// minutes here.
 #[test]
 fn a_large_document_on_one_line_is_read_in_time() {
     let fields: Vec<_> = (0..100_000)
@@ -505,7 +505,7 @@ fn a_large_document_on_one_line_is_read_in_time() {
 }
 
 #[test]
-fn a_file_has_so_many_documents() {
+fn too_many_documents_in_a_file_are_a_mistake() {
     let most = "---\n".repeat(MOST_DOCUMENTS);
     assert_eq!(reading("f.yaml", &most), "");
     let line = MOST_DOCUMENTS + 1;

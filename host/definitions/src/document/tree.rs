@@ -1,4 +1,4 @@
-//! The values of a document, with their positions.
+//! The tree of a document: values with their positions, and the flaws that are found before paths are known.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use serde_json::Number;
 
 use super::{Location, MOST_VALUES, Mistake, number};
 
-/// Deeper nesting than this is refused: no document needs it, and the tree is walked recursively.
+/// The deepest nesting of values. Deeper documents are rejected, since the tree is walked recursively.
 pub(super) const DEEPEST: usize = 64;
 
 /// A line and a column, counted from 1, columns in characters.
@@ -17,12 +17,12 @@ pub(super) struct Position {
     pub(super) column: u32,
 }
 
-/// A value and where it is.
+/// A value with its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,
-    /// The bytes of the value in the text, after a byte order mark. For a block scalar (`|`, `>`), this is the
-    /// content without the lines that end it; for a value that is not written, the range is empty.
+    /// The byte range of the value in the text, counted after a byte order mark. A block scalar (`|`, `>`) has the range of
+    /// its content without trailing line breaks; an omitted value has an empty range.
     pub(super) span: Range<usize>,
     pub(super) value: Value,
 }
@@ -30,9 +30,9 @@ pub(super) struct Positioned {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Null,
-    /// A boolean, with the text that was written.
+    /// A boolean, with its text in the document.
     Bool(bool, String),
-    /// A number, and its text as it was written.
+    /// A number, with its text in the document.
     Number(Number, String),
     String(String),
     List(Vec<Positioned>),
@@ -54,7 +54,7 @@ impl Serialize for Positioned {
     }
 }
 
-/// A field of a map. No two fields of a map have the same key.
+/// A field of a map. Keys are unique in a map.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -72,7 +72,7 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    /// A scalar that is written as `text`, with what YAML 1.1 and YAML 1.2 read.
+    /// Creates the ambiguity of the scalar `text`, which YAML 1.1 reads as `read` and YAML 1.2 as `other`.
     pub(super) fn new(position: Position, path: String, text: &str, read: &str, other: &str) -> Self {
         Self {
             position,
@@ -83,7 +83,7 @@ impl Ambiguity {
     }
 }
 
-/// The path of a field: `spec.stages`, `metadata.labels["a.b/c"]`.
+/// Returns the path of a field: `spec.stages`, `metadata.labels["a.b/c"]`.
 pub(super) fn join(path: &str, key: &str) -> String {
     let is_plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     match (is_plain, path) {
@@ -93,7 +93,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// The place behind the last character of a text that is not white space: nothing is reported beyond it.
+/// Returns the position after the last character that is not white space. No mistake is reported after it.
 pub(super) fn end_of(text: &str) -> Position {
     let text = text.trim_end();
     let is_break = |(index, byte): (usize, u8)| {
@@ -164,7 +164,7 @@ impl Flaw {
         )
     }
 
-    /// The flaw in a text that ends here.
+    /// Moves the flaw to the end of the text if it is reported after it.
     pub(super) fn within(self, end: Position) -> Self {
         let position = self.position.min(end);
         Self { position, ..self }
@@ -184,11 +184,11 @@ impl Flaw {
     }
 }
 
-/// Reads a map's fields in, keeping the first of two with the same key.
+/// Builds a map, keeping the first of two written fields with the same key.
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<Entry>,
-    /// The index of each key, and whether the field is written in this map rather than merged into it.
+    /// The index of each key, and whether the field was written in this map rather than merged into it.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 
@@ -199,14 +199,14 @@ impl MapBuilder {
         }
     }
 
-    /// Adds these fields. They replace fields of the same names.
+    /// Adds these fields, which replace fields of the same names.
     pub(super) fn merge(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             self.set(entry, false);
         }
     }
 
-    /// Sets a field; if it is written in this map twice, the first one stays.
+    /// Sets a field. If it is written in this map twice, the first value stays, and the flaw is returned.
     fn set(&mut self, entry: Entry, is_written: bool) -> Option<Flaw> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));

@@ -1,4 +1,4 @@
-//! YAML with positions, from the parser's events, as kubectl reads it.
+//! Builds the trees of YAML documents from the parser's events, as kubectl reads them.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -16,11 +16,11 @@ use super::{
 /// The most ambiguities that are reported for a document.
 const MOST_AMBIGUITIES: usize = 100;
 
-/// A document and what YAML 1.2 reads differently in it.
+/// A document, and the scalars in it that YAML 1.2 reads differently.
 pub(super) type Tree = (Positioned, Vec<Ambiguity>);
 
-/// The trees of the documents in a YAML text, without the documents in which nothing is written. Aliases repeat at most
-/// `limit` bytes. A flaw that leaves no tree ends the reading; the documents before it are there.
+/// Reads the documents of a YAML text, without the empty ones. Aliases may repeat at most `limit` bytes. Reading ends at a
+/// syntax error, and the documents before it are returned.
 pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<Flaw>) -> Vec<Tree> {
     let mut documents = Vec::new();
     if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
@@ -34,7 +34,7 @@ fn read_into(documents: &mut Vec<Tree>, text: &str, limit: usize, flaws: &mut Ve
     let mut events = Events::new(text, limit);
     let mut builder = Builder {
         text,
-        last: end_of(text),
+        end_of_text: end_of(text),
         open: Vec::new(),
         ambiguities: Vec::new(),
     };
@@ -67,12 +67,12 @@ pub(super) fn position(mark: Marker) -> Position {
     }
 }
 
-/// A collection whose end has not come yet.
-struct Open {
+/// A list or map whose end was not read yet.
+struct OpenCollection {
     position: Position,
-    /// The offset at which the value begins.
+    /// The offset of the beginning.
     start: usize,
-    /// The offset at which the last part of the value ends.
+    /// The offset of the end of the part that was read so far.
     end: usize,
     style: StructureStyle,
     content: Content,
@@ -82,7 +82,7 @@ enum Content {
     List(Vec<Positioned>),
     Map {
         map: MapBuilder,
-        /// The key that waits for its value.
+        /// The last key, until its value was read.
         key: Option<Key>,
     },
 }
@@ -94,14 +94,13 @@ enum Key {
 
 struct Builder<'t> {
     text: &'t str,
-    /// The end of the text.
-    last: Position,
-    open: Vec<Open>,
+    end_of_text: Position,
+    open: Vec<OpenCollection>,
     ambiguities: Vec<Ambiguity>,
 }
 
 impl Builder<'_> {
-    /// A whole document, when this event ends one.
+    /// Handles an event; returns the document that it completes, if any.
     fn take(
         &mut self,
         event: Event<'_>,
@@ -134,7 +133,7 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // What it repeats comes next, from elsewhere in the text.
+            // The events of the anchored node come next, with spans from elsewhere in the text.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)
@@ -143,14 +142,14 @@ impl Builder<'_> {
         }
     }
 
-    /// The innermost collection reaches up to here.
+    /// Extends the innermost collection up to this offset.
     fn extend(&mut self, end: usize) {
         if let Some(open) = self.open.last_mut() {
             open.end = open.end.max(end);
         }
     }
 
-    /// These bytes without the space after what is written: a block scalar ends on a line of its own.
+    /// Removes trailing white space from the range: the span of a block scalar includes line breaks after it.
     fn without_space(&self, span: Range<usize>) -> Range<usize> {
         let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
         span.start..span.start + written.len()
@@ -164,7 +163,7 @@ impl Builder<'_> {
         span: Span,
         flaws: &mut Vec<Flaw>,
     ) -> Result<Option<Positioned>, Flaw> {
-        let position = position(span.start).min(self.last);
+        let position = position(span.start).min(self.end_of_text);
         let span = self.without_space(bytes(span));
         let is_plain = style == ScalarStyle::Plain;
         let scalar = resolve(&text, is_plain, tag).map_err(|error| unusable(error, &text, tag, position))?;
@@ -225,7 +224,7 @@ impl Builder<'_> {
             return Err(key_not_text(position));
         }
         let Range { start, end } = bytes(span);
-        self.open.push(Open {
+        self.open.push(OpenCollection {
             position,
             start,
             end,
@@ -258,7 +257,7 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// The place of the key that comes next, in a map.
+    /// Returns the slot for the next key if the innermost collection is a map without a pending key.
     fn missing_key(&mut self) -> Option<&mut Option<Key>> {
         match &mut self.open.last_mut()?.content {
             Content::Map { key, .. } if key.is_none() => Some(key),
@@ -266,7 +265,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The path of the next value, or of the field with this key.
+    /// Returns the path of the next value, or of the field with this key.
     fn path(&self, key: Option<&str>) -> String {
         let path = self
             .open
@@ -287,8 +286,8 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Adds the fields of a map, or of a list of maps, of which the first counts most. A field of the same name that came
-/// before is replaced, also one that is written in the map itself: go-yaml v2 does that.
+/// Merges the fields of a map, or of a list of maps, where the first map has precedence. A merged field replaces an earlier
+/// field of the same name, even one that is written in the map itself, as in go-yaml v2.
 fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), Flaw> {
     match value.value {
         Value::Map(entries) => map.merge(entries),

@@ -1,8 +1,8 @@
-//! The BCS form: `admissionwebhook`.
+//! Reads the `admissionwebhook` of BCS.
 //!
-//! The document is what the BCS driver's API takes, and what it prints: keys count in any case, as Go's
-//! decoder has it, since older drivers print Go's own names (`ResourcesRef`, `CaBundle`). What the
-//! driver takes in silence and then calls no hook, or none in time, is a mistake here.
+//! A document is what the BCS driver's API accepts and prints. Keys may be written in any case, as Go's decoder accepts
+//! them, since older drivers print the names of Go fields (`ResourcesRef`, `CaBundle`). A definition that the driver
+//! accepts although it then calls no hook, or none in time, is a mistake here.
 
 mod object;
 mod shape;
@@ -15,21 +15,20 @@ pub use self::object::{BcsObject, NoBcsObject};
 use super::{DocumentForm, DocumentKind, FormContent, ReadDefinition, TypedDocument, parts};
 use crate::{
     Location, WebhookDefinition, client,
-    document::{Fields, Mistake, Mistakes, Node, quoted},
+    document::{Fields, Mistakes, Node, ValueLocation, quoted, readers},
     forms::kubernetes::KEPT_METADATA,
     forms::native::{finish_stage, read_stage_name, read_timeout},
     model::{ChainDefinition, StageDefinition, any_rule},
     plugin, selectors,
 };
 
-/// The timeout of a hook that is given none. The driver itself waits for ever; this is kube-apiserver's
-/// default for webhooks.
+/// The timeout of a hook without one: kube-apiserver's default for webhooks. The BCS driver waits forever.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
 
-/// The kinds of BCS whose objects are created and changed through the driver, as bodies write them. The
-/// driver itself calls hooks for the first two.
+/// The kinds of BCS whose objects are created and changed through the driver: in definitions, and in paths of requests. The
+/// BCS driver calls hooks only for the first two.
 const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Application", "application"),
     ("Deployment", "deployment"),
@@ -40,7 +39,7 @@ const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Service", "service"),
 ];
 
-/// The operation and kind that a BCS definition is for; BCS allows one definition for each.
+/// The operation and kind whose requests call the hooks of a definition. BCS allows one definition for each pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HookTarget {
     operation: Operation,
@@ -62,7 +61,6 @@ static KINDS: [DocumentKind; 2] = [
     DocumentKind::namespaced("AdmissionWebhookConfiguration", &["bkbcs.tencent.com/v2"]),
 ];
 
-/// BCS.
 #[derive(Debug)]
 pub(super) struct Bcs;
 
@@ -91,13 +89,11 @@ impl DocumentForm for Bcs {
     }
 
     fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
-        match is_resource(document) {
-            true => read_custom_resource(&document.root, mistakes),
-            false => {
-                let fields = document.root.object_of_any_case(mistakes)?;
-                Some(read_definition(fields, document.root.location(), None, mistakes))
-            }
+        if is_resource(document) {
+            return read_custom_resource(&document.root, mistakes);
         }
+        let fields = document.root.object_of_any_case(mistakes)?;
+        Some(read_definition(fields, document.root.location(), None, mistakes))
     }
 
     fn check_conflicts(
@@ -111,12 +107,12 @@ impl DocumentForm for Bcs {
         };
         let mut others = parts::<LocatedTarget>(earlier).into_iter();
         if let Some(first) = others.find(|other| other.target == own.target) {
-            mistakes.push(Mistake {
-                location: own.location.clone(),
-                path: own.path.clone(),
-                message: format!("{} already defines hooks for {}", first.location, own.target),
-                fix: "BCS has one definition for each operation and kind: put the hooks into one".to_owned(),
-            });
+            let message = format!(
+                "{} already defines hooks for {}",
+                first.location.location, own.target
+            );
+            let fix = "BCS has one definition for each operation and kind: put the hooks into one";
+            mistakes.push(own.location.mistake(message, fix));
         }
     }
 }
@@ -127,15 +123,13 @@ fn is_resource(document: &TypedDocument<'_>) -> bool {
     document.kind.name == resource.name
 }
 
-/// The target of a definition, with its place in the document.
 struct LocatedTarget {
     target: HookTarget,
-    location: Location,
-    path: String,
+    location: ValueLocation,
 }
 
-/// A definition under `spec` of a custom resource. Its own `metadata` counts, as for the driver; that
-/// of the resource stands in where it has none.
+/// Reads a definition under `spec` of a custom resource. As in the BCS driver, the `metadata` under `spec` is used; without
+/// it, the `metadata` of the resource.
 fn read_custom_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -182,17 +176,16 @@ fn read_definition<'a>(
     let content = content.unwrap_or_default();
     content.with_part(LocatedTarget {
         target,
-        location: node.location(),
-        path: node.path().to_owned(),
+        location: node.value_location(),
     })
 }
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object_of_any_case(mistakes)?;
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.parse_with(segment, mistakes);
-    let name = fields.get_required("name", "name the definition", read, mistakes);
+    let read = readers::parse_with(path_segment);
+    let name = fields.get_required("name", "name the definition", &read, mistakes);
     let fix = "write the definition's namespace";
-    let namespace = fields.get_required("namespace", fix, read, mistakes);
+    let namespace = fields.get_required("namespace", fix, &read, mistakes);
     for key in ["labels", "annotations"] {
         fields.get_optional(key, Node::string_map, mistakes);
     }
@@ -238,7 +231,7 @@ fn read_stage(
     let name = read_stage_name(&mut fields, "name the hook", printable, seen, mistakes);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client, mistakes);
     let read_policy = |node: &Node<'_>, mistakes: &mut Mistakes| match node.string(mistakes)? {
-        // To the driver, a missing policy means Ignore; it prints it as an empty string.
+        // The driver prints a missing policy, which means `Ignore`, as an empty string.
         "" => None,
         _ => node.word(mistakes),
     };
@@ -259,7 +252,7 @@ fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefini
         .optional("url")
         .filter(|url| !matches!(url.string(&mut Mistakes::new()), Some("")));
     let target = match url {
-        // The URL counts before the service, as for the driver, which prints both.
+        // The URL has precedence over the service, as in the driver, which prints both.
         Some(url) => {
             fields.ignore(&["namespace", "name", "path", "port"]);
             client::url(&url, &protocol, mistakes)
@@ -279,7 +272,7 @@ fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefini
     })
 }
 
-/// A name that can stand in a log line. BCS has no rule for names.
+/// Accepts a name without spaces and control characters, so that it can be logged. BCS has no rules for names.
 fn printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(
@@ -290,8 +283,8 @@ fn printable(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A name that can be a path segment, in the API and in ZooKeeper.
-fn segment(text: &str) -> Result<String, String> {
+/// Accepts a name that can be a segment of paths in the API and in ZooKeeper.
+fn path_segment(text: &str) -> Result<String, String> {
     let name = printable(text)?;
     let text = quoted(text);
     if name.contains('/') {

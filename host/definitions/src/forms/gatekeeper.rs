@@ -1,9 +1,9 @@
-//! Gatekeeper: `ConstraintTemplate`, its constraints, what of the cluster is kept for them (`Config`, `SyncSet`), mutators,
-//! and `ExpansionTemplate`.
+//! Reads the documents of Gatekeeper: `ConstraintTemplate`, its constraints, `Config` and `SyncSet`, which list the kinds
+//! of the cluster that policies may read, mutators, and `ExpansionTemplate`.
 //!
-//! A template is a chain, and each of its constraints is a stage of it. A template in CEL is evaluated by the host, one in
-//! Rego by the stock plugin `rego`: its stages share one configured module, since the settings hold all constraints and
-//! each stage names its own. What an expansion template generates of an object is seen by further stages of each constraint.
+//! A template is a chain, and each of its constraints is a stage. The host evaluates a template in CEL, the stock plugin
+//! `rego` a template in Rego. The stages of a template share one configured plugin: its settings hold all constraints, and
+//! each stage names its own. Objects that an expansion template generates are checked by further stages of each constraint.
 
 mod constraint;
 mod expansion;
@@ -26,7 +26,10 @@ use self::{
     template::{Surroundings, TemplateDocument},
 };
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, ReadDefinition, TypedDocument, parts};
-use crate::{Definitions, ImportResult, document::Mistakes};
+use crate::{
+    Definitions, ImportResult,
+    document::{Mistakes, Node, quoted},
+};
 
 const MUTATIONS: &[&str] = &["mutations.gatekeeper.sh/v1", "mutations.gatekeeper.sh/"];
 
@@ -35,7 +38,7 @@ static KINDS: [DocumentKind; 9] = [
         "ConstraintTemplate",
         &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/"],
     ),
-    // A constraint, whose kind is named by its template.
+    // The kind of a constraint is defined by its template.
     DocumentKind::new(
         "constraint",
         &["constraints.gatekeeper.sh/v1beta1", "constraints.gatekeeper.sh/"],
@@ -58,7 +61,6 @@ static KINDS: [DocumentKind; 9] = [
     DocumentKind::new(MutatorKind::ModifySet.as_str(), MUTATIONS),
 ];
 
-/// Gatekeeper.
 #[derive(Debug)]
 pub(super) struct Gatekeeper;
 
@@ -72,7 +74,7 @@ impl DocumentForm for Gatekeeper {
         if kind == template.name {
             return Some(template);
         }
-        // Other programs have kinds of these names.
+        // Other systems have kinds of these names too, so the version decides.
         let mut others = others.iter().filter(|other| other.supports(version));
         let other = others.find(|other| other.name == kind);
         other.or_else(|| constraint.supports(version).then_some(constraint))
@@ -141,10 +143,19 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&surroundings));
     }
 
-    /// Keeps every document: the meaning of a template depends on its constraints, and on the kinds that are synced for
-    /// all templates.
+    /// Keeps every document: the effect of a template depends on its constraints, and on the kinds that are synced for all
+    /// templates.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
+    }
+}
+
+/// Reports a name with more than 63 characters, which Gatekeeper rejects.
+fn check_name(root: &Node<'_>, name: &str, mistakes: &mut Mistakes) {
+    const LONGEST: usize = 63;
+    if name.len() > LONGEST {
+        let fix = format!("use {LONGEST} characters at most");
+        root.wrong(format!("the name {} is too long", quoted(name)), fix, mistakes);
     }
 }
 

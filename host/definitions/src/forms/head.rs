@@ -1,4 +1,4 @@
-//! The kind and version of a document, and the items of a list.
+//! Determines the kind of a document, and splits lists into their items.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use crate::{
     document::{Document, Mistakes, Node, quoted},
 };
 
-/// A document, or the item of a list, whose kind is known. Lives until it is read.
+/// A document, or an item of a list, whose kind is known.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TypedDocument<'a> {
     /// The kind of the document.
     pub kind: &'static DocumentKind,
-    /// The `apiVersion` of the document, or of its list; empty if there is none.
+    /// The `apiVersion` of the document or of its list; empty if there is none.
     pub version: &'a str,
-    /// The whole of it.
+    /// The value of the whole document or item.
     pub root: Node<'a>,
     pub(super) form: Arc<dyn DocumentForm>,
 }
 
 impl TypedDocument<'_> {
-    /// Returns kind and name; `None` if there is no name.
+    /// Returns kind and name; `None` if the name cannot be read.
     pub(crate) fn id(&self) -> Option<DefinitionId> {
         let mistakes = &mut Mistakes::new();
         let mut fields = self.root.object_of_any_case(mistakes)?;
@@ -31,16 +31,17 @@ impl TypedDocument<'_> {
         let name = metadata.optional("name")?.text(mistakes)?;
         Some(DefinitionId {
             kind: kind.unwrap_or(self.kind.name).to_owned(),
-            name: match self.kind.is_namespaced {
-                true => format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?),
-                false => name.to_owned(),
+            name: if self.kind.is_namespaced {
+                format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)
+            } else {
+                name.to_owned()
             },
         })
     }
 }
 
 impl DocumentForms {
-    /// The definitions in a document: itself, or the items of the list that it is.
+    /// Returns the definitions in a document: the document itself, or the items of a list.
     pub(crate) fn definitions<'a>(
         &self,
         document: &'a Document,
@@ -61,7 +62,7 @@ impl DocumentForms {
         let Some(head) = Head::read(&root, self, mistakes) else {
             return Vec::new();
         };
-        // `kubectl get -o yaml` prints a List; the API server itself one that says what is in it.
+        // `kubectl get -o yaml` prints a `List`, the API server a list named after its items, such as `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {
@@ -83,7 +84,7 @@ impl DocumentForms {
         fields.finish(mistakes);
         for item in items.unwrap_or_default() {
             definitions.extend(match of_items {
-                // Its items need not say it again.
+                // Items of a list that names their kind may omit it.
                 Some((form, kind)) if item.object(mistakes).is_some_and(|fields| !fields.has("kind")) => {
                     Some(TypedDocument {
                         kind,
@@ -119,7 +120,7 @@ struct Head<'a> {
     kind_node: Node<'a>,
     kind: &'a str,
     version_node: Option<Node<'a>>,
-    /// Empty if it is missing.
+    /// The version; empty if it is missing.
     version: &'a str,
 }
 

@@ -1,8 +1,8 @@
-//! The Kubernetes form: `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration`.
+//! Reads the webhook configurations and the policies in CEL of Kubernetes.
 //!
-//! The document is what a Kubernetes API server holds, prints and takes. What the server accepts is
-//! accepted, but for the few things with which every call would fail. `plugin` in place of
-//! `clientConfig`, `timeout` and `mode` are additions.
+//! A document is what a Kubernetes API server accepts and prints. Every document that the server accepts is accepted here,
+//! except for a few with which every call would fail. The fields `plugin`, instead of `clientConfig`, `timeout` and `mode`
+//! are additions.
 
 mod openapi;
 mod policy;
@@ -21,13 +21,13 @@ use self::{
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{
     Definitions, ImportResult,
-    document::{Mistakes, Node, quoted, readers},
+    document::{Fields, Mistakes, Node, quoted, readers},
     model::{ChainDefinition, StageDefinition},
     names,
 };
 
-/// Fields of `metadata` that an API server, its clients and BCS write in addition to name and namespace. They have no
-/// meaning here.
+/// The fields of `metadata` that an API server, its clients and BCS write in addition to name and namespace. They are
+/// ignored.
 pub(crate) const KEPT_METADATA: [&str; 14] = [
     "annotations",
     "clusterName",
@@ -47,7 +47,7 @@ pub(crate) const KEPT_METADATA: [&str; 14] = [
 
 const V1: &str = "admissionregistration.k8s.io/v1";
 const V1_BETA: &str = "admissionregistration.k8s.io/v1beta1";
-/// Policies are read as of v1, whatever their version is.
+/// The versions of policies, all of which are read like v1.
 const POLICIES: &[&str] = &[V1, V1_BETA, "admissionregistration.k8s.io/v1alpha1"];
 
 static KINDS: [DocumentKind; 8] = [
@@ -64,7 +64,6 @@ static KINDS: [DocumentKind; 8] = [
     },
 ];
 
-/// Kubernetes.
 #[derive(Debug)]
 pub(super) struct Kubernetes;
 
@@ -130,7 +129,7 @@ impl DocumentForm for Kubernetes {
     }
 }
 
-/// A chain, as far as it could be read; missing parts were reported.
+/// Reads a webhook configuration as a chain, and reports missing parts.
 fn read(root: &Node<'_>, phase: Phase, version: Version, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -141,7 +140,7 @@ fn read(root: &Node<'_>, phase: Phase, version: Version, mistakes: &mut Mistakes
     let stages: Vec<StageDefinition> = webhooks
         .iter()
         .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen, mistakes))
-        // Without rules it is never called; without rules here it would always be.
+        // A webhook without rules is never called, whereas a stage without rules would be called for every request.
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();
     fields.finish(mistakes);
@@ -153,18 +152,32 @@ fn read(root: &Node<'_>, phase: Phase, version: Version, mistakes: &mut Mistakes
     })
 }
 
+/// Reads the name of a resource without a namespace, and its `spec`. `fix` says what to write if the spec is missing.
+pub(crate) fn read_head<'a>(
+    root: &Node<'a>,
+    fix: &str,
+    mistakes: &mut Mistakes,
+) -> Option<(Option<String>, Fields<'a>)> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
+    let spec = fields.get_required("spec", fix, Node::object, mistakes);
+    fields.finish(mistakes);
+    Some((name, spec?))
+}
+
 pub(crate) fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "write its name", read, mistakes);
-    // The API server passes over a namespace where there is none.
+    // The API server ignores the namespace of a resource that has none.
     fields.ignore(&["namespace"]);
     fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     name
 }
 
-/// A kind of objects that is read from the cluster: `{ apiVersion: v1, kind: ConfigMap }`.
+/// Reads a kind of objects in the cluster: `{ apiVersion: v1, kind: ConfigMap }`.
 pub(crate) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
     let mut fields = node.object(mistakes)?;
     let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text, mistakes);

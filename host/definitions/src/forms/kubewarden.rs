@@ -1,6 +1,6 @@
-//! Policies of Kubewarden: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
+//! Reads the policies of Kubewarden: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
 //!
-//! Each is a chain with one stage, as each is a webhook of its own in Kubewarden, and has its webhook's name.
+//! A policy is a chain with one stage. Kubewarden registers a webhook for each policy, and the chain has its name.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -30,7 +30,6 @@ static KINDS: [DocumentKind; 4] = [
     DocumentKind::namespaced("AdmissionPolicyGroup", VERSIONS),
 ];
 
-/// Kubewarden.
 #[derive(Debug)]
 pub(super) struct Kubewarden;
 
@@ -40,7 +39,7 @@ impl DocumentForm for Kubewarden {
     }
 
     fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
-        let policy = Policy {
+        let policy = PolicyKind {
             is_namespaced: document.kind.is_namespaced,
             is_group: document.kind.name.ends_with("Group"),
         };
@@ -48,28 +47,27 @@ impl DocumentForm for Kubewarden {
     }
 }
 
-/// The properties of a policy that follow from its kind.
 #[derive(Clone, Copy)]
-struct Policy {
-    /// Whether it is for one namespace.
+struct PolicyKind {
+    /// Whether the policy is for one namespace.
     is_namespaced: bool,
-    /// Whether it is a group of policies.
+    /// Whether the policy is a group of policies.
     is_group: bool,
 }
 
-/// The default of Kubewarden's policy server for one evaluation.
-const EVALUATION: Duration = Duration::from_secs(2);
+/// The default of `timeoutEvalSeconds`, as in Kubewarden's policy server.
+const EVALUATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The default of `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The registry scheme may be left out.
+/// The scheme of a module reference without one.
 const REGISTRY: &str = "registry://";
 
 /// The values of `mode`.
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
 
-/// A chain, as far as it could be read; missing parts were reported.
-fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+/// Reads a policy as a chain, and reports missing parts.
+fn read(root: &Node<'_>, policy: PolicyKind, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the policy: `metadata: { name: ... }`";
@@ -95,7 +93,7 @@ fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> Option<Chai
         stage.spec.namespace_selector = Some(NamespaceSelector::In(vec![namespace]));
     }
     let rules = stage.spec.rules.clone();
-    // Without rules it is never called; without rules here it would always be.
+    // A policy without rules is never called, whereas a stage without rules would be called for every request.
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
         phase,
@@ -105,10 +103,10 @@ fn read(root: &Node<'_>, policy: Policy, mistakes: &mut Mistakes) -> Option<Chai
     })
 }
 
-/// The name, and the namespace of a policy for one.
+/// Reads the name of a policy, and the namespace if it is for one.
 fn read_metadata(
     metadata: &Node<'_>,
-    policy: Policy,
+    policy: PolicyKind,
     mistakes: &mut Mistakes,
 ) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object(mistakes)?;
@@ -126,11 +124,10 @@ fn read_metadata(
     Some((name?, namespace?))
 }
 
-/// The phase, and the stage.
 fn read_spec(
     mut fields: Fields<'_>,
     name: String,
-    policy: Policy,
+    policy: PolicyKind,
     warnings: &mut Vec<Mistake>,
     mistakes: &mut Mistakes,
 ) -> Option<(Phase, StageDefinition)> {
@@ -140,20 +137,17 @@ fn read_spec(
     {
         let message =
             format!("policy {name}: `policyServer` has no meaning here: this program runs every policy");
-        warnings.push(Mistake {
-            location: server.location(),
-            path: server.path().to_owned(),
-            message,
-            fix: "remove it, or give the policies of a server a program of their own".to_owned(),
-        });
+        let fix = "remove it, or give the policies of a server a program of their own";
+        warnings.push(server.mistake(message, fix));
     }
     let called = if policy.is_group {
         let group = read_group(&mut fields, warnings, mistakes);
         group.map(|group| (Phase::Validating, HookDefinition::from(group)))
     } else {
-        let phase = match fields.get("mutating", false, Node::boolean, mistakes) {
-            true => Phase::Mutating,
-            false => Phase::Validating,
+        let phase = if fields.get("mutating", false, Node::boolean, mistakes) {
+            Phase::Mutating
+        } else {
+            Phase::Validating
         };
         let plugin = read_plugin(&mut fields, mistakes);
         plugin.map(|plugin| (phase, HookDefinition::from(plugin)))
@@ -175,8 +169,7 @@ fn read_spec(
     if !policy.is_group {
         spec.timeout = spec.timeout.min(read_evaluation_timeout(&mut fields, mistakes));
     }
-    let read_mode = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("mode", &MODES, mistakes);
-    spec.mode = fields.get("mode", Mode::Enforce, read_mode, mistakes);
+    spec.mode = fields.get("mode", Mode::Enforce, readers::one_of("mode", &MODES), mistakes);
     spec.side_effects = fields.get("sideEffects", SideEffects::None, Node::word, mistakes);
     spec.reinvocation = Reinvocation::Never;
     if !policy.is_group {
@@ -195,25 +188,25 @@ fn read_spec(
     ))
 }
 
-/// The module of a policy or of a member of a group, with its settings and what it may read.
+/// Reads the module of a policy or of a member of a group, with its settings and grants.
 fn read_plugin(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {
     let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
     let source = fields.get_required("module", fix, read_module, mistakes);
-    let settings = fields.get("settings", Json::Object(Map::new()), read_settings, mistakes);
+    let default = Json::Object(Map::new());
+    let settings = fields.get("settings", default, readers::json_object, mistakes);
     let kinds = fields.get("contextAwareResources", Vec::new(), Node::list, mistakes);
-    let kinds = kinds
+    let cluster = kinds
         .iter()
         .filter_map(|kind| read_kind(kind, mistakes))
         .collect();
     let mut plugin = PluginDefinition::new(source?);
     plugin.settings = settings;
-    plugin.allow.cluster = kinds;
-    // As in Kubewarden, where every policy may read every registry.
+    plugin.allow.cluster = cluster;
+    // In Kubewarden, every policy may read every registry.
     plugin.allow.images = vec![ImageGrant::ALL];
     Some(plugin)
 }
 
-/// The members of a group, the expression and the message.
 fn read_group(
     fields: &mut Fields<'_>,
     warnings: &mut Vec<Mistake>,
@@ -222,17 +215,15 @@ fn read_group(
     let parts = group::read_parts(fields, "policies", read_member, mistakes);
     let message = fields.get_required("message", "write what clients are told", readers::text, mistakes);
     let parts = parts?;
-    // Kubewarden allows it.
-    warnings.extend(parts.unused.iter().map(|(name, node)| Mistake {
-        location: node.location(),
-        path: node.path().to_owned(),
-        message: "the expression does not use it".to_owned(),
-        fix: format!("write `{name}()` in the expression, or remove the policy"),
+    // Kubewarden accepts members that the expression does not use.
+    warnings.extend(parts.unused.iter().map(|(name, node)| {
+        let fix = format!("write `{name}()` in the expression, or remove the policy");
+        node.mistake("the expression does not use it", fix)
     }));
     Some(GroupDefinition {
         members: parts.members,
         expression: parts.expression,
-        // As kube-apiserver answers a denial without a code.
+        // kube-apiserver replies with this code if a denial has none.
         denial: Denial::new(400, "", message?),
         field: "spec.policies",
     })
@@ -251,9 +242,8 @@ fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<M
     })
 }
 
-/// `timeoutEvalSeconds`.
 fn read_evaluation_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Duration {
-    read_seconds(fields, "timeoutEvalSeconds", 1..=30, EVALUATION, mistakes)
+    read_seconds(fields, "timeoutEvalSeconds", 1..=30, EVALUATION_TIMEOUT, mistakes)
 }
 
 fn read_seconds(
@@ -267,18 +257,13 @@ fn read_seconds(
     seconds.map_or(default, |seconds: u8| Duration::from_secs(seconds.into()))
 }
 
-/// A reference; one without a scheme names an artifact in a registry.
+/// Reads a module reference. Without a scheme, it names an artifact in a registry.
 fn read_module(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
     let text = node.text(mistakes)?;
     if text.contains("://") {
         return plugin::read_source(node, mistakes);
     }
     node.accept(format!("{REGISTRY}{text}").parse(), mistakes)
-}
-
-fn read_settings(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Json> {
-    node.object(mistakes)?;
-    Some(node.json())
 }
 
 #[cfg(test)]

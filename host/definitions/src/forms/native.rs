@@ -16,20 +16,20 @@ use crate::{
     model::{ChainDefinition, StageDefinition},
     names, plugin, rules,
     selectors::{self, Syntax},
-    store::read_what_is_there,
+    store::read_readable_files,
 };
 
 pub(crate) mod exception;
 pub(crate) mod write;
 
-/// The range of a stage's timeout. The maximum is kube-apiserver's.
+/// The range of a stage's timeout. kube-apiserver has the same maximum.
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
-/// The field of a resource that is not part of its definition. Definitions may be written as `kubectl get` prints them.
+/// The field that an API server adds to a resource. It is ignored, so that the output of `kubectl get` is a definition.
 pub(crate) const STATUS: &str = "status";
 
-/// The fields of `metadata` that are not either.
-const OF_THE_SERVER: [&str; 9] = [
+/// The fields that an API server adds to `metadata`. They are ignored too.
+const SERVER_METADATA: [&str; 9] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -49,7 +49,6 @@ static KINDS: [DocumentKind; 3] = [
     DocumentKind::new("AdmissionException", VERSIONS),
 ];
 
-/// The native form.
 #[derive(Debug)]
 pub(super) struct Native;
 
@@ -81,8 +80,7 @@ impl DocumentForm for Native {
         defined.exceptions.extend(exceptions.into_iter().cloned());
     }
 
-    /// Adds the labels and annotations of the resource that is replaced: others write them, such as tools that
-    /// install or back up resources.
+    /// Keeps the labels and annotations of the replaced resource: other tools write them, to install or back up resources.
     fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
         let mut differs = false;
         for field in ["labels", "annotations"] {
@@ -107,11 +105,11 @@ impl DocumentForm for Native {
     }
 }
 
-/// The scalars of native chains in these files that YAML 1.2 reads differently, with both readings. Chains with mistakes have
-/// them too.
+/// Returns a warning for each scalar of a native chain in these files that YAML 1.2 reads differently. Chains with mistakes
+/// are included.
 pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
-    let files = read_what_is_there(paths, ignored);
+    let files = read_readable_files(paths, ignored);
     let documents: Vec<_> = files.iter().flat_map(|file| file.documents(ignored)).collect();
     let forms = DocumentForms::default();
     let definitions = documents
@@ -122,17 +120,20 @@ pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     chains.flat_map(|chain| chain.root.ambiguities()).collect()
 }
 
-/// A chain, as far as it could be read; missing parts were reported.
+/// Reads a chain as far as possible, and reports missing parts.
 fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
     fields.ignore_present(&[STATUS]);
     let fix = "name the chain: `metadata: { name: ... }`";
-    let name = |node: &Node<'_>, mistakes: &mut Mistakes| match is_namespaced {
-        true => read_names(node, mistakes),
-        false => read_name(node, "name the chain", mistakes).map(|name| (name, None)),
+    let read_name = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        if is_namespaced {
+            read_namespaced_name(node, mistakes)
+        } else {
+            read_name(node, "name the chain", mistakes).map(|name| (name, None))
+        }
     };
-    let name = fields.get_required("metadata", fix, name, mistakes);
+    let name = fields.get_required("metadata", fix, read_name, mistakes);
     let fix = "write the chain's rules and stages";
     let spec = fields.get_required("spec", fix, Node::object, mistakes);
     fields.finish(mistakes);
@@ -170,19 +171,19 @@ fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option
     })
 }
 
-/// The name in the metadata of a native definition. `fix` says what to name.
+/// Reads the name in the metadata of a native definition.
 pub(crate) fn read_name(metadata: &Node<'_>, fix: &str, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", fix, read, mistakes);
     fields.ignore(&["labels", "annotations"]);
-    fields.ignore_present(&OF_THE_SERVER);
+    fields.ignore_present(&SERVER_METADATA);
     fields.finish(mistakes);
     name
 }
 
-/// The name of a chain of a namespace, `{namespace}/{name}`, and the namespace.
-fn read_names(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<String>)> {
+/// Reads the name of a chain with a namespace, `{namespace}/{name}`, and the namespace.
+fn read_namespaced_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "name the chain", read, mistakes);
@@ -190,7 +191,7 @@ fn read_names(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, O
     let fix = "name the namespace whose resources it is for";
     let namespace = fields.get_required("namespace", fix, read, mistakes);
     fields.ignore(&["labels", "annotations"]);
-    fields.ignore_present(&OF_THE_SERVER);
+    fields.ignore_present(&SERVER_METADATA);
     fields.finish(mistakes);
     let namespace = namespace?;
     Some((format!("{namespace}/{}", name?), Some(namespace)))
@@ -234,7 +235,7 @@ fn read_stage(
     finish_stage(fields, name, spec, hook, mistakes)
 }
 
-/// Reads the fields that a stage has in every form, `candidate` and `mode`, and finishes its fields.
+/// Reads the fields that a stage has in every form, `candidate` and `mode`, and reports unknown fields.
 pub(crate) fn finish_stage(
     mut fields: Fields<'_>,
     name: Option<Arc<str>>,
@@ -259,7 +260,7 @@ pub(crate) fn read_timeout(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<D
     node.duration(TIMEOUT, mistakes)
 }
 
-/// The field `name` of a stage, which `check` holds to the rules for it, and which no stage before may have.
+/// Reads the field `name` of a stage. `check` validates it, and no stage in `seen` may have it.
 pub(crate) fn read_stage_name(
     fields: &mut Fields<'_>,
     fix: &str,
@@ -304,7 +305,7 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> 
         _ => {
             let names: Vec<&str> = hooks.iter().map(|(name, ..)| *name).collect();
             let message = format!("the stage has a {}", names.join(" and a "));
-            // Their content is checked nevertheless.
+            // The hooks are read to report the mistakes in them.
             for (_, read, node) in hooks {
                 read(&node, phase, mistakes);
             }
@@ -315,7 +316,7 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> 
     }
 }
 
-/// The fields of which one is written: `a`, `b` or `c`.
+/// Lists the names of fields: `a`, `b` or `c`.
 fn alternatives(fields: &[&str]) -> String {
     let quoted: Vec<_> = fields.iter().map(|field| format!("`{field}`")).collect();
     match quoted.split_last() {

@@ -1,7 +1,8 @@
-//! SidecarSets of OpenKruise, which the stock plugin `sidecar-injector` injects.
+//! Reads the SidecarSets of OpenKruise, which the stock plugin `sidecar-injector` injects.
 //!
-//! Each is a chain with one stage for Pods that are created, and without one if it is paused. Everything that OpenKruise does to Pods that exist is left
-//! out, with warnings. A canary is injected in place of the SidecarSet that it names as its base.
+//! A SidecarSet is a chain with one stage, for Pods that are created; a paused one has no stage. OpenKruise also changes
+//! existing Pods; this is not done here, and a warning says so. A canary is injected instead of the SidecarSet that it names
+//! as its base.
 
 mod canary;
 
@@ -22,7 +23,7 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// The fields of the spec that say what is injected. The plugin checks them.
+/// The fields that are injected. The plugin checks their content.
 const INJECTED: [&str; 5] = [
     "containers",
     "initContainers",
@@ -36,7 +37,6 @@ static KINDS: [DocumentKind; 1] = [DocumentKind::new(
     &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"],
 )];
 
-/// OpenKruise.
 #[derive(Debug)]
 pub(super) struct OpenKruise;
 
@@ -65,7 +65,7 @@ impl DocumentForm for OpenKruise {
     }
 }
 
-/// A chain, as far as it could be read; missing parts were reported. With what makes it a canary, if it is one.
+/// Reads a SidecarSet as a chain, and as a canary if it is one.
 fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -80,7 +80,7 @@ fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Op
     let mut spec = spec?;
     let mut warnings = Vec::new();
     let selector = read_selector(&mut spec, mistakes);
-    // Versions of `v1beta1` differ in where they have the namespaces.
+    // Some releases of `v1beta1` have the namespaces in `specificNamespace`, others in the spec.
     let namespaces = match spec.get_optional("specificNamespace", Node::object, mistakes) {
         Some(mut specific) => {
             let namespaces = read_namespaces(&mut specific, mistakes);
@@ -121,7 +121,7 @@ fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Op
     let mut stage = StageDefinition::new(name.as_str(), plugin);
     stage.spec.namespace_selector = namespaces;
     stage.spec.object_selector = selector;
-    // The default of OpenKruise's installation.
+    // OpenKruise's webhook has this policy by default.
     stage.spec.failure_policy = FailurePolicy::Ignore;
     stage.location = root.location();
     let rule = Rule {
@@ -139,12 +139,13 @@ fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Op
     Some((chain, canary))
 }
 
-/// The name of the chain. The beginning is the name of OpenKruise's webhook, which decides the order among other chains.
+/// Returns the name of the chain. It begins like the name of OpenKruise's webhook, so that chains are called in the same
+/// order as webhooks in a cluster.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }
 
-/// The labels of the Pods. A SidecarSet that selects every Pod is refused, as by OpenKruise.
+/// Reads the labels of the Pods. As in OpenKruise, a SidecarSet must not select every Pod.
 fn read_selector(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
     let before = mistakes.len();
@@ -173,20 +174,20 @@ fn read_namespaces(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Nam
     }
 }
 
-/// Whether the injection is paused.
+/// Reads `injectionStrategy`; returns whether the injection is paused.
 fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) -> Option<bool> {
     let mut fields = node.object(mistakes)?;
     let is_paused = fields.get("paused", false, Node::boolean, mistakes);
     if let Some(revision) = fields.optional("revision") {
         let message = "earlier revisions are not kept here, so what this document says is injected";
         let fix = "write what the revision injects, or remove it";
-        warnings.push(warning(&revision, message, fix));
+        warnings.push(revision.mistake(message, fix));
     }
     fields.finish(mistakes);
     Some(is_paused)
 }
 
-/// Whether OpenKruise updates Pods that exist, with a warning that this does not happen here.
+/// Returns whether OpenKruise would update existing Pods, and warns that this does not happen here.
 fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) -> bool {
     let message = "containers are injected when a Pod is created; Pods that exist are not updated";
     let fix = "write `updateStrategy: { type: NotUpdate }`, and restart workloads after a change";
@@ -202,34 +203,25 @@ fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes:
         }
         None => spec.node().clone(),
     };
-    warnings.push(warning(&node, message, fix));
+    warnings.push(node.mistake(message, fix));
     true
 }
 
-/// Warns of a container that OpenKruise would inject twice, to upgrade it without an interruption.
+/// Warns about a container that OpenKruise would inject twice, to upgrade it without interruption.
 fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
     let strategy = field(container, "upgradeStrategy");
     if let Some(kind) = strategy.and_then(|strategy| field(&strategy, "upgradeType"))
         && kind.json() == "HotUpgrade"
     {
         let message = "a hot upgrade needs OpenKruise; the container is injected once, with its own image";
-        warnings.push(warning(&kind, message, "write ColdUpgrade"));
+        warnings.push(kind.mistake(message, "write ColdUpgrade"));
     }
 }
 
-/// A field of an object that the plugin checks.
+/// Returns a field of an object without checking the others, which the plugin does.
 fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
     let mut children = node.children().into_iter();
     children.find(|(key, _)| *key == Some(name)).map(|(_, node)| node)
-}
-
-fn warning(node: &Node<'_>, message: &str, fix: &str) -> Mistake {
-    Mistake {
-        location: node.location(),
-        path: node.path().to_owned(),
-        message: message.to_owned(),
-        fix: fix.to_owned(),
-    }
 }
 
 #[cfg(test)]

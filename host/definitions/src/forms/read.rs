@@ -1,13 +1,16 @@
-//! Documents as their systems read them.
+//! The result of reading a document: the content that its system found, the names that it takes, and the mistakes.
 
 use std::{any::Any, fmt, sync::Arc};
 
 use admittance_admission::Phase;
 
 use super::{DocumentForm, DocumentKind, TypedDocument};
-use crate::{ChainDefinition, Location, Mistake, document::Mistakes};
+use crate::{
+    ChainDefinition, Location,
+    document::{Mistakes, ValueLocation},
+};
 
-/// The content that a system reads from one of its documents.
+/// The content of a document, as its system reads it.
 #[derive(Default)]
 pub struct FormContent {
     names: Vec<TakenName>,
@@ -18,17 +21,17 @@ pub struct FormContent {
 /// A name that no other definition may have.
 #[derive(Debug)]
 pub(crate) struct TakenName {
-    /// The kind of thing that has the name: `chain`, `binding`.
+    /// The kind of the bearer: `chain`, `binding`.
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
-    /// Whether all definitions of one system may have it together.
+    /// Whether other definitions that share the name may have it too.
     pub(crate) is_shared: bool,
 }
 
 impl FormContent {
-    /// A chain, whose name is unique in its phase. It is used as it is, unless the system
-    /// [defines](DocumentForm::define) something else.
+    /// Creates the content of a document that is a chain by itself. The name of the chain must be unique in its phase.
+    /// The chain is used unchanged, unless the system's [`define`](DocumentForm::define) does something else.
     pub fn of_chain(chain: ChainDefinition) -> Self {
         let content = Self::default().taking("chain", chain.phase, &*chain.name, false);
         Self {
@@ -37,8 +40,8 @@ impl FormContent {
         }
     }
 
-    /// Creates a part of which the system makes chains together with its other documents. The name is unique in this
-    /// phase among the names of the same kind of thing; `of` is that kind.
+    /// Creates the content of a document that makes chains together with others of its system. `of` is the kind of the
+    /// part, such as `binding`; the name must be unique in this phase among parts of this kind.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -48,7 +51,7 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Reserves another name, which only definitions of the same system may also have.
+    /// Takes another name, which several definitions that share it may have.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)
@@ -65,7 +68,7 @@ impl FormContent {
         self
     }
 
-    /// Adds what the system needs besides the chain.
+    /// Adds a part for the system to find with [`ReadDefinition::part`].
     #[must_use]
     pub fn with_part(self, part: impl Any + Send + Sync) -> Self {
         Self {
@@ -83,60 +86,53 @@ impl fmt::Debug for FormContent {
     }
 }
 
-/// A definition that was read without regard to others. Immutable, and shared by all sets that contain it.
+/// A definition that was read regardless of others. It is immutable, and shared by all sets that contain it.
 #[derive(Debug)]
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
-    location: Location,
-    /// The path of the definition in its document: empty unless it is an item of a list.
-    path: String,
-    /// `None` if it is incomplete.
+    /// The beginning of the definition. The path is empty, unless the definition is an item of a list.
+    root: ValueLocation,
+    /// The content; `None` if the definition is incomplete.
     content: Option<FormContent>,
-    /// The mistakes in it.
     pub(crate) mistakes: Mistakes,
 }
 
 impl ReadDefinition {
-    /// Returns the beginning of the document.
+    /// Returns the beginning of the definition.
     pub fn location(&self) -> &Location {
-        &self.location
+        &self.root.location
     }
 
-    /// The chain, if the definition is one.
+    /// Returns the chain, if the definition is one by itself.
     pub fn chain(&self) -> Option<&ChainDefinition> {
         self.content.as_ref()?.chain.as_ref()
     }
 
-    /// The part of this type for the system, if the definition has one.
+    /// Returns the part of this type that the system read, if any.
     pub fn part<T: Any>(&self) -> Option<&T> {
         self.content.as_ref()?.part.as_ref()?.downcast_ref()
     }
 
-    /// Pushes a mistake about the definition as a whole.
+    /// Adds a mistake about the definition as a whole.
     pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>, mistakes: &mut Mistakes) {
-        mistakes.push(Mistake {
-            location: self.location.clone(),
-            path: self.path.clone(),
-            message: message.into(),
-            fix: fix.into(),
-        });
+        mistakes.push(self.root.mistake(message, fix));
     }
 
     pub(crate) fn names(&self) -> &[TakenName] {
         self.content.as_ref().map_or(&[], |content| &content.names)
     }
 
-    /// The path of the definition's name in the document.
+    /// Returns the path of the definition's name in the document.
     pub(crate) fn name_path(&self) -> String {
-        match &*self.path {
+        match &*self.root.path {
             "" => "metadata.name".to_owned(),
             path => format!("{path}.metadata.name"),
         }
     }
 }
 
-/// The definitions from which a policy system makes chains. None of them conflicts with another.
+/// The definitions of which a system makes chains. They do not conflict with one another.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FormDocuments<'a> {
@@ -147,33 +143,32 @@ pub struct FormDocuments<'a> {
 }
 
 impl<'a> FormDocuments<'a> {
-    /// The chains that are documents of their own.
+    /// Returns the chains of documents that are chains by themselves.
     pub fn chains(self) -> impl Iterator<Item = ChainDefinition> + 'a {
         let chains = self.own.iter().filter_map(|document| document.chain());
         chains.cloned()
     }
 
-    /// The parts of this type in the definitions of the system.
+    /// Returns the parts of this type in the definitions of the system.
     pub fn parts<T: Any>(self) -> Vec<&'a T> {
         parts(self.own)
     }
 }
 
-/// The parts of this type in these definitions.
+/// Returns the parts of this type in these definitions.
 pub(crate) fn parts<T: Any>(documents: &[Arc<ReadDefinition>]) -> Vec<&T> {
     documents.iter().filter_map(|document| document.part()).collect()
 }
 
 impl TypedDocument<'_> {
-    /// Reads it by itself.
+    /// Reads the definition regardless of others.
     pub(crate) fn read(&self) -> ReadDefinition {
         let mut mistakes = Mistakes::new();
         ReadDefinition {
             content: self.form.read(self, &mut mistakes),
             form: self.form.clone(),
             kind: self.kind,
-            location: self.root.location(),
-            path: self.root.path().to_owned(),
+            root: self.root.value_location(),
             mistakes,
         }
     }

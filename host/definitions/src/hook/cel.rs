@@ -1,31 +1,31 @@
-//! Expressions in CEL, of native stages and of policies of other systems.
+//! The hook that evaluates CEL expressions, of native stages and of policies of other systems.
 
 mod read;
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use admittance_admission::{Authorizer, ClusterKind, ClusterReader, FailureKind, Hook};
-use admittance_conditions::{Action, Binding, Policy, PolicyHook, Validation};
+use admittance_conditions::{Action, Binding, Policy, PolicyExpression, PolicyHook, Validation};
 use serde_json::{Map, Value as Json, json};
 
 pub(crate) use self::read::{read, read_policy, read_template};
 use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
-use crate::forms::{kubernetes::typing::Written, native::write::put};
+use crate::forms::{kubernetes::typing::WrittenExpression, native::write::put};
 
-/// Expressions in CEL.
+/// A hook that evaluates CEL expressions.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CelDefinition {
     /// The compiled expressions.
     pub policy: Arc<Policy>,
-    /// The settings with which the expressions are applied.
+    /// The effects of the expressions and their parameters.
     pub binding: Binding,
-    /// The places of the expressions of a native stage.
-    pub(crate) written: Arc<[Written]>,
+    /// The texts and locations of the expressions of a native stage.
+    pub(crate) written: Arc<[WrittenExpression]>,
 }
 
 impl CelDefinition {
-    /// The hook that evaluates them, with what they may ask.
+    /// Makes the hook that evaluates the expressions. They may use the authorizer, and read parameters from the cluster.
     pub fn hook(
         &self,
         authorizer: Arc<dyn Authorizer>,
@@ -39,8 +39,8 @@ impl CelDefinition {
 impl HookKind for CelDefinition {
     fn reads(&self) -> BTreeSet<ClusterKind> {
         let params = self.binding.params.iter().map(|params| params.kind.clone());
-        let namespace = self.policy.uses_namespace();
-        let namespace = namespace.then(|| ClusterKind::new("v1", "Namespace"));
+        let uses_namespace = self.policy.uses_namespace();
+        let namespace = uses_namespace.then(|| ClusterKind::new("v1", "Namespace"));
         let access = self.policy.uses_authorizer().then(ClusterKind::any_access);
         params.chain(namespace).chain(access).collect()
     }
@@ -60,20 +60,20 @@ impl HookKind for CelDefinition {
             .map(|(name, expression)| json!({"name": name, "expression": expression}))
             .collect();
         let validations: Vec<_> = policy.validations.iter().map(validation).collect();
-        let annotations = policy.audit_annotations.iter();
-        let annotations: Vec<_> = annotations
+        let annotations: Vec<_> = policy
+            .audit_annotations
+            .iter()
             .map(|(key, value)| json!({"key": key, "valueExpression": value.text()}))
             .collect();
-        let mutations: Vec<_> = policy
-            .mutations
-            .iter()
-            .map(|mutation| match mutation.is_json_patch() {
-                true => json!({"patchType": "JSONPatch", "jsonPatch": {"expression": mutation.text()}}),
-                false => {
-                    json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": mutation.text()}})
-                }
-            })
-            .collect();
+        let mutation = |mutation: &PolicyExpression| {
+            let expression = json!({"expression": mutation.text()});
+            if mutation.is_json_patch() {
+                json!({"patchType": "JSONPatch", "jsonPatch": expression})
+            } else {
+                json!({"patchType": "ApplyConfiguration", "applyConfiguration": expression})
+            }
+        };
+        let mutations: Vec<_> = policy.mutations.iter().map(mutation).collect();
         let lists = [
             ("variables", variables),
             ("validations", validations),
@@ -135,7 +135,7 @@ impl HookKind for CelDefinition {
         let hook = self.hook(Arc::clone(given.authorizer), given.cluster.cloned());
         Ok(PreparedHook {
             identity: self.policy.identity(),
-            // Expressions may read the namespace object.
+            // Reading the namespace object for expressions may fail.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(hook, status)
         })

@@ -16,20 +16,16 @@ use crate::{
 
 const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 
-/// Reads a URL by the rules of the protocol: Kubernetes' rules for AdmissionReview, and the BCS driver's rules for
-/// BcsResource.
+/// Reads a URL by the rules of kube-apiserver for `AdmissionReview`, or of the BCS driver for `BcsResource`.
 pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes) -> Option<WebhookTarget> {
     let text = node.text(mistakes)?;
     let of_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {
         Ok(url) => url,
-        // The text is not repeated: there may be a password in it.
+        // The message does not repeat the text, which may contain a password.
         Err(error) => {
-            node.wrong(
-                format!("this is not a valid URL: {error}"),
-                "write https://host/path",
-                mistakes,
-            );
+            let message = format!("this is not a valid URL: {error}");
+            node.wrong(message, "write https://host/path", mistakes);
             return None;
         }
     };
@@ -37,27 +33,22 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
     match url.scheme() {
         "https" => {}
         "http" if of_bcs => {}
-        "http" => node.wrong(
-            "an AdmissionReview webhook must be called over https",
-            "write https://",
-            mistakes,
-        ),
-        scheme => node.wrong(
-            format!("the scheme `{scheme}` is not supported"),
-            "write https://",
-            mistakes,
-        ),
+        "http" => {
+            let message = "an AdmissionReview webhook must be called over https";
+            node.wrong(message, "write https://", mistakes);
+        }
+        scheme => {
+            let message = format!("the scheme `{scheme}` is not supported");
+            node.wrong(message, "write https://", mistakes);
+        }
     }
     let authority = authority(text);
     if !url.has_host() || authority.is_empty() {
         node.wrong("the URL has no host", "write https://host/path", mistakes);
     }
     if authority.contains('@') {
-        node.wrong(
-            "user and password are not allowed in the URL",
-            "remove them",
-            mistakes,
-        );
+        let message = "user and password are not allowed in the URL";
+        node.wrong(message, "remove them", mistakes);
     }
     // Kubernetes ignores an empty fragment or query.
     if !of_bcs {
@@ -69,24 +60,18 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
         }
     }
     if url.fragment().is_some() {
-        node.wrong(
-            "a fragment (`#...`) is not allowed in the URL",
-            "remove it",
-            mistakes,
-        );
+        let message = "a fragment (`#...`) is not allowed in the URL";
+        node.wrong(message, "remove it", mistakes);
     }
     if url.query().is_some() && !of_bcs {
-        node.wrong(
-            "a query (`?...`) is not allowed in the URL",
-            "remove it",
-            mistakes,
-        );
+        let message = "a query (`?...`) is not allowed in the URL";
+        node.wrong(message, "remove it", mistakes);
     }
     (mistakes.len() == before).then_some(WebhookTarget::Url(url))
 }
 
-/// The part of a URL between `//` and the path, as it is written. The URL standard of browsers finds a
-/// host in `https:///path` too; to Kubernetes there is none.
+/// Returns the text between `//` and the path of a URL. The parser accepts `https:///path` as browsers do, but Kubernetes
+/// finds no host in it.
 fn authority(text: &str) -> &str {
     text.split_once(':')
         .and_then(|(_, rest)| rest.strip_prefix("//"))
@@ -94,8 +79,19 @@ fn authority(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// A service, from the fields `namespace`, `name`, `path` and `port`; `fields` is left for its owner to
-/// finish.
+/// Reads an object with the fields of a service.
+pub(crate) fn service_object(
+    node: &Node<'_>,
+    protocol: &Protocol,
+    mistakes: &mut Mistakes,
+) -> Option<WebhookTarget> {
+    let mut fields = node.object(mistakes)?;
+    let target = service(&mut fields, protocol, mistakes);
+    fields.finish(mistakes);
+    target
+}
+
+/// Reads a service from the fields `namespace`, `name`, `path` and `port`. The caller finishes `fields`.
 pub(crate) fn service(
     fields: &mut Fields<'_>,
     protocol: &Protocol,
@@ -121,7 +117,7 @@ pub(crate) fn service(
     };
     let port = match fields.optional("port") {
         None => Some(WebhookTarget::DEFAULT_PORT),
-        // The BCS driver takes 443 for 0, and prints 0 for a port that was not given.
+        // The BCS driver prints a missing port as 0, which means 443.
         Some(port) if of_bcs => match port.integer(0..=u16::MAX, mistakes) {
             Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,
@@ -141,7 +137,7 @@ pub(crate) fn service(
     })
 }
 
-/// The CAs in a bundle. An empty bundle is ignored, as in Kubernetes; `None` also after a mistake.
+/// Reads the CAs in a bundle. As in Kubernetes, an empty bundle counts as none.
 pub(crate) fn ca_bundle(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<CertificateDer<'static>>> {
     let text = node.string(mistakes)?;
     if text.is_empty() {
@@ -156,14 +152,11 @@ pub(crate) fn ca_bundle(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<
     }
 }
 
-/// Push the mistake of a service without CAs.
+/// Reports a service without CAs.
 pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
     let fix = format!("a service is trusted by its CA: {ENCODE}");
-    match fields.optional("caBundle") {
-        None => {
-            fields.required("caBundle", &fix, mistakes);
-        }
-        Some(node) => node.wrong("empty", fix, mistakes),
+    if let Some(node) = fields.required("caBundle", &fix, mistakes) {
+        node.wrong("empty", fix, mistakes);
     }
 }
 
@@ -174,7 +167,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             "write its base64, `base64 -w0 ca.pem`",
         ));
     }
-    // A block scalar brings line breaks along; Go's decoder ignores them too.
+    // A block scalar contains line breaks, which Go's decoder ignores too.
     let compact: String = text.split_ascii_whitespace().collect();
     let pem = BASE64_STANDARD
         .decode(compact)
@@ -189,12 +182,10 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // The TLS client reads the certificate in the same way, but its messages do not help.
+        // The TLS client would report such a certificate too, but without its number.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
-            (
-                format!("certificate {number} in it is not a valid X.509 certificate"),
-                ENCODE,
-            )
+            let message = format!("certificate {number} in it is not a valid X.509 certificate");
+            (message, ENCODE)
         })?;
         certificates.push(certificate);
     }
@@ -204,7 +195,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
     Ok(certificates)
 }
 
-/// Returns the size of the RSA key of a certificate.
+/// Returns the size of a certificate's RSA key in bits; `None` for other keys.
 pub(crate) fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     match parsed.public_key().parsed().ok()? {
@@ -213,25 +204,20 @@ pub(crate) fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
     }
 }
 
-/// One or more labels of a host name.
+/// Reads one or more labels of a host name.
 fn host_part(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let text = node.text(mistakes)?;
-    // The other parts of the name are joined to it later; any label shows whether this one is right.
+    // A label is appended, so that digits alone are not taken for an address.
     let host = format!("{text}.svc");
     if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
-        Some(text.to_owned())
-    } else {
-        let fix = "use letters, digits and `-`";
-        node.wrong(
-            format!("{text} cannot be part of a host name", text = quoted(text)),
-            fix,
-            mistakes,
-        );
-        None
+        return Some(text.to_owned());
     }
+    let message = format!("{text} cannot be part of a host name", text = quoted(text));
+    node.wrong(message, "use letters, digits and `-`", mistakes);
+    None
 }
 
-/// kube-apiserver: segments are DNS-1123 subdomains, one `/` may end them.
+/// Checks a path by the rules of kube-apiserver: segments are DNS-1123 subdomains, and one `/` may follow the last.
 fn kubernetes_path(path: &str) -> Result<(), String> {
     let rest = path
         .strip_prefix('/')
@@ -252,7 +238,7 @@ fn kubernetes_path(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The BCS driver puts the path after the port as it is, a query too.
+/// Checks a path for the BCS driver, which appends it to the port without escaping. It may contain a query.
 fn bcs_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
         return Err(format!(

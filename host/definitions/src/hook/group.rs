@@ -1,4 +1,5 @@
-//! Groups: an expression over plugins, `group` of a native stage and the policy groups of Kubewarden.
+//! The hook that combines the verdicts of plugins by an expression: `group` of a native stage, and the policy groups of
+//! Kubewarden.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,17 +17,17 @@ use crate::{
     names,
 };
 
-/// Plugins that give one verdict together.
+/// A hook of several plugins that give one verdict together.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GroupDefinition {
-    /// The plugins, each with a name of its own.
+    /// The plugins, with unique names.
     pub members: Vec<MemberDefinition>,
-    /// Whether a request is allowed. It uses every member, but in a document of Kubewarden.
+    /// The condition for allowing a request. It uses every member, except perhaps in a document of Kubewarden.
     pub expression: GroupExpression,
     /// The denial of the group, without causes.
     pub denial: Denial,
-    /// The field of the members in the document, for the causes of a denial.
+    /// The path of the members in the document, which the causes of a denial name.
     pub field: &'static str,
 }
 
@@ -42,23 +43,19 @@ impl HookKind for GroupDefinition {
         self.members.iter_mut().map(|member| &mut member.plugin).collect()
     }
 
-    // Members have a location, which changes with every line above them.
+    // The locations of members are not compared: they change with every line above them.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let Some(now) = now.get::<Self>() else {
             return true;
         };
-        let settings = |name: &str| {
-            let member = now.members.iter().find(|member| &*member.name == name);
-            member.map(|member| &member.plugin.settings)
+        let is_weaker = |before: &MemberDefinition| {
+            let member = now.members.iter().find(|member| member.name == before.name);
+            member.is_none_or(|now| is_cut(&before.plugin.settings, &now.plugin.settings))
         };
-        self.expression != now.expression
-            || self
-                .members
-                .iter()
-                .any(|member| settings(&member.name).is_none_or(|now| is_cut(&member.plugin.settings, now)))
+        self.expression != now.expression || self.members.iter().any(is_weaker)
     }
 
-    // Groups are written as in Kubewarden.
+    // A group of Kubewarden stays a document of Kubewarden.
     fn to_native(&self) -> Option<(&'static str, Json)> {
         None
     }
@@ -91,28 +88,28 @@ impl HookKind for GroupDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemberDefinition {
-    /// Its name in the expression: an identifier of CEL.
+    /// The name in the expression: an identifier of CEL.
     pub name: Arc<str>,
     /// The definition of the plugin.
     pub plugin: PluginDefinition,
     /// The timeout of one call of the plugin, within the timeout of the stage; `None` for the stage's timeout.
     pub timeout: Option<Duration>,
-    /// The place of the member in its document.
+    /// The beginning of the member in its document.
     pub location: Location,
 }
 
 /// The field of the members in a native stage.
 const PLUGINS: &str = "plugins";
 
-/// The members of a group, and the expression over them.
-pub(crate) struct Parts<'a> {
+/// The parts of a group that native stages and Kubewarden have in common.
+pub(crate) struct GroupParts<'a> {
     pub(crate) members: Vec<MemberDefinition>,
     pub(crate) expression: GroupExpression,
     /// The members that the expression does not use.
     pub(crate) unused: Vec<(&'a str, Node<'a>)>,
 }
 
-/// `group` of a native stage.
+/// Reads `group` of a native stage.
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupDefinition> {
     let mut fields = node.object(mistakes)?;
     let parts = read_parts(&mut fields, PLUGINS, read_member, mistakes);
@@ -142,17 +139,16 @@ fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<M
     })
 }
 
-/// The members in this field, each read by `read`, and `expression`.
+/// Reads the members in this field, each with `read`, and `expression`.
 pub(crate) fn read_parts<'a>(
     fields: &mut Fields<'a>,
     field: &'static str,
     mut read: impl FnMut(&str, &Node<'a>, &mut Mistakes) -> Option<MemberDefinition>,
     mistakes: &mut Mistakes,
-) -> Option<Parts<'a>> {
+) -> Option<GroupParts<'a>> {
     let fix = "write when a request is allowed, `signed() || internal()`";
     let expression = fields.required("expression", fix, mistakes);
-    let node = fields.required(field, "name the members that the expression uses", mistakes);
-    let node = node?;
+    let node = fields.required(field, "name the members that the expression uses", mistakes)?;
     let entries = node.map(mistakes)?;
     let most = GroupExpression::MOST_MEMBERS;
     if entries.is_empty() || entries.len() > most {
@@ -163,7 +159,7 @@ pub(crate) fn read_parts<'a>(
         .iter()
         .map(|(name, node)| {
             let name = node.accept(names::identifier(name), mistakes);
-            // Its content is checked in any case.
+            // A member with an invalid name is read too, to report all mistakes.
             let member = read(name.as_deref().unwrap_or_default(), node, mistakes);
             name.and(member)
         })
@@ -175,7 +171,7 @@ pub(crate) fn read_parts<'a>(
     })?;
     let is_unused = |(index, _): &(usize, _)| !expression.formula().uses(*index);
     let unused = entries.into_iter().enumerate().filter(is_unused);
-    Some(Parts {
+    Some(GroupParts {
         unused: unused.map(|(_, entry)| entry).collect(),
         members: members.into_iter().collect::<Option<_>>()?,
         expression,

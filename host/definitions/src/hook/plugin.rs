@@ -1,4 +1,4 @@
-//! Plugins and their candidates.
+//! The hook that calls a plugin, and the candidates that are compared with it.
 
 mod allow;
 mod location;
@@ -29,32 +29,32 @@ pub(crate) use self::{
 pub enum PluginRole<'a> {
     /// The plugin that the stage calls.
     Plugin,
-    /// The one that is compared with it.
+    /// The plugin that is compared with the stage's plugin.
     Candidate,
-    /// One of a group.
+    /// A member of a group.
     Member(&'a MemberDefinition),
 }
 
-/// The place of a plugin in its stage.
+/// The part of a stage that a plugin is: its name, its location and its limits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PluginPart<'a> {
-    /// The name in logs and in the history: of the stage, or of stage and member, `images/signed`.
+    /// The name in logs and in the history: the name of the stage, and of the member of a group, `images/signed`.
     pub name: Arc<str>,
-    /// The path of its field below the stage: `.plugin`, or `.group.plugins.signed`.
+    /// The path of the plugin's field below the stage: `.plugin`, or `.group.plugins.signed`.
     pub path: String,
     /// The beginning of the stage or the member in its document.
     pub location: &'a Location,
-    /// The limit of a call.
+    /// The timeout of a call.
     pub timeout: Duration,
-    /// Whether it is the candidate of its stage.
+    /// Whether the plugin is the candidate of its stage.
     pub is_candidate: bool,
-    /// Whether it is a member of a group.
+    /// Whether the plugin is a member of a group.
     pub is_member: bool,
 }
 
 impl<'a> PluginRole<'a> {
-    /// Returns the place of this plugin, which has this role, in its stage.
+    /// Returns the part of the stage that a plugin in this role is.
     pub(crate) fn part(self, stage: &'a StageDefinition, plugin: &PluginDefinition) -> PluginPart<'a> {
         let of_stage = |path: &str| PluginPart {
             name: stage.spec.name.clone(),
@@ -65,7 +65,7 @@ impl<'a> PluginRole<'a> {
             is_member: false,
         };
         match self {
-            // A policy in Rego names no module.
+            // A stage with a policy in Rego has no field `plugin`.
             Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
                 of_stage(".rego")
             }
@@ -91,20 +91,20 @@ impl<'a> PluginRole<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PluginDefinition {
-    /// The place of the module. A relative path in a document is relative to the directory of its file.
+    /// The reference to the module. A relative path in a document starts in the directory of its file.
     pub source: ModuleReference,
-    /// The sha256 digest that the module must have.
+    /// The sha256 digest that the module must have, if any.
     pub digest: Option<Digest>,
-    /// A JSON object; default empty.
+    /// The settings, a JSON object. Default empty.
     pub settings: Json,
-    /// Its grants; default: none.
+    /// The grants. Default none.
     pub allow: Grants,
-    /// Its memory limit in bytes, 1 MiB to 4 GiB; `None`: the sandbox's default.
+    /// The memory limit in bytes, 1 MiB to 4 GiB; `None` for the sandbox's default.
     pub memory: Option<usize>,
-    /// The interval at which `source` is resolved again: 10 s to 7 days; none means never. Only a `source` with https
-    /// or oci and without a digest can lead to another module.
+    /// The interval at which `source` is resolved again, 10 s to 7 days; `None` for never. Only an `https:` or `oci:`
+    /// source without a digest can lead to another module.
     pub refresh: Option<Duration>,
-    /// Files that the settings were read from, besides the definition: a change of one is a change of the settings.
+    /// The files with parts of the settings. A change of such a file is a change of the settings.
     pub read_from: Vec<PathBuf>,
 }
 
@@ -116,7 +116,7 @@ impl PluginDefinition {
         FailureKind::CapabilityDenied,
     ];
 
-    /// A plugin without settings and grants.
+    /// Creates a plugin without settings and grants.
     pub fn new(source: ModuleReference) -> Self {
         Self {
             source,
@@ -130,22 +130,22 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin that is compared with a stage's plugin: it is called, but its verdict has no effect, except for the requests
-/// of its roll-out.
+/// A plugin that is compared with a stage's plugin: it is called too, but its verdict has no effect, except for the
+/// requests of its rollout.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
     /// The plugin of the candidate. Its settings, grants and memory limit default to the stage's plugin; its digest
     /// and `refresh` do not.
     pub plugin: PluginDefinition,
-    /// The share of the stage's calls for which both are called. Default all.
+    /// The share of the stage's calls for which the candidate is called too. Default all.
     pub share: Share,
-    /// The requests that it decides. Default none.
+    /// The requests that the candidate decides. Default none.
     pub rollout: Option<RolloutDefinition>,
 }
 
 impl CandidateDefinition {
-    /// A candidate that is called whenever its stage is.
+    /// Creates a candidate that is called for every call of the stage's plugin.
     pub fn new(plugin: PluginDefinition) -> Self {
         Self {
             plugin,
@@ -180,7 +180,7 @@ impl HookKind for PluginDefinition {
 }
 
 impl PluginDefinition {
-    /// The fields of its native form.
+    /// Returns the fields of the native form.
     fn fields(&self) -> Map<String, Json> {
         let mut object = Map::new();
         put(&mut object, "source", source(&self.source));
@@ -204,7 +204,7 @@ impl PluginDefinition {
 }
 
 impl CandidateDefinition {
-    /// Its native form.
+    /// Returns the native form.
     pub(crate) fn to_native(&self) -> Json {
         let mut object = self.plugin.fields();
         if self.share != Share::default() {
@@ -217,7 +217,7 @@ impl CandidateDefinition {
     }
 }
 
-/// Whether `now` may be a truncated `before`, both values of settings.
+/// Whether the settings `now` may be the truncated settings `before`.
 pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
     match (before, now) {
         (before, Json::Null) => !before.is_null(),
@@ -232,7 +232,7 @@ pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
     }
 }
 
-/// A stock plugin by its name: where it is may differ elsewhere.
+/// Writes a reference. A stock plugin is written by name, since its path may differ on another machine.
 fn source(source: &ModuleReference) -> String {
     match source.stock_name() {
         Some(name) => format!("stock:{name}"),

@@ -1,4 +1,4 @@
-//! `rego` of a native stage: a policy in Rego with an entry point, as settings of the stock plugin `rego`.
+//! Reads `rego` of a native stage: a policy in Rego, which becomes the settings of the stock plugin `rego`.
 
 use std::path::PathBuf;
 
@@ -22,10 +22,8 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     for file in fields.get("libs", Vec::new(), Node::list, mistakes) {
         libs.extend(read_file(&file, &mut plugin.read_from, mistakes));
     }
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("version", &VERSIONS, mistakes);
-    let version = fields.get("version", "v1", read, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.object(mistakes).map(|_| node.json());
-    if let Some(parameters) = fields.get_optional("parameters", read, mistakes) {
+    let version = fields.get("version", "v1", readers::one_of("version", &VERSIONS), mistakes);
+    if let Some(parameters) = fields.get_optional("parameters", readers::json_object, mistakes) {
         settings.insert("parameters".to_owned(), parameters);
     }
     if let Some(allow) = fields.optional("allow") {
@@ -33,7 +31,7 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     }
     fields.finish(mistakes);
     let (text, entrypoint) = (text?, entrypoint?);
-    // What is granted is in `data.inventory`, if the policy reads it.
+    // The granted kinds are in `data.inventory`, if the policy reads it.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
         let kinds = plugin
             .allow
@@ -52,7 +50,7 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     Some(plugin)
 }
 
-/// `text`, or the text of `file`.
+/// Reads `text`, or the content of `file`.
 fn read_text(
     fields: &mut Fields<'_>,
     read_from: &mut Vec<PathBuf>,
@@ -63,15 +61,13 @@ fn read_text(
         (Some(("text", node)), None) => node.text(mistakes).map(str::to_owned),
         (Some((_, node)), None) => read_file(&node, read_from, mistakes),
         (None, _) => {
-            fields
-                .node()
-                .wrong("there is no policy", "write `text` or `file`", mistakes);
+            let fix = "write `text` or `file`";
+            fields.node().wrong("there is no policy", fix, mistakes);
             None
         }
         (Some(_), Some(_)) => {
-            fields
-                .node()
-                .wrong("it has a text and a file", "keep one of them", mistakes);
+            let message = "it has a text and a file";
+            fields.node().wrong(message, "keep one of them", mistakes);
             None
         }
     }
@@ -87,20 +83,15 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>, mistakes: &mut Mista
     }
     let path = node.file(mistakes)?;
     read_from.push(path.clone());
-    match node.text_of(&path) {
-        Ok(text) => Some(text),
-        Err(mistake) => {
-            node.wrong(
-                mistake.message,
-                "correct the path, or write the policy itself in `text`",
-                mistakes,
-            );
-            None
-        }
-    }
+    let text = node.text_of(&path);
+    text.map_err(|mistake| {
+        let fix = "correct the path, or write the policy itself in `text`";
+        node.wrong(mistake.message, fix, mistakes);
+    })
+    .ok()
 }
 
-/// Finds the settings of a policy in Rego: in `rego` of a stage, or in the target of a template of Gatekeeper.
+/// Finds the object with the settings of a policy in Rego: `rego` of a stage, or the target of a template of Gatekeeper.
 pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
     let of_template = || {
         let target = child(&child(&child(stage, "spec")?, "targets")?, "0")?;

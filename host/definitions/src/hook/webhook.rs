@@ -1,4 +1,4 @@
-//! Remote webhooks, and `webhook` of a native stage.
+//! The hook that calls a remote webhook.
 
 use admittance_admission::{FailureKind, Protocol, ReviewVersion, WebhookTarget};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
 use crate::{
     client,
-    document::{Fields, Mistakes, Node},
+    document::{Fields, Mistakes, Node, readers},
     forms::native::write::put,
 };
 
@@ -23,14 +23,14 @@ pub struct WebhookDefinition {
     pub protocol: Protocol,
     /// The address of the webhook.
     pub target: WebhookTarget,
-    /// The CAs of which one must have signed the server's certificate: at least one, each readable.
-    /// Always there for a service with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs), and in a
-    /// native chain for any service; elsewhere none means the CAs of the operating system.
+    /// The CAs, of which one must have signed the server's certificate; `None` for the CAs of the operating system. A
+    /// service in a native chain or with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs) must have at
+    /// least one.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
 }
 
 impl WebhookDefinition {
-    /// A webhook whose certificate is verified with the CAs of the operating system.
+    /// Creates a webhook whose certificate is verified with the CAs of the operating system.
     pub fn new(protocol: Protocol, target: WebhookTarget) -> Self {
         Self {
             protocol,
@@ -46,24 +46,20 @@ impl HookKind for WebhookDefinition {
     }
 
     fn warnings(&self) -> Vec<(String, &'static str)> {
+        let warn = |(number, certificate): (i32, &CertificateDer<'_>)| {
+            let bits = client::rsa_bits(certificate).filter(|bits| *bits < SHORTEST_RSA_KEY)?;
+            let message = format!(
+                "certificate {number} in `caBundle` has an RSA key of {bits} bits, and TLS accepts nothing that a key \
+                 of less than {SHORTEST_RSA_KEY} bits has signed"
+            );
+            let fix = "make a new CA and a certificate that it signs, for instance with `admittance certs`";
+            Some((message, fix))
+        };
         let authorities = self.ca_bundle.iter().flatten();
-        let sizes = (1..).zip(authorities.map(client::rsa_bits));
-        let short =
-            sizes.filter_map(|(number, bits)| Some((number, bits.filter(|bits| *bits < SHORTEST_RSA_KEY)?)));
-        short
-            .map(|(number, bits)| {
-                (
-                    format!(
-                        "certificate {number} in `caBundle` has an RSA key of {bits} bits, and TLS accepts nothing that a key \
-                         of less than {SHORTEST_RSA_KEY} bits has signed"
-                    ),
-                    "make a new CA and a certificate that it signs, for instance with `admittance certs`",
-                )
-            })
-            .collect()
+        (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // Another URL is like another module. What a service lacks has a default.
+    // A truncated file cannot have another URL, but it can have a service without some of its fields.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {
@@ -114,7 +110,7 @@ impl HookKind for WebhookDefinition {
     }
 }
 
-/// `webhook` of a native stage.
+/// Reads `webhook` of a native stage.
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
     let mut fields = node.object(mistakes)?;
     let protocol = read_protocol(&mut fields, mistakes);
@@ -129,22 +125,15 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDe
             if ca_bundle.is_none() && !bundle_is_wrong {
                 client::require_ca_bundle(&mut fields, mistakes);
             }
-            service.object(mistakes).and_then(|mut service| {
-                let target = client::service(&mut service, &rules, mistakes);
-                service.finish(mistakes);
-                target
-            })
+            client::service_object(&service, &rules, mistakes)
         }
         (None, None) => {
             node.wrong("the webhook has no address", "write `url` or `service`", mistakes);
             None
         }
         (Some(_), Some(_)) => {
-            node.wrong(
-                "the webhook has a URL and a service",
-                "keep one of them",
-                mistakes,
-            );
+            let message = "the webhook has a URL and a service";
+            node.wrong(message, "keep one of them", mistakes);
             None
         }
     };
@@ -161,7 +150,7 @@ const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResourc
 
 fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Protocol> {
     let fix = "write AdmissionReview or BcsResource";
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("protocol", &HAS_VERSIONS, mistakes);
+    let read = readers::one_of("protocol", &HAS_VERSIONS);
     let has_versions = fields.get_required("protocol", fix, read, mistakes);
     let versions = fields.optional("versions");
     match (has_versions?, versions) {
@@ -184,7 +173,7 @@ fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Pro
     }
 }
 
-/// Certificates as the text of a PEM file.
+/// Writes certificates as the text of a PEM file.
 fn pem(certificates: &[CertificateDer<'_>]) -> String {
     let mut text = String::new();
     for certificate in certificates {

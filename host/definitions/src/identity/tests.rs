@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn definitions() {
+fn a_definition_id_is_parsed_and_written() {
     for (text, kind, name) in [
         ("AdmissionChain/pods", "AdmissionChain", "pods"),
         ("admissionwebhook/ns/name", "admissionwebhook", "ns/name"),
@@ -17,7 +17,7 @@ fn definitions() {
 }
 
 #[test]
-fn chains() {
+fn a_chain_id_is_parsed_and_written() {
     for (text, phase, name) in [
         ("Mutating:pods", Phase::Mutating, "pods"),
         ("Validating:ns/a:b", Phase::Validating, "ns/a:b"),
@@ -34,7 +34,7 @@ fn chains() {
 }
 
 #[test]
-fn stages() {
+fn a_stage_id_is_parsed_and_written() {
     for (text, phase, chain, stage) in [
         ("pods/images", None, "pods", "images"),
         ("Mutating:pods/images", Some(Phase::Mutating), "pods", "images"),

@@ -18,7 +18,7 @@ fn share(text: &str) -> Share {
     text.parse().unwrap()
 }
 
-/// The document of a chain with this roll-out, which is on line 9 from column 18.
+/// Returns the document of a chain with this rollout, which begins on line 9 in column 18.
 fn document(rollout: &str, more: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\nspec:\n  rules: [ {{ \
@@ -91,7 +91,7 @@ fn unset_fields_have_defaults() {
 }
 
 #[test]
-fn mistakes() {
+fn mistakes_in_a_rollout_are_reported() {
     let grow = "write steps that grow, the first one larger than `percent`";
     for (written, column, expected) in [
         (
@@ -120,7 +120,7 @@ fn mistakes() {
         (
             "{ percent: 10, by: group }",
             46,
-            ".by: \"group\" is not a valid key of a roll-out; write namespace, user or uid".to_owned(),
+            ".by: \"group\" is not a valid key of a rollout; write namespace, user or uid".to_owned(),
         ),
         (
             "{ percent: 10, pause: 1s }",
@@ -166,7 +166,7 @@ fn requests_with_the_same_key_are_decided_by_the_same_version() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // A resource in no namespace is decided by its name: a namespace as what is in it.
+        // A resource in no namespace is decided by its name, so a Namespace is decided like the objects in it.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));
@@ -199,12 +199,12 @@ fn shares_grow_and_are_as_large_as_they_say() {
         );
         let count = now.iter().filter(|is_in| **is_in).count();
         let expected = requests.len() * usize::from(percent) / 100;
-        // Five times the standard deviation.
+        // The tolerance is five times the standard deviation.
         assert!(count.abs_diff(expected) <= 112, "{count} of {percent}%");
         before = now;
     }
     assert!(before.iter().all(|is_in| *is_in), "all of them at the end");
-    // Others go first in another stage.
+    // In another stage, other namespaces come first.
     let half = share("50%");
     assert_ne!(included(STAGE, half), included("Mutating:pods/labels", half));
     // All replicas, and later versions of the program, decide alike.
@@ -217,7 +217,7 @@ fn shares_grow_and_are_as_large_as_they_say() {
 }
 
 #[test]
-fn limits() {
+fn a_limit_is_exceeded_at_its_count_or_percentage() {
     let five = RolloutLimit::default();
     assert_eq!(five.to_string(), "5%");
     for (limit, number, of, expected) in [

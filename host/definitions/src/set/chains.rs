@@ -1,4 +1,4 @@
-//! The chains of definitions, and the conflicts between them.
+//! Makes chains of definitions, and finds the conflicts between definitions.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -9,15 +9,15 @@ use crate::{
     ChainDefinition, DefinitionSet, ExceptionDefinition, Location,
     document::{Mistake, Mistakes, UNINTERRUPTED, quoted},
     forms::{DocumentForm, FormDocuments, ReadDefinition, TakenName},
-    store::read_what_is_there,
+    store::read_readable_files,
 };
 
-/// Read the chains of these files, and of the files `*.yaml`, `*.yml` and `*.json` in these directories
-/// (not in directories inside of them; hidden files and editors' backups are passed over).
+/// Reads the chains of these files, and of the files `*.yaml`, `*.yml` and `*.json` in these directories (not in
+/// directories inside of them; hidden files and editors' backups are ignored).
 ///
-/// The mutating chains come first, then the validating ones, each sorted by name: the order they are
-/// called in, as kube-apiserver orders webhook configurations. A name is unique in its phase, and of BCS
-/// definitions there is one for each operation and kind, as BCS documents it.
+/// The mutating chains come first, then the validating ones, each sorted by name. Requests call them in this order, as
+/// kube-apiserver orders webhook configurations. A name is unique in its phase, and there is at most one BCS definition
+/// for each operation and kind, as BCS documents it.
 ///
 /// # Errors
 ///
@@ -26,8 +26,8 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
     Ok(Definitions::load(paths)?.chains)
 }
 
-/// Loads chains from a text, as [`load`] does from files. `name` stands for the file in mistakes; relative paths in
-/// the text are relative to its directory.
+/// Loads chains from a text as [`load`] does from files, as if the text were in the file `name`: mistakes name that
+/// file, and relative paths start in its directory.
 ///
 /// # Errors
 ///
@@ -41,11 +41,11 @@ pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistake
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Definitions {
-    /// The chains, in the order they are called. Their stages have their exceptions.
+    /// The chains, in the order of their calls, with the exceptions of their stages.
     pub chains: Vec<ChainDefinition>,
     /// The exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// Kind and name of each definition on which chains depend, and which is none itself, such as a `SyncSet`; sorted.
+    /// Kind and name of each definition that chains depend on without being a chain itself, such as a `SyncSet`; sorted.
     pub supporting: Vec<String>,
 }
 
@@ -57,13 +57,12 @@ impl Definitions {
     /// Every mistake of every file.
     pub fn load(paths: &[PathBuf]) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
-        let files = read_what_is_there(paths, &mut mistakes);
+        let files = read_readable_files(paths, &mut mistakes);
         DefinitionSet::of_files(files).definitions_after(mistakes)
     }
 }
 
-/// Returns the chains and exceptions that these documents define together; `mistakes` are the mistakes of reading
-/// them.
+/// Returns the chains and exceptions that these documents define together. `mistakes` are from parsing the documents.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -79,8 +78,7 @@ pub(crate) fn define<'a>(
 pub(crate) struct Chains {
     /// The documents of each system.
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The places of the names that are taken, by the kind of thing that has the name, and whether other documents of
-    /// its system may have the name too.
+    /// The location of each name by the kind of its bearer, and whether other documents of the system may have it too.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
@@ -96,7 +94,7 @@ impl Chains {
         }
     }
 
-    /// Adds a definition, unless it is incomplete or conflicts with those before.
+    /// Adds a definition, unless it is incomplete or conflicts with an earlier one.
     pub(crate) fn add(&mut self, definition: &Arc<ReadDefinition>, mistakes: &mut Mistakes) {
         mistakes.extend(definition.mistakes.iter().cloned());
         let before = mistakes.len();
@@ -120,7 +118,7 @@ impl Chains {
         }
     }
 
-    /// Returns the chains of this file that depend on no other definition: policies with bindings are not among them.
+    /// Returns the chains of this file that depend on no other definition, so no policy with bindings.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)
@@ -140,8 +138,10 @@ impl Chains {
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
-        let supporting = all.filter(|definition| definition.kind.is_supporting);
-        let supporting: Vec<_> = supporting.cloned().collect();
+        let supporting: Vec<_> = all
+            .filter(|definition| definition.kind.is_supporting)
+            .cloned()
+            .collect();
         for (form, own) in &self.accepted {
             let supporting = &supporting;
             form.define(FormDocuments { own, supporting }, &mut defined, mistakes);
@@ -166,7 +166,7 @@ impl Chains {
         defined
     }
 
-    /// Reports a name that another definition has.
+    /// Records a name of the definition, or reports that another definition has it.
     fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let TakenName {
             of,

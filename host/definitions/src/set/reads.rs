@@ -1,4 +1,4 @@
-//! Files as they were read, each once.
+//! A cache of parsed definition files, so that each text is parsed once.
 
 use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
 
@@ -12,11 +12,11 @@ use crate::{
     forms::{DocumentForms, ReadDefinition},
 };
 
-/// A text of definitions as it was read. Immutable; lives as long as a set that contains the text.
+/// A parsed text of definitions. It is immutable, and lives as long as a set that contains the text.
 #[derive(Debug)]
 pub(crate) struct ReadFile {
     pub(crate) documents: Vec<Document>,
-    /// The mistakes of the syntax, and of documents whose kind is not known.
+    /// Mistakes in the syntax, and documents of unknown kinds.
     pub(crate) mistakes: Mistakes,
     /// The definitions of each document.
     pub(crate) definitions: Vec<Vec<Arc<ReadDefinition>>>,
@@ -26,10 +26,8 @@ impl ReadFile {
     fn new(documents: Vec<Document>, mut mistakes: Mistakes, forms: &DocumentForms) -> Self {
         let read = |(index, document): (usize, &Document)| {
             pause(index, UNINTERRUPTED);
-            let definitions = forms.definitions(document, &mut mistakes).into_iter();
-            definitions
-                .map(|definition| Arc::new(definition.read()))
-                .collect()
+            let definitions = forms.definitions(document, &mut mistakes);
+            definitions.iter().map(|typed| Arc::new(typed.read())).collect()
         };
         Self {
             definitions: documents.iter().enumerate().map(read).collect(),
@@ -39,8 +37,8 @@ impl ReadFile {
     }
 }
 
-/// The systems whose documents are read, and what was read of texts and of the files that they name. All sets that come of
-/// one set share it, so that a text is read once, and all of a table has one version of a file.
+/// The systems whose documents are read, the parsed texts, and the contents of files that definitions name. Sets that
+/// are derived from one another share it: each text is parsed once, and all chains see one version of a named file.
 #[derive(Clone, Default)]
 pub(crate) struct Reads(Arc<Inner>);
 
@@ -59,12 +57,12 @@ impl Reads {
         }))
     }
 
-    /// Returns the same systems with nothing read.
+    /// Returns an empty cache for the same systems.
     pub(crate) fn afresh(&self) -> Self {
         Self::new(self.0.forms.clone())
     }
 
-    /// Whether the files that definitions name are as they were read.
+    /// Whether the files that definitions name are unchanged since they were read.
     pub(crate) fn are_current(&self) -> bool {
         let texts = self.0.texts.lock();
         let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {
@@ -76,9 +74,8 @@ impl Reads {
     pub(crate) fn file(&self, file: &DefinitionFile) -> Arc<ReadFile> {
         let mut files = self.0.files.lock();
         let versions = files.entry(file.path.clone()).or_default();
-        let mut known = versions.iter();
-        if let Some((_, read)) = known.find(|(known, _)| (known.kind, &known.text) == (file.kind, &file.text))
-        {
+        let is_same = |known: &DefinitionFile| (known.kind, &known.text) == (file.kind, &file.text);
+        if let Some((_, read)) = versions.iter().find(|(known, _)| is_same(known)) {
             return read.clone();
         }
         let mut mistakes = Mistakes::new();
@@ -88,7 +85,7 @@ impl Reads {
         read
     }
 
-    /// A text that is not of the set. `name` stands for the file in mistakes.
+    /// Parses a text that is not part of a set. Mistakes name the file `name`.
     pub(crate) fn text(&self, name: &str, text: &str) -> ReadFile {
         let mut mistakes = Mistakes::new();
         let documents = document::read_text(name, text, &mut mistakes);
@@ -96,12 +93,12 @@ impl Reads {
     }
 
     pub(crate) fn documents(&self, documents: Vec<Document>, mistakes: Mistakes) -> ReadFile {
-        let documents = documents.into_iter();
-        let documents = documents.map(|document| document.sharing(&self.0.texts));
-        ReadFile::new(documents.collect(), mistakes, &self.0.forms)
+        let share = |document: Document| document.sharing(&self.0.texts);
+        let documents = documents.into_iter().map(share).collect();
+        ReadFile::new(documents, mistakes, &self.0.forms)
     }
 
-    /// The definitions in these files, without those whose name cannot be read.
+    /// Returns the definitions in these files, without definitions whose name cannot be read.
     pub(crate) fn definitions<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -109,7 +106,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// The definitions in these files. If the name of one cannot be read, it gets this one, or is left out.
+    /// Returns the definitions in these files. `unnamed` identifies a definition whose name cannot be read; without an
+    /// identity, it is left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -135,7 +133,7 @@ impl Reads {
     }
 }
 
-/// Sets of the same texts are equal, whatever was read of them.
+/// Sets of the same texts are equal, whatever is cached.
 impl PartialEq for Reads {
     fn eq(&self, _: &Self) -> bool {
         true

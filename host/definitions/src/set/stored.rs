@@ -10,40 +10,39 @@ use crate::{
     forms::ReadDefinition,
 };
 
-/// A definition in a file. The live one may be different, if a definition in the files is invalid or after a
-/// rollback.
+/// A definition as it is stored. The live one may differ, after a rollback or if a stored definition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Definition")]
 #[non_exhaustive]
 pub struct StoredDefinition {
-    /// Kind and name.
+    /// Kind and name of the definition.
     #[serde(flatten)]
     pub id: DefinitionId,
-    /// The file that it is in, or its place in a store.
+    /// The path of the file, or of the entry in its store.
     pub file: PathBuf,
-    /// The line of the file on which it begins, from 1.
+    /// The line of the file on which the definition begins, from 1.
     pub line: u32,
-    /// The text, including comments: the whole file, or what is between the markers around it. Of an item of a list,
-    /// without the indentation.
+    /// The text with its comments: the whole file, or the document between `---` markers. An item of a list loses its
+    /// indentation.
     pub text: String,
-    /// Phase and name of its chain, `Mutating:pods`; absent if the definition has mistakes, or does not make a chain
-    /// of its own, as an exception or the binding of a policy.
+    /// Phase and name of its chain, `Mutating:pods`. It is absent if the definition has mistakes or defines no chain, like
+    /// an exception or the binding of a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub chain: Option<ChainId>,
-    /// Whether it is an item of a list. Such a definition can be changed only in its file.
+    /// Whether the definition is an item of a list. Such a definition can be changed only in its file.
     pub in_list: bool,
-    /// Whether it has mistakes.
+    /// Whether the definition has mistakes.
     #[serde(default)]
     pub has_mistakes: bool,
 }
 
-/// A definition in what was read of a set. Lives while it is looked for.
+/// A parsed definition and its position in the set.
 pub(crate) struct Definition<'a> {
-    /// The index of its file in the set.
+    /// The index of the file in the set.
     pub(crate) file: usize,
-    /// The index of its document in the file.
+    /// The index of the document in the file.
     pub(crate) document: usize,
     pub(crate) root: Node<'a>,
     pub(crate) read: &'a Arc<ReadDefinition>,
@@ -51,13 +50,13 @@ pub(crate) struct Definition<'a> {
 }
 
 impl Definition<'_> {
-    /// Whether its document is a list of definitions.
+    /// Whether the definition is an item of a list.
     pub(crate) fn is_item(&self) -> bool {
         !self.root.path().is_empty()
     }
 
-    /// The chain that it is by itself; `None` if it is incomplete, and for a stage of another definition's chain, such as a
-    /// binding.
+    /// Returns the chain that the definition makes on its own; `None` if it is incomplete, or is a stage of another
+    /// definition's chain, like a binding.
     pub(crate) fn chain(&self) -> Option<ChainDefinition> {
         let mut chains = Chains::default();
         chains.add(self.read, &mut Mistakes::new());
@@ -89,16 +88,16 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
     usable.chain(unusable).collect()
 }
 
-/// The index of the definition in which this place is.
-pub(super) fn at(documents: &[StoredDefinition], place: &Location) -> Option<usize> {
+/// Returns the index of the definition that contains this location.
+pub(super) fn index_at(documents: &[StoredDefinition], location: &Location) -> Option<usize> {
     let before = documents.iter().enumerate().filter(|(_, document)| {
-        document.line <= place.line && *document.file.as_os_str() == *place.file.as_str()
+        document.line <= location.line && *document.file.as_os_str() == *location.file.as_str()
     });
     let last = before.max_by_key(|(_, document)| document.line);
     last.map(|(index, _)| index)
 }
 
-/// An entry that cannot be used, as far as it can be identified.
+/// Describes an entry that cannot be used; returns `None` if neither its text nor its path identifies it.
 fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(set, file)?,
@@ -124,7 +123,7 @@ pub(crate) fn text_of(
     Some(document.text_in(&file.text, documents.len() == 1).to_owned())
 }
 
-/// The text of an item, without the indentation of the list.
+/// Returns the text of an item without the indentation of the list.
 fn item(text: &str, root: &Node<'_>) -> Option<String> {
     let written = text.get(root.span())?;
     let mut lines = written.split_inclusive('\n');

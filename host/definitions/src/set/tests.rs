@@ -14,7 +14,7 @@ fn of(path: &str, text: &str) -> DefinitionSet {
     DefinitionSet::of_files(vec![DefinitionFile::file(path, text)])
 }
 
-/// However fast a file changes, all that a set defines has one version of it.
+/// All chains of a set see one version of a file, however fast the file changes.
 #[test]
 fn a_file_that_definitions_name_is_read_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -40,14 +40,14 @@ fn a_file_that_definitions_name_is_read_once() {
         assert_eq!(plugin.settings["rego"], "package a0", "{}", chain.name);
         assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
     }
-    // The next table reads it again.
+    // A fresh set reads the file again.
     let chains = set.afresh().chains().unwrap();
     let (_, plugin) = chains[0].stages[0].plugins().next().unwrap();
     assert_eq!(plugin.settings["rego"], "package a1");
 }
 
 #[test]
-fn definitions_as_they_are_written() {
+fn stored_definitions_keep_their_text_and_comments() {
     let pods = chain("pods");
     let text = format!(
         "# Of the team shop.\n\n# Sidecars.\n{pods}  # Not indented like the rest.\n# About jobs.\n---\n\n{jobs}...\n\
@@ -78,7 +78,7 @@ fn definitions_as_they_are_written() {
         .iter()
         .map(|stored| stored.chain.as_ref().map(ToString::to_string))
         .collect();
-    // What is in the last is not enough for a chain.
+    // The last definition is too incomplete for a chain.
     assert_eq!(
         chains,
         [
@@ -95,7 +95,7 @@ fn definitions_as_they_are_written() {
 }
 
 #[test]
-fn names_of_definitions() {
+fn stored_definitions_are_identified_by_kind_and_name() {
     let list = format!(
         "apiVersion: v1\nkind: List\nitems:\n- {}- {{ kind: Pod }}\n",
         chain("b").replace('\n', "\n  ").trim_end_matches(' ')
@@ -145,14 +145,14 @@ fn names_of_definitions() {
                 .all(|stored| stored.in_list == text.contains("items"))
         );
     }
-    // What is shown of an item can be a document of its own.
+    // The text of an item is a valid document on its own.
     let stored = of("f", &list).documents();
     assert_eq!(stored[0].text.trim_end(), chain("b").trim_end());
 }
 
 /// A policy's bindings are stages of its chain.
 #[test]
-fn definitions_of_a_chain() {
+fn documents_of_a_policys_chain_include_its_bindings() {
     let policy = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: { name: owners }\nspec:\n  \
                   matchConstraints: { resourceRules: [ { apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
                   resources: [pods] } ] }\n  validations: [ { expression: 'true' } ]\n";
@@ -212,7 +212,7 @@ fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefini
     text
 }
 
-/// A chain as an entry, which is in no directory.
+/// Returns a chain without a relative path, because an entry of a store is in no directory.
 fn absolute(name: &str) -> String {
     chain(name).replace("file:s.wasm", "file:/s.wasm")
 }
@@ -253,7 +253,7 @@ fn entries_that_need_another_are_set_aside_without_it() {
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");
 
-    // Others are not held back, and the last version of the binding stays if its policy is there.
+    // Other entries are still served, and so is the last version of a binding whose policy exists.
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),
@@ -274,7 +274,7 @@ fn entries_that_need_another_are_set_aside_without_it() {
     let stray = entries(&[binding("b", "gone")]);
     assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
 
-    // The same for a constraint, also if it does not fit its template.
+    // A constraint that is invalid or has no template is set aside like a binding without a policy.
     let number = "{ most: { type: integer } }";
     let both = entries(&[template(number), constraint("one", "1"), constraint("two", "2")]);
     assert_eq!(sorted(&both, &[], keep), "few: one two\n");
@@ -296,9 +296,8 @@ fn entries_that_need_another_are_set_aside_without_it() {
     assert_eq!(sorted(&entries(&[template(number)]), &both, keep), "few: \n");
 }
 
-/// A template whose module cannot be made takes its constraints with it, and nothing else.
 #[test]
-fn what_needs_a_definition_that_is_set_aside() {
+fn constraints_are_set_aside_with_their_template() {
     let number = "{ most: { type: integer } }";
     let all = entries(&[template(number), constraint("one", "1"), absolute("pods")]);
     let mut usable = DefinitionSet::of_files(all.clone()).usable(&[], OnBadDefinition::KeepLast);
@@ -317,7 +316,7 @@ fn what_needs_a_definition_that_is_set_aside() {
     assert_eq!(bad, ["ConstraintTemplate/few", "Few/one"]);
     let chains = usable.served().chains().unwrap();
     assert_eq!(chains.len(), 1, "{chains:?}");
-    // Its last version keeps them.
+    // If the last version of the template stays, so do its constraints.
     let mut usable = DefinitionSet::of_files(all.clone()).usable(&all, OnBadDefinition::KeepLast);
     usable.set_aside(
         path,

@@ -16,8 +16,8 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// The handling of an invalid entry of a store: a text that is not a definition, a mistake in it, a second definition
-/// of one name or for one operation and kind. The other definitions are served in both cases.
+/// The handling of an invalid entry of a store: one with a mistake, or a second definition of one name or for one
+/// operation and kind of BCS. The other definitions are served in both cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
     /// The last valid version stays in force, if there is one.
@@ -35,18 +35,18 @@ words!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-res
 pub struct BadDefinition {
     /// The path of the file, or the location of the entry.
     pub path: PathBuf,
-    /// Kind and name; `None` if neither its text nor its place tells.
+    /// Kind and name; `None` if neither text nor path identifies the definition.
     pub id: Option<DefinitionId>,
     /// Every reason, a sentence each.
     pub reasons: Vec<String>,
     /// The definition that is served in its place.
     pub served: Served,
-    /// Whether a retry may succeed without a change: its text is right, and a module that it names cannot be fetched now.
+    /// Whether a retry may succeed without a change: the text is valid, but a module that it names cannot be fetched now.
     pub is_transient: bool,
 }
 
 impl BadDefinition {
-    /// A definition in this place, without reasons yet.
+    /// Creates the report for this path, without an identity or reasons yet.
     pub fn new(path: impl Into<PathBuf>, served: Served, is_transient: bool) -> Self {
         Self {
             path: path.into(),
@@ -63,7 +63,7 @@ impl BadDefinition {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Served {
-    /// Nothing: what it would have checked passes unchecked.
+    /// No definition: requests that it would have checked pass unchecked.
     Nothing,
     /// The last valid version.
     LastVersion,
@@ -73,7 +73,7 @@ pub enum Served {
     FailingStages,
 }
 
-/// Its name, its location, why it cannot be used and what is served in its place, in one line.
+/// Writes one line: name, path, the definition that is served in its place, and the reasons.
 impl fmt::Display for BadDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.id {
@@ -95,26 +95,25 @@ impl fmt::Display for BadDefinition {
 pub struct Usable {
     /// The valid definitions.
     pub set: DefinitionSet,
-    /// The invalid ones, sorted by path.
+    /// The definitions that cannot be used, sorted by path.
     pub bad: Vec<BadDefinition>,
-    /// The versions that are served in their place.
+    /// The previous versions that are served in their place.
     kept: Vec<DefinitionFile>,
-    /// The files of the set that are not served as they are.
+    /// The files of the set whose current version is not served.
     held: Vec<PathBuf>,
 }
 
 impl DefinitionSet {
     /// Sets aside the entries that cannot be used. Mistakes in files stay: [`chains`](Self::chains) reports them.
     ///
-    /// `in_force` is what the live table was made of. Of two definitions that cannot both be there the one that is
-    /// in force stays, or else the one with the first path, so that all who read the store agree.
+    /// `in_force` are the texts of the live table. Of two conflicting definitions, the one in force stays, or else the one
+    /// with the first path, so that all replicas that read the store agree.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Selects the usable entries as `usable` does; an entry also cannot be used if its chain has any of these
-    /// mistakes.
+    /// Sets aside entries as [`usable`](Self::usable) does, and also entries in whose chain `mistakes_of` finds a mistake.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -178,10 +177,10 @@ impl DefinitionSet {
     }
 }
 
-/// The definitions, as far as they are sorted into those that can be used and those that cannot.
+/// Sorts definitions into usable and unusable ones, while it reads them one by one.
 struct Sorting<'a> {
     set: &'a DefinitionSet,
-    /// The chains of the files and of the entries that are kept.
+    /// The chains of the files and of the entries that were accepted so far.
     chains: Chains,
     files: Vec<DefinitionFile>,
     unusable: Vec<DefinitionFile>,
@@ -199,8 +198,8 @@ impl Sorting<'_> {
         self.unusable.push(entry);
     }
 
-    /// Rejects the entries that need another definition, such as a binding its policy, which is not there or does not fit.
-    /// Only now all others are known, since either may come first.
+    /// Rejects entries whose counterpart is missing or does not fit, such as a binding without its policy. This comes after
+    /// all entries were read, since either of two counterparts may come first.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -220,7 +219,7 @@ impl Sorting<'_> {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
-                    // A file, whose mistakes stay.
+                    // Mistakes in a file are reported by `chains` instead.
                     continue;
                 }
                 is_done = false;
@@ -240,14 +239,14 @@ impl Sorting<'_> {
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// Returns the mistakes between definitions: a definition that needs a missing one, or does not fit another.
+    /// Returns the mistakes between definitions: a missing counterpart, or one that does not fit.
     fn unbound(&self) -> Mistakes {
         let mut mistakes = Mistakes::new();
         self.chains.definitions(&mut mistakes);
         mistakes
     }
 
-    /// Adds a definition; has no effect if there is a mistake in it.
+    /// Adds a definition; has no effect if it has a mistake.
     fn take(
         &mut self,
         entry: &DefinitionFile,
@@ -267,7 +266,7 @@ impl Sorting<'_> {
 }
 
 impl Usable {
-    /// Drops what was read of the definitions.
+    /// Returns the definitions with [nothing cached](DefinitionSet::afresh).
     #[must_use]
     pub fn afresh(self) -> Self {
         Self {
@@ -276,29 +275,29 @@ impl Usable {
         }
     }
 
-    /// The definitions to serve.
+    /// Returns the set to serve: usable definitions, and previous versions of others.
     pub fn served(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.held.contains(&file.path);
         let files = self.set.files().iter().filter(is_served).chain(&self.kept);
         self.set.with_contents(files.cloned().collect())
     }
 
-    /// Whether this is a file, and no entry.
+    /// Whether this path is of a file, not of an entry.
     pub fn is_file(&self, path: &Path) -> bool {
         let mut files = self.set.files().iter();
         files.any(|file| file.path == path && file.kind == StoreKind::Files)
     }
 
-    /// Whether the definition of this path can be used as far as its text goes, and is not in force as it is.
+    /// Whether the text at this path is usable and is not in force yet.
     pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
         let mut files = self.set.files().iter();
         !self.held.iter().any(|held| held == path)
             && files.any(|file| file.path == path && standing(file, in_force) != 0)
     }
 
-    /// Also sets aside a definition that [is new](Self::is_new), because something other than its text prevents its
-    /// use. Its previous version, if any, is served in its place; the previous version of an entry only if `on_bad`
-    /// keeps it.
+    /// Sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use, such
+    /// as a module that does not compile. Its previous version, if any, is served in its place; for an entry, only if
+    /// `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
     pub fn set_aside(
         &mut self,
         path: &Path,
@@ -335,7 +334,7 @@ impl Usable {
             },
             is_transient,
         });
-        // What needs this definition, such as a constraint its template.
+        // Definitions that need this one, such as the constraints of a template, are set aside too.
         let unbound = self.served().definitions().err().unwrap_or_default();
         let unbound = by_file(&unbound)
             .into_iter()
@@ -351,7 +350,7 @@ impl Usable {
     }
 }
 
-/// The precedence of a definition that conflicts with another; less wins.
+/// Returns the rank of a definition that conflicts with another; the lower rank wins.
 fn standing(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if other.normalized() == file.normalized() => 0,
@@ -378,7 +377,7 @@ fn by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
     files
 }
 
-/// The name of the definition in this entry.
+/// Returns the identity of the definition in this entry.
 pub(crate) fn id_of(set: &DefinitionSet, entry: &DefinitionFile) -> Option<DefinitionId> {
     let read = set.reads.file(entry);
     let mut definitions = set.reads.definitions([&*read]).into_iter();

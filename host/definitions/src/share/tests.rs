@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn text_and_back() {
+fn a_share_is_parsed_and_written() {
     for (text, parts) in [
         ("100%", 10_000),
         ("10%", 1000),
@@ -67,7 +67,7 @@ fn a_share_is_spread_evenly() {
                 .all(|distance| (least..=least + 1).contains(distance)),
             "{share}"
         );
-        // The counter starts over without a gap in what it says.
+        // The counter overflows and starts again, without a gap in the spread.
         assert_eq!(share.is_due(u64::MAX), share.is_due(u64::MAX % 10_000));
     }
     let tenth: Share = "10%".parse().unwrap();

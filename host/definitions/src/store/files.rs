@@ -16,27 +16,27 @@ use tokio::sync::{Mutex, watch};
 use super::{
     DefinitionStore, StoreError, StoreKind,
     loss::enforces_less,
-    reading::{EXTENSIONS, FilesRead, QUIET, Reading, is_definition, of_path},
-    write::{sweep, write},
+    reading::{EXTENSIONS, FilesRead, QUIET, Reading, file_mistake, is_definition},
+    write::{remove_drafts, write},
 };
 use crate::{
     DefinitionFile, DefinitionId, Definitions, DocumentForms, FileChange, Mistakes,
     change::{file_of, free_path},
 };
 
-/// Files must be unchanged for this time before a loss in them counts: a file that is being written may be a valid
-/// file with less in it, and a directory that is being replaced is empty for a moment.
-const REMOVAL: Duration = Duration::from_secs(2);
+/// Definitions are only removed once the files have been unchanged for this time: a file that is being written may be
+/// valid with fewer definitions, and a directory that is being replaced is empty for a moment.
+const REMOVAL_QUIET: Duration = Duration::from_secs(2);
 
-/// A file that is being written for longer than this is a mistake.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time to wait for a file that a program is writing, before it is reported as a mistake.
+const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Definitions in files and directories, which people edit too. Lives as long as the host.
+/// Keeps definitions in files and directories, which people edit too. It lives as long as the host.
 ///
-/// Files are read as by [`read_files`](crate::read_files), with two precautions: while a file is known to be written,
-/// the read waits, and fails after 20 s; and a file that may be incomplete counts only after 2 s without a change.
-/// Each file is replaced as a whole. The target of a symbolic link is written, but the link itself is removed. New
-/// definitions go to the first directory. The first read removes the temporary files of a commit that was killed.
+/// Files are read as by [`read_files`](crate::read_files), with two precautions: while a program is writing a file, the
+/// read waits, and fails after 20 s; and a file that may be incomplete is used only after 2 s without a change. A commit
+/// replaces whole files; it writes to the target of a symbolic link, but removes the link itself. New definitions go to
+/// the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
@@ -46,17 +46,15 @@ pub struct FileStore {
     complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
-    /// The processes that write; known once a caller waits for changes.
+    /// The files that other programs are writing; known once a caller waits for changes.
     writers: OnceLock<Writers>,
-    /// The settings for watching files.
     config: WatchConfig,
-    /// The time to wait for writers.
-    patience: Duration,
+    writer_timeout: Duration,
     forms: DocumentForms,
 }
 
 impl FileStore {
-    /// The definitions in these files, and in the files of these directories.
+    /// Creates the store of these files, and of the files in these directories.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths: paths.into(),
@@ -65,7 +63,7 @@ impl FileStore {
             watch: Mutex::default(),
             writers: OnceLock::new(),
             config: WatchConfig::default(),
-            patience: PATIENCE,
+            writer_timeout: WRITER_TIMEOUT,
             forms: DocumentForms::default(),
         }
     }
@@ -80,15 +78,14 @@ impl FileStore {
     }
 
     /// Waits until no file is being written.
-    async fn written(&self) -> Result<(), StoreError> {
+    async fn wait_for_writers(&self) -> Result<(), StoreError> {
         let Some(writers) = self.writers.get() else {
             return Ok(());
         };
         let mut mistakes = Mistakes::new();
-        for path in writers.finished(self.patience).await {
-            let message = "the file is still being written".to_owned();
+        for path in writers.finished(self.writer_timeout).await {
             let fix = "it is read once its writer closes it, or pauses for 2 s";
-            mistakes.push(of_path(&path, message, fix));
+            mistakes.push(file_mistake(&path, "the file is still being written", fix));
         }
         Ok(mistakes.into_result(())?)
     }
@@ -104,16 +101,16 @@ impl FileStore {
         })
     }
 
-    /// The files when they are complete, and their state before they were read.
+    /// Waits until the files are complete; returns their state from before the read, and their texts.
     async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, FilesRead), StoreError> {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
         loop {
-            self.written().await?;
+            self.wait_for_writers().await?;
             let (paths, before, forms) = (self.paths.clone(), last.clone(), self.forms.clone());
             let look = move || {
                 let quiet = |found: &FilesRead| match &*before {
-                    Some(last) if last.loses(found, &forms) => REMOVAL,
+                    Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
                 // Taken first, so that changes during the read are noticed.
@@ -129,7 +126,7 @@ impl FileStore {
                         tracing::info!(
                             "the definitions have less in them than before, or more exceptions; this goes live if \
                              they are unchanged for {}",
-                            humantime::format_duration(REMOVAL)
+                            humantime::format_duration(REMOVAL_QUIET)
                         );
                     }
                     tokio::time::sleep(pause).await;
@@ -164,7 +161,7 @@ impl DefinitionStore for FileStore {
         let last = self.complete.lock().await.clone();
         if self.read.borrow().is_none() {
             let paths = self.paths.clone();
-            self.blocking(move || sweep(&paths)).await?;
+            self.blocking(move || remove_drafts(&paths)).await?;
         }
         let (seen, found) = self.read_complete(last).await?;
         self.read.send_replace(Some(seen));
@@ -211,7 +208,7 @@ impl DefinitionStore for FileStore {
         let mut watch = self.watch.lock().await;
         loop {
             let Some(seen) = read.borrow_and_update().clone() else {
-                // Nothing was read yet, so whatever there is is news.
+                // Nothing was read yet, so any content is a change.
                 return;
             };
             let watch = match &mut *watch {
@@ -227,18 +224,18 @@ impl DefinitionStore for FileStore {
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                // The last read wins.
+                // After another read, changes are measured from that one.
                 _ = read.changed() => {}
             }
         }
     }
 }
 
-/// The content of the files when they were last read without mistakes. If they hold less, they may be incomplete.
+/// The content of the files when they were last read without mistakes. Files that later hold less may be incomplete.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
-    /// Unknown before there is a read without mistakes.
+    /// `None` before the first read without mistakes.
     definitions: Option<Arc<Definitions>>,
 }
 
@@ -268,8 +265,8 @@ impl Complete {
         Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
-    /// Whether this may be a part of what is to come: a file is the beginning of what it was, or is new and blank, or the
-    /// definitions enforce less. Mistakes remove nothing, as they do not go live.
+    /// Whether the files may be half-written: a file is truncated, or is new and blank, or the definitions enforce less
+    /// than before. Files with mistakes do not go live, so they lose nothing.
     fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;

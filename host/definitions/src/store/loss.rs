@@ -1,4 +1,4 @@
-//! Finds what a change of definitions takes away.
+//! Decides whether a change of definitions weakens them, as a truncated file would.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use admittance_admission::Phase;
 
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
-/// Whether a stage may refuse less than before: it is gone, or is called or enforced in another way, or its plugin
-/// has less in its settings; or there is an exception that was not there.
+/// Whether a stage may refuse less than before: it is gone, its conditions or policies differ, or its plugin lost
+/// settings; or there is a new exception.
 ///
-/// A stage that became stricter counts too: telling them apart would take a comparison of selectors and expressions.
+/// A stage that became stricter counts too: telling the two apart would take a comparison of selectors and expressions.
 /// A change that a truncated file cannot cause does not count: another module or URL, other values in settings, more
 /// rules of a chain.
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
@@ -18,25 +18,25 @@ pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
         !others.any(|other| other.exception == exception.exception && other.stages == exception.stages)
     };
     let chains: HashMap<_, _> = now.chains.iter().map(|chain| (id(chain), chain)).collect();
-    let is_less = |chain: &ChainDefinition| chains.get(&id(chain)).is_none_or(|now| of_chain(chain, now));
-    now.exceptions.iter().any(is_new) || before.chains.iter().any(is_less)
+    let is_weaker = |chain: &ChainDefinition| {
+        chains
+            .get(&id(chain))
+            .is_none_or(|now| chain_is_weaker(chain, now))
+    };
+    now.exceptions.iter().any(is_new) || before.chains.iter().any(is_weaker)
 }
 
 fn id(chain: &ChainDefinition) -> (Phase, &str) {
     (chain.phase, &chain.name)
 }
 
-fn of_chain(before: &ChainDefinition, now: &ChainDefinition) -> bool {
-    let is_less = |before: &StageDefinition| {
+fn chain_is_weaker(before: &ChainDefinition, now: &ChainDefinition) -> bool {
+    let is_weaker = |before: &StageDefinition| {
         let mut stages = now.stages.iter();
         let now = stages.find(|now| now.spec.name == before.spec.name);
-        now.is_none_or(|now| of_stage(before, now))
+        now.is_none_or(|now| before.spec != now.spec || before.hook.may_refuse_more_than(&now.hook))
     };
-    !before.rules.iter().all(|rule| now.rules.contains(rule)) || before.stages.iter().any(is_less)
-}
-
-fn of_stage(before: &StageDefinition, now: &StageDefinition) -> bool {
-    before.spec != now.spec || before.hook.may_refuse_more_than(&now.hook)
+    !before.rules.iter().all(|rule| now.rules.contains(rule)) || before.stages.iter().any(is_weaker)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads files as they were at one moment, and no half-written ones.
+//! Reads files so that all texts are from one moment and none is half-written.
 
 use std::{
     cell::OnceCell,
@@ -14,35 +14,34 @@ use admittance_watch::{Extensions, Stamp, counts};
 
 use crate::{
     DefinitionFile, DefinitionSet, Definitions, DocumentForms,
-    document::{self, Location, Mistake, Mistakes},
+    document::{self, Mistake, Mistakes},
 };
 
-/// Files that keep changing are read this many times.
+/// The number of reads after which files that keep changing are a mistake.
 const ATTEMPTS: usize = 10;
 
-/// The extensions of definition files in a directory.
 pub(super) const EXTENSIONS: Extensions = &["yaml", "yml", "json"];
 
-/// Files must be unchanged for this time until they are taken for complete.
+/// The time that files must be unchanged before they count as complete.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
 
 /// Reads these files, and the files `*.yaml`, `*.yml` and `*.json` in these directories (not in directories inside of
-/// them; hidden files and editors' backups are passed over). A directory may be empty. This blocks.
+/// them; hidden files and editors' backups are ignored). A directory may be empty. The function blocks.
 ///
 /// The texts belong to one moment: files that change while they are read are read again.
 ///
 /// # Errors
 ///
-/// Every path that cannot be read, is not UTF-8, or is larger than [`LARGEST_FILE`](document::LARGEST_FILE). A
-/// missing path is an error: a directory that is gone is never taken for an empty one.
+/// Every path that is missing, cannot be read, is not UTF-8, or is larger than
+/// [`LARGEST_FILE`](document::LARGEST_FILE). A missing directory is never taken for an empty one.
 pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
     let mut mistakes = Mistakes::new();
-    let files = read(paths, &mut mistakes);
+    let files = read_readable_files(paths, &mut mistakes);
     mistakes.into_result(files)
 }
 
 /// Reads files as [`read_files`] does, and leaves out the files that cannot be read.
-pub(crate) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
+pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
     let mut reading = Reading::default();
     loop {
         match reading.look(paths, |_| QUIET) {
@@ -55,12 +54,11 @@ pub(crate) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<Definition
     }
 }
 
-/// The texts of files, and what cannot be read.
+/// The texts of the files that could be read, and the mistakes of the others.
 #[derive(Debug, Default)]
 pub(super) struct FilesRead {
     pub(super) files: Vec<DefinitionFile>,
     pub(super) mistakes: Mistakes,
-    /// See [`definitions`](Self::definitions).
     definitions: OnceCell<Option<Arc<Definitions>>>,
 }
 
@@ -78,22 +76,22 @@ impl FilesRead {
             let files = DefinitionSet::of_forms(self.files.clone(), forms);
             files.definitions().ok().map(Arc::new)
         };
-        match self.mistakes.is_empty() {
-            true => self.definitions.get_or_init(parse).as_ref(),
-            false => None,
+        if self.mistakes.is_empty() {
+            self.definitions.get_or_init(parse).as_ref()
+        } else {
+            None
         }
     }
 }
 
-/// An attempt to read files. Lives until they are complete.
+/// An attempt to read files, repeated until they are complete.
 ///
-/// A ConfigMap is replaced by swapping one link, a directory that is removed lists no files before it is gone, and a
-/// file that is written in place may be valid at every moment. So what was read counts when everything has been
-/// unchanged for a while: since it was read, or since before.
+/// A ConfigMap is replaced by swapping one link, a directory lists no files just before it is removed, and a file that
+/// is written in place may be valid at every moment. So texts only count once all files have been unchanged for a while.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,
-    /// The texts that were read of the listing.
+    /// The texts of the listed files.
     found: Option<FilesRead>,
     attempts: usize,
 }
@@ -130,21 +128,20 @@ impl Reading {
 
 fn kept_changing(paths: &[PathBuf]) -> FilesRead {
     let mut found = FilesRead::default();
-    for path in paths {
-        let message = "the file kept changing while it was read".to_owned();
-        found
-            .mistakes
-            .push(of_path(path, message, "read it again when it is whole"));
-    }
+    let message = "the file kept changing while it was read";
+    let mistakes = paths
+        .iter()
+        .map(|path| file_mistake(path, message, "read it again when it is whole"));
+    found.mistakes.extend(mistakes);
     found
 }
 
-/// The state of the files, for comparison.
+/// The state of the files. Two equal listings mean that no file changed between them.
 #[derive(Debug, Default, PartialEq)]
 struct Listing {
-    /// The paths themselves, and what they lead to.
+    /// The states of each path: that of the path itself, and that of the target if it is a link.
     paths: Vec<[Option<Stamp>; 2]>,
-    /// Each once.
+    /// The files, without duplicates.
     files: Vec<(PathBuf, Option<Stamp>)>,
     mistakes: Mistakes,
 }
@@ -161,15 +158,13 @@ impl Listing {
                 Ok(files) => files,
                 Err(error) => {
                     let message = format!("the directory cannot be read: {error}");
-                    listing
-                        .mistakes
-                        .push(of_path(path, message, "let the program read it"));
+                    let mistake = file_mistake(path, message, "let the program read it");
+                    listing.mistakes.push(mistake);
                     continue;
                 }
             };
             for file in files {
-                // A file may be named in addition to its directory. A file that cannot be found is reported by
-                // reading it.
+                // A file may be listed in addition to its directory. A missing file is reported when it is read.
                 let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
                 if seen.insert(identity) {
                     let found = stamp(fs::metadata(&file));
@@ -180,7 +175,7 @@ impl Listing {
         listing
     }
 
-    /// Returns the time since any file was last written to or put in place. It is zero if a clock is wrong.
+    /// Returns the time since the last change of any file or path; zero if a change seems to be in the future.
     fn age(&self) -> Duration {
         let now = Moment::now().0;
         let files = self.files.iter().filter_map(|(_, stamp)| stamp.as_ref());
@@ -189,7 +184,7 @@ impl Listing {
         ages.min().unwrap_or(Duration::MAX)
     }
 
-    /// The texts of the files; `None` if one of them was replaced in the meantime.
+    /// Reads the texts of the files; returns `None` if a file was replaced since it was listed.
     fn read(&self) -> Option<FilesRead> {
         let mut found = FilesRead {
             mistakes: self.mistakes.clone(),
@@ -197,7 +192,7 @@ impl Listing {
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
-                // Links may lead elsewhere for a moment, and back.
+                // The stamps are of the opened file, since a link may lead to another one for a moment.
                 Ok((_, metadata)) if *stamp != Some(Stamp::of(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
@@ -220,7 +215,7 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
 fn fix_of_unread(path: &Path) -> &'static str {
     match path.symlink_metadata() {
         Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
-        // Files in directories are found there.
+        // The configuration names the file, as the files of a directory were just listed.
         Err(_) => {
             "correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` \
              of the configuration"
@@ -228,7 +223,7 @@ fn fix_of_unread(path: &Path) -> &'static str {
     }
 }
 
-/// Lists a path itself, or in place of a directory the files `*.yaml`, `*.yml` and `*.json` in it, by name.
+/// Returns the files `*.yaml`, `*.yml` and `*.json` in a directory, sorted by name; of another path, the path itself.
 ///
 /// # Errors
 ///
@@ -240,7 +235,7 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
-        // Whatever has the name of a definition file should be one: a directory in its place is reported by reading it.
+        // A directory with the name of a definition file is listed too; reading it reports the mistake.
         if is_definition(&file) {
             files.push(file);
         }
@@ -253,13 +248,8 @@ pub(super) fn is_definition(file: &Path) -> bool {
     counts(file, EXTENSIONS)
 }
 
-pub(super) fn of_path(path: &Path, message: String, fix: &str) -> Mistake {
-    Mistake {
-        location: Location::of_file(path.display().to_string()),
-        path: String::new(),
-        message,
-        fix: fix.to_owned(),
-    }
+pub(super) fn file_mistake(path: &Path, message: impl Into<String>, fix: &str) -> Mistake {
+    Mistake::of_file(path.display().to_string(), message, fix)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Files that are replaced whole.
+//! Replaces definition files as a whole, so that no reader sees half of one.
 
 use std::{
     ffi::OsStr,
@@ -14,13 +14,13 @@ use tempfile::NamedTempFile;
 use super::StoreError;
 use crate::{FileChange, document::LARGEST_FILE};
 
-/// Make these changes, each file in one step. When one cannot be made, those before it are undone.
+/// Makes these changes, each file in one step. If a change fails, the changes before it are undone.
 pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     let staged = changes.iter().map(Staged::new).collect::<Result<Vec<_>, _>>()?;
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
-            // Itself too: it may be only its directory that is not synced.
+            // The failed change is undone too: perhaps only the sync of its directory failed.
             return Err(match undo(changes.get(..=index).unwrap_or_default()) {
                 Ok(()) => StoreError::NotWritten { path, source },
                 Err((written, restoring)) => StoreError::PartlyWritten {
@@ -35,7 +35,7 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Restores the files. A file that differs from the change was not written.
+/// Restores the files. A file without the change's new text was not written, so it stays.
 fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);
@@ -55,11 +55,11 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     Ok(())
 }
 
-/// A change of a file whose new text is on disk, under a name that nothing reads.
+/// A change of a file whose new text is on disk, in a draft that no reader takes for a definition.
 struct Staged {
     path: PathBuf,
-    /// Also of a file that goes, to try whether its directory can be written.
-    text: NamedTempFile,
+    /// The draft. A removed file has one too, to learn whether its directory can be written.
+    draft: NamedTempFile,
     is_new: bool,
     is_removed: bool,
 }
@@ -72,7 +72,7 @@ impl Staged {
         };
         let path = real_path(change).map_err(failed)?;
         let there = text_of(&path).map_err(failed)?;
-        // What is not text is what was left of it.
+        // A text that was cut within a character is a truncated version, which may be replaced.
         let is_cut = there
             .as_deref()
             .is_some_and(|there| str::from_utf8(there).is_err());
@@ -81,7 +81,7 @@ impl Staged {
             return Err(StoreError::ChangedMeanwhile { path });
         }
         let staged = Self {
-            text: draft(&path, change).map_err(failed)?,
+            draft: draft(&path, change).map_err(failed)?,
             path,
             is_new: change.before.is_none(),
             is_removed: change.after.is_none(),
@@ -93,14 +93,14 @@ impl Staged {
         match self {
             Self { is_removed: true, .. } => fs::remove_file(&self.path)?,
             // A file that was created in the meantime stays.
-            Self { is_new: true, .. } => drop(self.text.persist_noclobber(&self.path)?),
-            _ => drop(self.text.persist(&self.path)?),
+            Self { is_new: true, .. } => drop(self.draft.persist_noclobber(&self.path)?),
+            _ => drop(self.draft.persist(&self.path)?),
         }
         file::sync_directory(directory(&self.path))
     }
 }
 
-/// The names of drafts: this prefix, and random letters and digits.
+/// A draft's name is this prefix and six random letters and digits.
 const PREFIX: &str = ".admittance-";
 const RANDOM: usize = 6;
 
@@ -109,13 +109,13 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let mut draft = tempfile::Builder::new()
         .prefix(PREFIX)
         .rand_bytes(RANDOM)
-        // The umask applies.
+        // The umask restricts this mode.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
-    // Until it is renamed, so that no other program takes it for left behind. Some file systems have no locks.
+    // The lock tells other programs that the draft is in use. Some file systems have no locks.
     let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
-        // Renaming would also replace a file that may not be written.
+        // A rename would even replace a file without write permission, so the permission is checked first.
         #[allow(
             clippy::disallowed_methods,
             reason = "it is opened to learn whether it may be written"
@@ -127,7 +127,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
             .metadata()?;
         let drafted = draft.as_file().metadata()?;
         if (drafted.uid(), drafted.gid()) != (there.uid(), there.gid()) {
-            // Only root can give files away; for others it stays theirs.
+            // Only root can change the owner; the draft of another user keeps that user.
             let _ = chown(draft.path(), Some(there.uid()), Some(there.gid()));
         }
         draft.as_file().set_permissions(there.permissions())?;
@@ -138,7 +138,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
 }
 
 /// Removes the drafts that a killed program left in these directories, or next to these files.
-pub(super) fn sweep(paths: &[PathBuf]) {
+pub(super) fn remove_drafts(paths: &[PathBuf]) {
     for path in paths {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let directory = if path.is_dir() { &path } else { directory(&path) };
@@ -160,13 +160,13 @@ fn is_draft(name: &OsStr) -> bool {
     random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// Whether a program that is writing it has locked it.
+/// Whether a program that is still writing the draft has locked it.
 fn is_locked(path: &Path) -> bool {
     let locked = file::open(path).map(|file| file.try_lock());
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
-/// The content of the file; `None` if it does not exist.
+/// Reads the file; returns `None` if it does not exist.
 fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match file::read(path, LARGEST_FILE as u64) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -175,11 +175,11 @@ fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The path of the file. The target of a symbolic link is replaced, not the link.
+/// Returns the path to write or remove. A change replaces the target of a symbolic link; a removal removes the link.
 fn real_path(change: &FileChange) -> io::Result<PathBuf> {
     if change.before.is_some() && change.after.is_some() {
         match fs::canonicalize(&change.path) {
-            // It is gone, which is found when its text is read.
+            // Reading the text reports that the file is gone.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             path => return path,
         }

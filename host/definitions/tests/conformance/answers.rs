@@ -31,13 +31,13 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    /// Whether a policy refused the request. The API server refuses others by itself, after the policies.
+    /// Returns whether a policy refused the request. The API server refuses other requests itself, after the policies.
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();
         self.status >= 400 && !message.contains(" is invalid: ")
     }
 
-    /// Describes how the outcome differs from this answer; none if it does not.
+    /// Describes how the outcome differs from this answer; `None` if it does not.
     pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
         let (here, refusal) = match &outcome.decision {
             Decision::Allowed => ("allowed".to_owned(), None),
@@ -107,7 +107,7 @@ impl Answer {
 /// The metadata that the recorder left out.
 const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
 
-/// A JSON value as such, and any other text as a string: the order of members does not count.
+/// Parses JSON, so that the order of members does not count; any other text becomes a string.
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
@@ -144,7 +144,7 @@ const FILLED_IN: [&str; 28] = [
     "ipFamilyPolicy",
 ];
 
-/// The first place at which two objects differ, except for what the API server fills in.
+/// Returns the first place at which two objects differ, except for the fields that the API server fills in.
 fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => {
@@ -176,17 +176,17 @@ fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
     }
 }
 
-/// Whether the API server leaves it out when it writes an object.
+/// Returns whether the API server leaves out this value when it writes an object.
 fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Whether this is the `metadata` that the API server gives the template of a Job.
+/// Returns whether this is the `metadata` that the API server adds to the template of a Job.
 fn is_of_jobs(value: &Value) -> bool {
     value.pointer("/labels/job-name").is_some()
 }
 
-/// The object with the defaults of the API server, as far as the cases need them.
+/// Returns the object with the defaults of the API server, as far as the cases need them.
 pub(crate) fn defaulted(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata

@@ -1,4 +1,4 @@
-//! The cluster in which the answers were recorded, and the chains that are called in it.
+//! Imitates the cluster in which the answers were recorded, and calls chains in it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl Authorizer for Administrators {
     }
 }
 
-/// The objects that exist.
+/// A source of the objects that exist in the cluster.
 #[derive(Debug)]
 struct Objects(Vec<Value>);
 
@@ -105,7 +105,7 @@ pub(crate) fn namespaces() -> Vec<Value> {
     namespaces.map(object).to_vec()
 }
 
-/// Chains in a cluster with these objects.
+/// The chains of a cluster, and its objects.
 pub(crate) struct Cluster {
     chains: Vec<Chain>,
     namespaces: StaticNamespaces,
@@ -133,7 +133,7 @@ impl Cluster {
         }
     }
 
-    /// The outcome of a request.
+    /// Returns the outcome of a request.
     pub(crate) async fn admit(&self, request: Request) -> Outcome {
         let matching = self.chains.iter().filter(|chain| chain.matches(&request));
         let matching: Vec<&Chain> = matching.collect();
@@ -153,7 +153,7 @@ fn built(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
             panic!("{}: not a policy", chain.name);
         };
         let mut spec = stage.spec;
-        // A busy machine is not a difference.
+        // A timeout of a busy machine is not a difference.
         spec.timeout = Duration::from_secs(600);
         Stage {
             spec,

@@ -1,4 +1,4 @@
-//! Policies and bindings that the API server accepts or refuses when they are created.
+//! Tests policies and bindings that the API server accepts or refuses when they are created.
 
 use std::collections::BTreeMap;
 

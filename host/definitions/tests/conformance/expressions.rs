@@ -1,4 +1,4 @@
-//! Single expressions: whether they compile, and their values as `%s` writes them.
+//! Tests whether single expressions compile, and compares their values as `%s` writes them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{assert_differences, chains, cluster::Cluster, differences, lines};
 #[derive(Deserialize)]
 struct Case {
     expression: String,
-    /// `accepted` or `refused` if the expression was only compiled, else its value; null for an error.
+    /// `accepted` or `refused` if the expression was only compiled; otherwise its value, or null for an error.
     kube: Option<String>,
     why: Option<String>,
 }

@@ -1,8 +1,8 @@
 //! Compares policies of Kubernetes with a real kube-apiserver 1.36.2: `data` has its recorded answers.
 //!
 //! Each test runs a table of cases, and compares the results with a list of intended differences and their reasons
-//! (`differences.rs`). A difference that is not on the list fails the test, and so does one on the list that is none any
-//! longer.
+//! (`differences.rs`). A difference that is not on the list fails the test, and so does an entry of the list without a
+//! difference.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]
@@ -22,13 +22,13 @@ use admittance_definitions::{ChainDefinition, load};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A file of the recorded data.
+/// Reads a file of the recorded data.
 fn data(name: &str) -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package.join("tests/conformance/data").join(name)
 }
 
-/// The JSON documents of a file, one in each line.
+/// Reads the JSON documents of a file, one in each line.
 fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let text = fs::read_to_string(data(name)).unwrap();
     text.lines()
@@ -36,7 +36,7 @@ fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
         .collect()
 }
 
-/// The chains of these documents, or the mistakes in them.
+/// Returns the chains of these documents, or the mistakes in them.
 fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policies.json");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{cluster::Cluster, data};
 
-/// The outcome of the request of a reported directory.
+/// Returns the outcome of the request in the directory of a report.
 async fn outcome(name: &str) -> Outcome {
     let directory = data("reported").join(name);
     let chains =

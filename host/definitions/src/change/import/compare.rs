@@ -20,10 +20,12 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
         let policies = chain.rules.iter().map(|rule| rule.match_policy);
         let is_mixed = policies.clone().any(|policy| policy == MatchPolicy::Exact)
             && policies.clone().any(|policy| policy != MatchPolicy::Exact);
-        lost.push(match is_mixed {
-            true => "a native chain has one `matchPolicy`".to_owned(),
-            false => "`resourceNames` has no native form".to_owned(),
-        });
+        let reason = if is_mixed {
+            "a native chain has one `matchPolicy`"
+        } else {
+            "`resourceNames` has no native form"
+        };
+        lost.push(reason.to_owned());
     }
     if chain.stages.len() != native.stages.len() {
         lost.push("the number of stages differs".to_owned());

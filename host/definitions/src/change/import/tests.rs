@@ -12,7 +12,7 @@ fn of(text: &str) -> Import {
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// Result, chain and notes of the only definition.
+/// Returns result, chain and notes of the only definition.
 fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
     let import = of(text);
     let [definition] = <[Imported; 1]>::try_from(import.definitions).unwrap();
@@ -62,7 +62,7 @@ fn a_webhook_that_is_the_same() {
     assert_eq!(one.hook, other.hook);
     assert_eq!(original[0].rules, imported[0].rules);
     let mut spec = one.spec.clone();
-    // Rules that the chain has are not repeated in its stages.
+    // The stages do not repeat the rules of the chain.
     spec.rules.clear();
     assert_eq!(spec, other.spec);
 }
@@ -72,7 +72,7 @@ fn a_webhook_that_has_no_native_form() {
     let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("caBundle"), "{notes:?}");
-    // It is a document of the file as it is.
+    // The text is also a document of the file, unchanged.
     assert!(
         kept.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
         "{kept}"
@@ -88,7 +88,7 @@ fn a_webhook_that_has_no_native_form() {
     let (result, _, notes, _) = one(&webhook(second));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("one `matchPolicy`"), "{notes:?}");
-    // With one policy, each stage has its rules.
+    // If all webhooks have one match policy, each stage keeps its rules.
     let (result, _, _, native) = one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
     assert_eq!(result, ImportResult::Exact);
     let stages = &chains(&native)[0].stages;
@@ -121,7 +121,7 @@ spec: {{ policyName: replicas, validationActions: [Deny]{extra} }}
 }
 
 #[test]
-fn policies_of_kubernetes() {
+fn a_policy_and_its_binding_become_one_chain() {
     let import_of = |policy: &str, binding: &str| of(&format!("{policy}{binding}"));
     let import = import_of(
         POLICY,
@@ -173,7 +173,7 @@ fn policies_of_kubernetes() {
             assert_eq!(definition.result, ImportResult::Kept, "{says}");
             assert!(definition.notes.concat().contains(says), "{definition:?}");
         }
-        // Both documents are there.
+        // The text has both documents.
         assert_eq!(chains(&import.text)[0].stages.len(), 1);
     }
 
@@ -189,7 +189,7 @@ fn policies_of_kubernetes() {
 }
 
 #[test]
-fn a_mutating_policy() {
+fn a_mutating_policy_is_imported_with_its_mutations() {
     let text = "apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: { name: labels }
@@ -217,7 +217,7 @@ spec: { policyName: labels }
 }
 
 #[test]
-fn other_systems() {
+fn policies_of_other_systems_are_imported_as_chains() {
     let kubewarden = "apiVersion: policies.kubewarden.io/v1
 kind: AdmissionPolicy
 metadata: { name: labels, namespace: team-a }
@@ -234,7 +234,7 @@ spec:
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("namespaced-team-a-labels"))
     );
-    // What `check` warns of.
+    // The note is a warning that `check` prints.
     assert!(notes[0].contains("policyServer"), "{notes:?}");
     let imported = chains(&native);
     assert_eq!(
@@ -322,7 +322,7 @@ fn definitions_are_found_among_other_manifests() {
 }
 
 #[test]
-fn items_of_a_list() {
+fn items_of_a_list_are_imported_one_by_one() {
     let item = webhook("");
     let body = item.split_once("metadata:").unwrap().1.replace('\n', "\n  ");
     let text = format!(
@@ -330,7 +330,7 @@ fn items_of_a_list() {
         body.trim_end()
     );
     assert_eq!(of(&text).definitions[0].result, ImportResult::Exact);
-    // One that is kept says what it is.
+    // An item that is kept gets a kind of its own.
     let kept = of(&text.replace(", caBundle: ", " } #"));
     assert_eq!(kept.definitions[0].result, ImportResult::Kept);
     assert_eq!(chains(&kept.text)[0].name, "images");

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::{chain, json, line, set, summary, text, to};
 use crate::{DefinitionId, DefinitionSet, Destination, Expected, StoreKind, read_files};
 
-/// The text of the file after applying this.
+/// Returns the text of the file after this text was applied.
 fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
     let old = set(&[(file, text_of_file)]);
     let change = old
@@ -23,7 +23,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
              secret }}, admissionWebhooks: [] }}\n"
         )
     };
-    // The file, its text, what is applied, and the text after that.
+    // (the file, its text, the applied text, the new text)
     let table = [
         (
             "f.yaml",
@@ -31,7 +31,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             changed(&line("b")),
             format!("{}\n", changed(&line("b"))),
         ),
-        // Comments are of the text that is applied.
+        // The comments of the applied text replace the old ones.
         (
             "f.yaml",
             format!("\u{feff}# Old.\n\n{b}    # Old.\n"),
@@ -44,7 +44,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             format!("# New.\n{b}"),
             format!("# New.\n{b}"),
         ),
-        // JSON is read in a file of YAML too, and alone in one of JSON.
+        // A YAML file may have JSON, and a JSON file may have nothing else.
         (
             "f.yaml",
             b.clone(),
@@ -63,7 +63,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             changed(&line("b")),
             pretty(&changed(&json("b"))),
         ),
-        // A kind of BCS in another case is the same.
+        // The case of a kind of BCS does not matter.
         (
             "f.yaml",
             bcs("admissionwebhook", "create"),
@@ -74,7 +74,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
     for (file, old, new, expected) in table {
         assert_eq!(applied(file, &old, &new), Ok(expected), "{old}\nand\n{new}");
     }
-    // Of several that are applied, each file takes its own.
+    // If several definitions are applied, each is written to its own file.
     let a = chain("a");
     let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
     let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
@@ -90,7 +90,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
         text(&change.set, "b.yaml"),
         Some(format!("# Of b.\n{}", changed(&b)))
     );
-    // The same again is nothing.
+    // Applying the same text again changes nothing.
     for same in [
         b.clone(),
         b.replace('\n', "\r\n"),
@@ -121,7 +121,7 @@ fn a_file_of_several_is_edited_by_people() {
         );
         assert_eq!(applied_to(&text, &changed), Err(message));
     }
-    // What is there already, however it is written, is nothing.
+    // A definition that exists in another spelling is not changed.
     assert_eq!(
         applied_to(
             &format!("{a}---\n{b}"),
@@ -132,7 +132,7 @@ fn a_file_of_several_is_edited_by_people() {
 }
 
 #[test]
-fn one_of_each_phase() {
+fn chains_of_both_phases_may_have_one_name() {
     let of = |phase: &str, operation: &str| {
         let whole = line("a").replace("spec: {", &format!("spec: {{ phase: {phase},"));
         whole.replace("CREATE", operation)
@@ -155,7 +155,7 @@ fn one_of_each_phase() {
         summary(&change),
         "AdmissionChain/a Changed, AdmissionChain/a Unchanged; ~v.yaml"
     );
-    // Alone, it may change its phase.
+    // A chain whose name is in one phase only may change its phase.
     let one = set(&[("m.yaml", &mutating)]);
     assert_eq!(
         summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
@@ -180,7 +180,7 @@ fn one_of_each_phase() {
 }
 
 #[test]
-fn new_files() {
+fn a_new_definition_gets_an_unused_file_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     std::fs::write(path("AdmissionChain-taken.yaml"), "").unwrap();
@@ -195,7 +195,7 @@ fn new_files() {
     let long_name = format!("admissionwebhook-m-{}.yaml", "x".repeat(81));
     let phases = ["Mutating", "Validating"]
         .map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
-    // What is applied, and the files that come of it.
+    // (the applied text, the new files)
     let table = [
         (chain("pods"), vec![("AdmissionChain-pods.yaml", chain("pods"))]),
         (
@@ -283,7 +283,7 @@ fn why_a_text_is_not_applied() {
              kind: Secret }}\nadmissionWebhooks: []\n"
         )
     };
-    // The file, the text, the error.
+    // (the file, the text, the error)
     let table = [
         (beside.clone(), String::new(), "new.yaml: it contains no definition".to_owned()),
         (beside.clone(), "# a\n---\n".to_owned(), "new.yaml: it contains no definition".to_owned()),
@@ -312,7 +312,7 @@ fn why_a_text_is_not_applied() {
             a.clone(),
             "AdmissionChain/a is an item of the list in f.yaml:3:10; edit that file".to_owned(),
         ),
-        // Of two files with one mistake, both are reported.
+        // If two files have the same mistake, both are reported.
         (
             beside.clone(),
             "{ apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: { name: b } }".to_owned(),
@@ -339,7 +339,7 @@ fn why_a_text_is_not_applied() {
             .to_string();
         assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
     }
-    // What is wrong in a document goes when the document is replaced.
+    // A mistake in a document is gone when the document is replaced.
     assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
         (
@@ -357,7 +357,7 @@ fn why_a_text_is_not_applied() {
     }
 }
 
-/// Its relative paths are taken from the directory of the file that it comes to.
+/// Relative paths of the definition are resolved in the directory of the file to which it is written.
 #[test]
 fn modules_are_beside_the_file() {
     let set = set(&[("chains/f.yaml", &chain("a"))]);
@@ -383,9 +383,8 @@ fn modules_are_beside_the_file() {
     assert!(format!("{:?}", chains[1].stages[0].hook).contains("more/s.wasm"));
 }
 
-/// The chains of a text are known before it is applied.
 #[test]
-fn chains_of_a_text() {
+fn chains_of_a_text_are_known_before_it_is_applied() {
     let set = set(&[("old/pods.yaml", &chain("pods"))]);
     let destination = to(Path::new("new"));
     let source = |name: &str| {

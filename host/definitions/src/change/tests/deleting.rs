@@ -52,7 +52,7 @@ fn why_a_definition_is_not_deleted() {
         let first = error.split(" or AdmissionChain").next().unwrap();
         assert_eq!(first.trim_end_matches('?'), expected.trim_end_matches('?'));
     }
-    // What is wrong elsewhere keeps the whole from being right; what is wrong in it goes with it.
+    // A mistake in another definition stays, and a mistake in the deleted definition is gone.
     let wrong = chain("wrong").replace("CREATE", "CREAT");
     let set = set(&[("a.yaml", &chain("a")), ("w.yaml", &wrong)]);
     let error = set.delete(&id("AdmissionChain/a")).unwrap_err().to_string();

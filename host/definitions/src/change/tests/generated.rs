@@ -1,11 +1,11 @@
-//! Tests with generated files: each document can stand alone, whatever surrounds it in its file.
+//! Tests with generated files that each document can stand alone, whatever surrounds it in its file.
 
 use proptest::prelude::*;
 
 use super::{chain, json, line, set, text, to};
 use crate::{ChainDefinition, DefinitionId, Expected};
 
-/// Text that can stand between two documents without a meaning.
+/// Generates text without a meaning, to be placed between two documents.
 fn between() -> impl Strategy<Value = String> {
     let lines = prop_oneof![Just("\n"), Just("# A comment.\n"), Just("#\n"), Just("   \n")];
     prop::collection::vec(lines, 0..4).prop_map(|lines| lines.concat())
@@ -33,7 +33,7 @@ fn document(index: usize) -> impl Strategy<Value = String> {
     ]
 }
 
-/// A number of documents, and the file with them.
+/// Generates a number of documents, and the file with them.
 fn file() -> impl Strategy<Value = (usize, String)> {
     let parts = |count: usize| {
         let documents: Vec<_> = (0..count).map(document).collect();
@@ -76,7 +76,7 @@ proptest! {
             let alone = set(&[("f.yaml", &one.text)]).documents();
             let found: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
             prop_assert_eq!(found, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
-            // It is there, so nothing is written.
+            // The definition exists already, so nothing is written.
             let again = old.apply(&one.text, "new", Expected::Any, &|_| None).unwrap();
             prop_assert_eq!(&again.files, &[]);
             prop_assert_eq!(old.delete(&one.id).is_ok(), count == 1);
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn applied_to_files_of_their_own((count, whole) in file()) {
+    fn each_document_is_applied_to_a_file_of_its_own((count, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
         let change = set(&[]).apply(&whole, "new", Expected::New, &to(directory.path())).unwrap();
         prop_assert_eq!(change.files.len(), count);
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn created_and_deleted((_, whole) in file()) {
+    fn deleting_a_new_definition_restores_the_files((_, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
         let old = set(&[("f.yaml", &whole)]);
         let created = old.apply(&chain("new"), "new", Expected::Any, &to(directory.path())).unwrap().set;

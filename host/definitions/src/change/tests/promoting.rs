@@ -5,7 +5,7 @@ use crate::document::to_json;
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// The file after the candidate of its stage was promoted.
+/// Returns the file after the candidate of its stage was promoted.
 fn promoted(file: &str, old: &str) -> String {
     let set = set(&[(file, old)]);
     let chains = set.chains().unwrap();
@@ -23,7 +23,7 @@ const HEAD: &str = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: Admission
 
 #[test]
 fn a_promoted_stage_gets_what_its_candidate_says() {
-    // The stage and what it becomes.
+    // (the stage, the stage after the promotion)
     let table = [
         (
             "{ name: s, plugin: { source: file:a.wasm }, candidate: { source: file:b.wasm, share: 10% }, timeout: 1s }",
@@ -33,12 +33,12 @@ fn a_promoted_stage_gets_what_its_candidate_says() {
             "{ candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm }, name: s }",
             "{ plugin: { source: file:b.wasm }, name: s }",
         ),
-        // What the candidate does not say goes, or stays.
+        // Fields that the candidate does not have are removed, or keep their value.
         (
             "{ name: s, plugin: { digest: '{PIN}', source: file:a.wasm, settings: { a: 1 }, memory: 1MiB }, candidate: { source: 'oci://r.example.com/b:2', refresh: 1h } }",
             "{ name: s, plugin: { source: 'oci://r.example.com/b:2', settings: { a: 1 }, memory: 1MiB, refresh: 1h } }",
         ),
-        // A digest for a `refresh`.
+        // A digest replaces `refresh`.
         (
             "{ name: s, plugin: { source: 'oci://r.example.com/a:1', refresh: 1h }, candidate: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
             "{ name: s, plugin: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
@@ -47,7 +47,7 @@ fn a_promoted_stage_gets_what_its_candidate_says() {
             "{ name: s, plugin: { source: file:a.wasm, settings: { old: true } }, candidate: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
             "{ name: s, plugin: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
         ),
-        // What is empty counts as not there.
+        // An empty field counts as missing.
         (
             "{ name: s, plugin: { source: file:a.wasm, digest: , settings: { a: 1 } }, candidate: { source: file:é.wasm, settings: , memory: ~ } }",
             "{ name: s, plugin: { source: file:é.wasm, settings: { a: 1 } } }",
@@ -70,9 +70,9 @@ fn a_promoted_stage_gets_what_its_candidate_says() {
     }
 }
 
-/// People go on with it.
+/// People edit the file afterwards.
 #[test]
-fn how_the_file_is_written() {
+fn a_promoted_file_stays_readable() {
     let stage = "    - name: s\n      plugin:\n        source: file:../a.wasm # A.\n        settings: { name: a }\n      \
                  candidate:\n        source: file:../b.wasm\n";
     let found = promoted("f.yaml", &format!("{HEAD}{stage}"));
@@ -83,7 +83,7 @@ fn how_the_file_is_written() {
 }
 
 #[test]
-fn other_forms() {
+fn candidates_of_every_form_are_promoted() {
     let kubernetes = |stage: &str| {
         format!(
             "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {{ name: c }}\nwebhooks:\n- \
@@ -173,7 +173,7 @@ fn why_a_candidate_is_not_promoted() {
         "AdmissionChain/pods is one of several documents in its file, at f.yaml:2:1; edit that file"
     );
 
-    // What is wrong anywhere keeps the whole from being right.
+    // A mistake in another definition prevents the promotion.
     let error = set(&[("m.yaml", &mutating), ("w.yaml", "kind: Pod")])
         .promote(&"pods/images".parse().unwrap())
         .unwrap_err();

@@ -5,14 +5,14 @@ use std::path::Path;
 use super::{chain, json, line, summary, text, to};
 use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId, StoreKind};
 
-/// The file `f.yaml` with the chain a, and a store with these.
+/// Returns the file `f.yaml` with the chain `a`, and a store with these entries.
 fn beside(stored: &[(&str, &str)]) -> DefinitionSet {
     let entry = |(path, text): &(&str, &str)| DefinitionFile::entry(path, *text, None);
     let file = DefinitionFile::file("f.yaml", chain("a"));
     DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
 }
 
-/// The files, or the entries.
+/// Returns the definitions in files, or those in entries.
 fn of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
     set.files().iter().filter(|file| file.kind == kind).collect()
 }
@@ -21,7 +21,7 @@ fn absolute(text: &str) -> String {
     text.replace("file:s.wasm", "file:/s.wasm")
 }
 
-/// New definitions go to the store.
+/// Sends new definitions to the store.
 fn to_store(id: &DefinitionId) -> Option<Destination> {
     Some(Destination {
         kind: StoreKind::Entries,
@@ -29,7 +29,7 @@ fn to_store(id: &DefinitionId) -> Option<Destination> {
     })
 }
 
-/// An `AdmissionChain` as a resource, with these labels and annotations.
+/// Returns an `AdmissionChain` as a resource, with these labels and annotations.
 fn with_metadata(labels: &str, annotations: &str) -> String {
     let metadata = format!(r#"{{"name": "b", "labels": {labels}, "annotations": {annotations}}}"#);
     absolute(&json("b")).replace(r#"{"name": "b"}"#, &metadata)
@@ -89,7 +89,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
         let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
         assert_eq!(summary(&change), expected, "{new}");
     }
-    // A mistake is at its place in the list.
+    // A mistake is reported at its place in the list.
     let wrong = list(&[b.replace("CREATE", "CREAT")]);
     let error = old.apply(&wrong, "new", Expected::Any, &to_store).unwrap_err();
     assert!(error.to_string().starts_with("new:3:"), "{error}");
@@ -107,7 +107,7 @@ fn a_change_writes_entries_of_a_store() {
     let changed = |text: &str| text.replace("CREATE", "UPDATE");
     let updated = changed(&b);
     let pretty = |text: &str| format!("{:#}", serde_json::from_str::<serde_json::Value>(text).unwrap());
-    // What is applied, what that does, and what is at the place of b, or of the new one.
+    // (the applied text, the summary of the change, the text of the entry of `b` or of the new one)
     let table = [
         (b.clone(), "AdmissionChain/b Unchanged;", b.clone()),
         (pretty(&b), "AdmissionChain/b Unchanged;", b.clone()),
@@ -122,7 +122,7 @@ fn a_change_writes_entries_of_a_store() {
             "AdmissionChain/b Changed; ~store:/x/b",
             pretty(&updated),
         ),
-        // What is there is read by others, who know JSON alone.
+        // Other programs read the entries as JSON.
         (
             format!("# Comment.\n{}", changed(&absolute(&line("b")))),
             "AdmissionChain/b Changed; ~store:/x/b",
@@ -161,7 +161,7 @@ fn a_change_writes_entries_of_a_store() {
 }
 
 #[test]
-fn deleted_and_promoted_beside_files() {
+fn stored_definitions_beside_files_are_deleted_and_promoted() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
     let old = beside(&[("store:/x/b", &b), ("store:/x/c", &c)]);
     for (id, expected, left) in [
@@ -203,9 +203,9 @@ fn deleted_and_promoted_beside_files() {
     }
 }
 
-/// Somebody wrote another definition there, or what is none.
+/// The entry has another definition, or none.
 #[test]
-fn a_place_that_is_taken() {
+fn a_definition_is_not_written_over_another() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {
         let old = beside(&[("store:/x/b", &there)]);
         let error = old
@@ -244,7 +244,7 @@ fn there_are_no_relative_paths_in_a_store() {
         .apply(&json("b"), "new", Expected::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
-    // In a directory it is none.
+    // In a directory, the text has no mistake.
     empty
         .apply(&json("b"), "new", Expected::Any, &to(Path::new("chains")))
         .unwrap();

@@ -58,7 +58,7 @@ fn texts_that_yaml_could_take_for_something_else() {
 }
 
 #[test]
-fn documents_follow_one_another() {
+fn written_documents_are_separated_by_markers() {
     let values = [
         json!({"data": {"a.yaml": "a\n\n", "b": [{"c": 1, "d": []}, {}, "x\ny\n"]}}),
         json!({"last": "a\n\n\n"}),

@@ -1,14 +1,14 @@
-//! YAML as kubectl reads it: the results of sigs.k8s.io/yaml 1.4, for texts that were made for these tests.
+//! Compares the parser with kubectl's. The values are the results of sigs.k8s.io/yaml 1.4 for texts made for these tests.
 
 use serde_json::{Value as Json, json};
 
 use super::{BYTE_ORDER_MARK, Flaw, LARGEST_FILE, MOST_VALUES, reading, yaml};
 use crate::{ChainDefinition, PluginDefinition, load_text};
 
-/// A text in each line, with the values of its documents; without them, kubectl refuses it.
+/// Each line has a text and the values of its documents. It has no values if kubectl refuses the text.
 const TEXTS: &str = include_str!("kubectl.jsonl");
 
-/// The values of the documents in a text, or the first mistake.
+/// Returns the values of the documents in a text, or the first mistake.
 fn read(text: &str) -> Result<Vec<Json>, String> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -52,7 +52,7 @@ fn a_key_that_is_written_twice_is_a_mistake_although_kubectl_takes_the_last() {
 
 #[test]
 fn other_texts_that_kubectl_reads_differently() {
-    // kubectl refuses these; the parser of YAML 1.2 knows what they mean.
+    // kubectl refuses these, and a parser of YAML 1.2 reads them.
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),
         ("a: 1\n...\nb: 2\n", json!([{"a": 1}, {"b": 2}])),
@@ -81,7 +81,7 @@ fn other_texts_that_kubectl_reads_differently() {
     }
 }
 
-/// Texts of some hundred bytes that stand for gigabytes.
+/// Texts of some hundred bytes would become gigabytes if their aliases were written out.
 fn bombs() -> Vec<(&'static str, String)> {
     let nested = |open: &str, close: &str, entry: fn(usize, usize) -> String| {
         let mut text = "a0: &a0 {x: 1}\n".to_owned();
@@ -120,7 +120,7 @@ fn aliases_may_repeat_99_values_for_each_that_is_written() {
         "{}",
         reading("f.yaml", &lists)
     );
-    // Each alias is written too.
+    // The copy of each alias counts.
     let aliases = |count: usize| format!("a: &a 1\nb: [{}]", vec!["*a"; count].join(","));
     assert!(read(&aliases(4000)).is_ok());
     let text = format!(
@@ -171,16 +171,15 @@ fn mistakes_are_not_beyond_the_end_of_the_text() {
 }
 
 #[test]
-fn documents_that_kubectl_accepts() {
+fn documents_that_kubectl_accepts_are_parsed() {
     for text in [
-        // A text in quotes goes on at the indentation of its key, or left of it.
+        // A text in quotes continues at the indentation of its key, or left of it.
         "validations:\n    - expression: \"object.metadata.name != 'x' ||\n      object.metadata.namespace != 'y'\"",
         "validations:\n    - expression: 'true ||\n false'",
         // A bracket closes at the indentation of its key.
         "validations: [\n    { expression: \"true\" },\n  ]",
         "validations:\n  - {\n    expression: \"true\"\n  }",
         "validations:\n  - {\n\texpression: \"true\"\n\t}",
-        // Aliases.
         "variables: [ { name: v, expression: &e \"true\" } ]\n  validations: [ { expression: *e } ]",
     ] {
         let text = format!(
@@ -282,7 +281,7 @@ spec:
             ),
         ]
     );
-    // JSON means the same in every version.
+    // A JSON text has the same value in every version of YAML.
     let json = serde_json::to_string(&read(text).unwrap()[0]).unwrap();
     assert_eq!(load_text("a.json", &json).unwrap()[0].warnings, []);
 }

@@ -1,4 +1,4 @@
-//! The object of a BCS definition, as clients of the BCS driver send and get it.
+//! The JSON object of a BCS definition, as clients of the BCS driver send and receive it.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,21 +9,19 @@ use crate::{
     forms::{DocumentForms, TypedDocument},
 };
 
-/// The version and kind of every object.
 const API_VERSION: &str = "v4";
 const KIND: &str = "admissionwebhook";
 
-/// The fields that an update does not change (the scheduler's `updateAdmissionwebhook`).
+/// The fields that an update does not change, as in `updateAdmissionwebhook` of the BCS scheduler.
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// An `admissionwebhook` with its keys in the spelling of the BCS documents. Lives as long as its request.
+/// An `admissionwebhook` whose keys are spelled as in the BCS documents.
 ///
 /// Unknown keys are included, so that a later check finds all mistakes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
-/// The reasons why a body is not an `admissionwebhook`. The text begins with the BCS driver's message, and adds the
-/// reason.
+/// The reasons why a body is not an `admissionwebhook`. A message begins like that of the BCS driver, and adds the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBcsObject {
     /// The body is not valid JSON, or ambiguous.
@@ -42,11 +40,11 @@ impl BcsObject {
     ///
     /// # Errors
     ///
-    /// When it is not a JSON object, or not one of this kind. The definition in it is not validated.
+    /// If the body is not a JSON object of this kind. The definition in it is not validated.
     pub fn parse(body: &[u8]) -> Result<Self, NoBcsObject> {
         let text = std::str::from_utf8(body).map_err(|error| NoBcsObject::Json(error.to_string()))?;
         let mut mistakes = Mistakes::new();
-        // The name makes it be read as JSON alone.
+        // The extension of the name excludes YAML.
         let documents = document::read_text("body.json", text, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(NoBcsObject::Json(describe(&mistakes)));
@@ -56,7 +54,7 @@ impl BcsObject {
         };
         let value = match DEFINITION.spelled(document.root().json()) {
             Json::Object(value) => value,
-            // Go takes it for an object without fields.
+            // Go's decoder accepts `null` as an object without fields.
             Json::Null => Map::new(),
             _ => return Err(NoBcsObject::TypeMeta("the body is not an object".to_owned())),
         };
@@ -71,17 +69,17 @@ impl BcsObject {
         }
     }
 
-    /// `metadata.namespace`; empty if it is missing.
+    /// Returns `metadata.namespace`; empty if it is missing.
     pub fn namespace(&self) -> &str {
         self.metadata("namespace")
     }
 
-    /// `metadata.name`; empty if it is missing.
+    /// Returns `metadata.name`; empty if it is missing.
     pub fn name(&self) -> &str {
         self.metadata("name")
     }
 
-    /// Sets this namespace if it has none.
+    /// Sets the namespace if the object has none.
     #[must_use]
     pub fn or_in_namespace(self, namespace: &str) -> Self {
         if self.namespace().is_empty() && !namespace.is_empty() {
@@ -97,7 +95,7 @@ impl BcsObject {
         self.with_metadata("creationTimestamp", moment)
     }
 
-    /// The fields of `other`, with the version, kind and metadata of this one.
+    /// Returns the fields of `other`, with the version, kind and metadata of this object.
     #[must_use]
     pub fn updated_to(&self, other: Self) -> Self {
         let mut fields = Map::new();
@@ -111,18 +109,18 @@ impl BcsObject {
         Self(fields)
     }
 
-    /// The JSON text for a store, with the version.
+    /// Returns the JSON text for a store.
     pub fn to_text(&self) -> String {
-        format!("{:#}\n", Json::Object(self.said()))
+        format!("{:#}\n", Json::Object(self.ordered_fields()))
     }
 
-    /// Returns the object as the BCS driver prints it: with all fields, including the fields that were not set.
+    /// Returns the object as the BCS driver prints it: with all fields, including unset ones.
     pub fn printed(&self) -> Json {
-        DEFINITION.printed(Json::Object(self.said()))
+        DEFINITION.printed(Json::Object(self.ordered_fields()))
     }
 
-    /// Returns the fields in the order of the documents, with kind and version.
-    fn said(&self) -> Map<String, Json> {
+    /// Returns the fields in the order of the BCS documents, with kind and version.
+    fn ordered_fields(&self) -> Map<String, Json> {
         let mut fields = self.0.clone();
         fields.insert("kind".to_owned(), KIND.into());
         let version = fields.entry("apiVersion").or_insert_with(|| API_VERSION.into());
@@ -143,7 +141,7 @@ impl BcsObject {
             .unwrap_or_default()
     }
 
-    /// A `metadata` that is not an object is left as it is, to be reported later.
+    /// Sets a field of `metadata`. If `metadata` is not an object, it stays unchanged, and a later check reports it.
     fn with_metadata(mut self, key: &str, value: &str) -> Self {
         let metadata = self
             .0
@@ -157,12 +155,14 @@ impl BcsObject {
 }
 
 impl StoredDefinition {
-    /// The object of a BCS definition: the document itself, or the content of a custom resource.
+    /// Returns the object of a BCS definition: the document itself, or the `spec` of a custom resource; `None` for a
+    /// definition of another system.
     pub fn bcs_object(&self) -> Option<BcsObject> {
         self.read_bcs(object)
     }
 
-    /// The text to apply in order to replace the object of this BCS definition.
+    /// Returns the text to apply in order to replace the object of this BCS definition; `None` for a definition of another
+    /// system.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|document| {
             if !is_resource(document) {
@@ -175,7 +175,7 @@ impl StoredDefinition {
                 return None;
             };
             let had_metadata = before.keys().any(|key| key.eq_ignore_ascii_case("metadata"));
-            let mut spec = object.said();
+            let mut spec = object.ordered_fields();
             if !had_metadata {
                 spec.shift_remove("metadata");
             }
@@ -184,7 +184,7 @@ impl StoredDefinition {
         })
     }
 
-    /// None if it is a definition of another system.
+    /// Reads the definition; returns `None` if it is of another system.
     fn read_bcs<T>(&self, read: impl FnOnce(&TypedDocument<'_>) -> Option<T>) -> Option<T> {
         let documents: Vec<Document> = document::read_text_of(&self.file, &self.text, &mut Mistakes::new());
         let definitions = DocumentForms::default().definitions(documents.first()?, &mut Mistakes::new());
@@ -214,15 +214,13 @@ fn object(document: &TypedDocument<'_>) -> Option<BcsObject> {
     }
 }
 
-/// Each mistake with its place in the body.
+/// Describes the mistakes in one line, each with its line and column in the body.
 fn describe(mistakes: &Mistakes) -> String {
-    let described = |mistake: &Mistake| {
-        let place = &mistake.location;
-        let message = &mistake.message;
-        match place.line {
-            0 => message.clone(),
-            line => format!("line {line}, column {}: {message}", place.column),
-        }
+    let described = |Mistake {
+                         location, message, ..
+                     }: &Mistake| match location.line {
+        0 => message.clone(),
+        line => format!("line {line}, column {}: {message}", location.column),
     };
     let descriptions: Vec<String> = mistakes.iter().map(described).collect();
     descriptions.join("; ")

@@ -1,9 +1,9 @@
-//! The fields of a BCS definition: of bcs-common's `AdmissionWebhookConfiguration`, and the additional fields of this
-//! program.
+//! The fields of a BCS definition: the fields of `AdmissionWebhookConfiguration` in bcs-common, and the additional fields
+//! of this program.
 
 use serde_json::{Map, Value as Json};
 
-/// The type of a field. Constant.
+/// The type of a value in a BCS definition.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     /// Any value; it is left unchanged.
@@ -14,7 +14,7 @@ pub(super) enum Shape {
     List(&'static Shape),
 }
 
-/// A field of an object. Constant.
+/// A field of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     /// The name in the spelling of the BCS documents.
@@ -27,14 +27,14 @@ pub(super) struct Field {
 /// The value that the driver prints for a field that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsetValue {
-    /// The field is omitted, also if it is empty.
+    /// The field is not printed. An empty value counts as unset too.
     Omitted,
     Null,
     Empty,
     Zero,
-    /// Go's time before all others.
+    /// The zero value of Go's `time.Time`.
     ZeroTime,
-    /// An object with the default of each of its fields.
+    /// An object whose fields are printed as unset.
     Object,
 }
 
@@ -70,7 +70,7 @@ const HOOK: Shape = Shape::Object(&[
     field("failurePolicy", UnsetValue::Empty, Shape::Any),
     field("clientConfig", UnsetValue::Null, CLIENT),
     field("namespaceSelector", UnsetValue::Null, SELECTOR),
-    // Not known to the driver.
+    // The BCS driver does not have these fields.
     field("plugin", UnsetValue::Omitted, Shape::Any),
     field("candidate", UnsetValue::Omitted, Shape::Any),
     field("timeout", UnsetValue::Omitted, Shape::Any),
@@ -92,8 +92,8 @@ const SELECTOR: Shape = Shape::Object(&[
 ]);
 
 impl Shape {
-    /// The value with its keys spelled as here, in this order; then those that are not known, and of
-    /// two spellings of one key the other, as they are. Fields that are known and null are left out.
+    /// Spells and orders the keys of the value as in this type. Unknown keys come last and stay unchanged, as does the second
+    /// of two spellings of one key. Known fields that are null are left out.
     pub(super) fn spelled(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(members)) => {
@@ -120,7 +120,7 @@ impl Shape {
         }
     }
 
-    /// A spelled value as the driver prints it: every field that is known.
+    /// Adds the unset fields to a [spelled](Self::spelled) value and drops unknown ones, as the driver prints it.
     pub(super) fn printed(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(mut members)) => {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
-/// The body for creating a definition in BCS's API documents; its CA bundles are not base64. The other example of BCS
+/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. The other example of BCS
 /// differs from it, as the page about migrating says.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
@@ -12,13 +12,13 @@ const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metada
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service"}},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service"}}]}"#;
 
-/// The reply to getting a definition in BCS's API documents: older drivers print Go's names.
+/// The reply to the query for a definition in BCS's API documents. Older drivers print Go's names.
 const PRINTED: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"sidecar-webhook-service","Namespace":"sidecar-webhook-namespace"},"FailurePolicy":"Ignore","Name":"container-sidecar"},
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"image-webhook-service","Namespace":"image-webhook-namespace"},"FailurePolicy":"Fail","Name":"container-images"}],
  "apiVersion":"v4","kind":"admissionwebhook","metadata":{"creationTimestamp":"0001-01-01T00:00:00Z","name":"webhook-test","namespace":"defaultGroup"}}"#;
 
-/// The reply of newer drivers: every field, including the fields that were not set.
+/// The reply of newer drivers, which has the unset fields too.
 const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
  "metadata":{"name":"webhook-test","namespace":"defaultGroup","creationTimestamp":"2020-01-01T00:00:00Z","labels":{"a":"b"},"annotations":null,"clusterName":""},
  "resourcesRef":{"operation":"Create","kind":"Application"},
@@ -69,7 +69,7 @@ fn stage(
 
 #[test]
 fn documents_of_bcs_are_read_with_their_positions() {
-    // (text, where it begins, where its stages begin)
+    // (text, the line and column of the chain, those of its stages)
     let custom_resource = custom_resource();
     let table = [
         (DOCUMENTED, [(4, 3), (5, 3)]),
@@ -186,7 +186,7 @@ fn put(value: &mut Value, members: &Map<String, Value>) {
     }
 }
 
-/// A definition with this hook on its line 6.
+/// Returns a definition with this hook on line 6.
 fn read(hook: &str) -> Result<Vec<ChainDefinition>, String> {
     let text = format!(
         "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: d, name: w }}\n\
@@ -199,8 +199,8 @@ fn read(hook: &str) -> Result<Vec<ChainDefinition>, String> {
 const URL: &str = "clientConfig: { url: 'https://h.example' }";
 
 #[test]
-fn hooks() {
-    // (what comes after the name, a summary of what is read)
+fn a_hook_is_read_with_its_defaults() {
+    // (the fields after the name, a summary of the hook)
     let table = [
         (
             "clientConfig: { url: 'http://h.example/a' }",
@@ -261,7 +261,7 @@ fn hooks() {
 }
 
 #[test]
-fn mistakes_in_hooks() {
+fn mistakes_in_hooks_are_reported_with_places() {
     let table = [
         (
             "{}",
@@ -335,7 +335,7 @@ fn mistakes_in_hooks() {
 }
 
 #[test]
-fn mistakes_around_the_hooks() {
+fn mistakes_around_the_hooks_are_reported_with_places() {
     let table = [
         (
             "{}",
@@ -362,7 +362,7 @@ fn mistakes_around_the_hooks() {
         ),
     ];
     for (text, expected) in table {
-        // One field on a line, so that the lines tell the fields apart.
+        // Each field is on a line of its own, so that the line of a mistake tells the field.
         let fields = text.trim_start_matches('{').strip_suffix('}').unwrap_or_default();
         let fields = fields
             .replace(", resource", "\nresource")

@@ -1,4 +1,4 @@
-//! Constraints: objects of the kinds that templates define.
+//! Reads constraints: objects of the kinds that templates define.
 
 use admittance_conditions::Action;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Location, Mistake,
-    document::{Fields, Mistakes, Node, quoted},
+    document::{Fields, Mistakes, Node, quoted, readers},
     forms::kubernetes::read_name,
 };
 
@@ -20,7 +20,7 @@ pub(super) enum Enforcement {
     Deny,
     Warn,
     Dryrun,
-    /// The effects in `scopedEnforcementActions`.
+    /// `scopedEnforcementActions` lists the effects.
     Scoped,
 }
 
@@ -32,7 +32,7 @@ pub(super) const ACTIONS: [(&str, Enforcement); 4] = [
     ("scoped", Enforcement::Scoped),
 ];
 
-/// The points at which Gatekeeper enforces.
+/// The values of `enforcementPoints`.
 const POINTS: [(&str, Point); 5] = [
     ("*", Point::Admission),
     ("validation.gatekeeper.sh", Point::Admission),
@@ -44,25 +44,23 @@ const POINTS: [(&str, Point); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Admission,
-    /// A policy of Kubernetes that Gatekeeper generates of a template in CEL: admission too.
+    /// A `ValidatingAdmissionPolicy` that Gatekeeper generates from a template in CEL, so a kind of admission.
     KubernetesPolicy,
     Other,
 }
 
-/// The content of a constraint's document.
 #[derive(Debug)]
 pub(super) struct ConstraintDocument {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) source: Location,
     enforcement: Enforcement,
-    /// The actions of `scoped`, with their points.
+    /// The entries of `scopedEnforcementActions`.
     scoped: Vec<(Enforcement, Vec<Point>)>,
     pub(super) matching: Match,
     pub(super) parameters: Option<Located>,
 }
 
-/// A constraint, as far as it could be read.
 pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConstraintDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "status"]);
@@ -91,8 +89,7 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Constrain
 
 impl ConstraintDocument {
     fn read_spec(&mut self, mut spec: Fields<'_>, mistakes: &mut Mistakes) {
-        let read =
-            |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("enforcement action", &ACTIONS, mistakes);
+        let read = readers::one_of("enforcement action", &ACTIONS);
         self.enforcement = spec.get("enforcementAction", Enforcement::Deny, read, mistakes);
         if let Some(node) = spec.optional("scopedEnforcementActions") {
             let entries = node.list(mistakes).unwrap_or_default();
@@ -101,12 +98,9 @@ impl ConstraintDocument {
                 .filter_map(|entry| read_scoped(entry, mistakes))
                 .collect();
             if self.enforcement != Enforcement::Scoped {
+                let message = "it has an effect only with `enforcementAction: scoped`";
                 let fix = "write `enforcementAction: scoped`, or remove it";
-                node.wrong(
-                    "it has an effect only with `enforcementAction: scoped`",
-                    fix,
-                    mistakes,
-                );
+                node.wrong(message, fix, mistakes);
             }
         } else if self.enforcement == Enforcement::Scoped {
             let fix = "list what is done where: `scopedEnforcementActions: [ { action: deny, enforcementPoints: [ { name: \
@@ -119,8 +113,8 @@ impl ConstraintDocument {
         spec.finish(mistakes);
     }
 
-    /// Returns the effects of a violation on a request: none in a dry run. `None` if the constraint does not apply at
-    /// admission, or neither to the objects of requests nor to objects generated from them.
+    /// Returns the effects of a violation; an empty list in a dry run. Returns `None` if the constraint is not enforced at
+    /// admission, or not for the objects of this row; without a row, for the objects of requests.
     pub(super) fn actions(&self, is_cel: bool, row: Option<&Row<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,
@@ -155,30 +149,26 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// Warns about parts of the constraint that have no meaning where nothing is generated.
-    pub(super) fn warning(&self) -> Option<Mistake> {
-        (self.matching.source == Source::Generated).then(|| Mistake {
-            location: self.source.clone(),
-            path: "spec.match.source".to_owned(),
-            message: "it is for generated objects, and there is no ExpansionTemplate".to_owned(),
-            fix: "add the document of the template, or write `source: All`".to_owned(),
+    /// Warns if the constraint is for generated objects only. Call it if there is no expansion template.
+    pub(super) fn unexpanded_warning(&self) -> Option<Mistake> {
+        (self.matching.source == Source::Generated).then(|| {
+            let message = "it is for generated objects, and there is no ExpansionTemplate";
+            let fix = "add the document of the template, or write `source: All`";
+            Mistake::new(&self.source, "spec.match.source", message, fix)
         })
     }
 
-    /// Pushes a mistake if its template is not among these.
+    /// Reports the constraint if its template is not among these.
     pub(super) fn check(&self, templates: &[&TemplateDocument], mistakes: &mut Mistakes) {
         if templates.iter().any(|template| template.kind == self.kind) {
             return;
         }
-        mistakes.push(Mistake {
-            location: self.source.clone(),
-            path: "kind".to_owned(),
-            message: format!(
-                "there is no ConstraintTemplate for constraints of kind {}",
-                quoted(&self.kind)
-            ),
-            fix: "add its document, or correct the kind".to_owned(),
-        });
+        let message = format!(
+            "there is no ConstraintTemplate for constraints of kind {}",
+            quoted(&self.kind)
+        );
+        let fix = "add its document, or correct the kind";
+        mistakes.push(Mistake::new(&self.source, "kind", message, fix));
     }
 }
 
@@ -201,8 +191,7 @@ fn read_scoped(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Enforcement,
         let Some(mut fields) = point.object(mistakes) else {
             continue;
         };
-        let read =
-            |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("enforcement point", &POINTS, mistakes);
+        let read = readers::one_of("enforcement point", &POINTS);
         points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read, mistakes));
         fields.finish(mistakes);
     }

@@ -1,4 +1,5 @@
-//! `ExpansionTemplate`: which objects a control plane generates of which others.
+//! Reads `ExpansionTemplate`, which declares the objects that a control plane generates from others: Pods from
+//! Deployments, for example.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use admittance_admission::{GroupVersionKind, MatchPolicy, Matcher, Operation, Ru
 use admittance_mutation::{Expansion, Generation, Mutator};
 
 use super::{
-    ReadDefinition,
+    ReadDefinition, check_name,
     constraint::{ACTIONS, Enforcement},
     mutator::{ApplyTo, read_apply_to},
     sync::read_kind,
@@ -14,14 +15,10 @@ use super::{
 use crate::{
     Location,
     document::{Mistakes, Node, quoted},
-    forms::kubernetes::read_name,
+    forms::kubernetes::read_head,
     model::any_rule,
 };
 
-/// The longest name.
-const MAX_NAME: usize = 63;
-
-/// An `ExpansionTemplate`.
 #[derive(Debug)]
 pub(super) struct ExpansionDocument {
     pub(super) name: String,
@@ -39,16 +36,10 @@ pub(super) struct Row<'a> {
     further: Vec<&'a ExpansionDocument>,
 }
 
-/// An `ExpansionTemplate`, as far as it could be read.
 pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpansionDocument> {
-    let mut fields = root.object(mistakes)?;
-    fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
     let fix =
         "write what is generated of what: `spec: { applyTo: ..., templateSource: ..., generatedGVK: ... }`";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
-    let mut spec = spec?;
+    let (name, mut spec) = read_head(root, fix, mistakes)?;
     let apply_to = read_apply_to(&mut spec, mistakes);
     let fix = "write the path of the generated object: `templateSource: spec.template`";
     let source = spec.get_required("templateSource", fix, read_source, mistakes);
@@ -64,10 +55,7 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Expansion
     let enforcement = spec.get_optional("enforcementAction", action, mistakes);
     spec.finish(mistakes);
     let name = name?;
-    if name.len() > MAX_NAME {
-        let fix = format!("use {MAX_NAME} characters at most");
-        root.wrong(format!("the name {} is too long", quoted(&name)), fix, mistakes);
-    }
+    check_name(root, &name, mistakes);
     Some(ExpansionDocument {
         name,
         source: root.location(),
@@ -83,11 +71,8 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Expansion
 fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
     let path: Vec<String> = node.text(mistakes)?.split('.').map(str::to_owned).collect();
     if path.iter().any(String::is_empty) {
-        node.wrong(
-            "a field of the path is empty",
-            "write the names of fields: `spec.template`",
-            mistakes,
-        );
+        let fix = "write the names of fields: `spec.template`";
+        node.wrong("a field of the path is empty", fix, mistakes);
         return None;
     }
     Some(path)
@@ -98,8 +83,8 @@ impl ExpansionDocument {
         self.apply_to.iter().any(|entry| entry.is_for(kind))
     }
 
-    /// Pushes a mistake if an object would generate one of its own kind, by this template and some of the others.
-    /// Gatekeeper then uses none of them.
+    /// Reports a cycle: a kind that generates itself, by this template and some of the others. Gatekeeper uses no template of
+    /// a cycle.
     pub(super) fn check_cycles(
         &self,
         others: &[&Self],
@@ -129,7 +114,7 @@ impl ExpansionDocument {
     }
 }
 
-/// All rows of these templates. They have no cycles.
+/// Returns all rows of these templates, which must not have cycles.
 pub(super) fn rows<'a>(templates: &[&'a ExpansionDocument]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = templates
         .iter()
@@ -161,23 +146,23 @@ impl<'a> Row<'a> {
         self.further.last().copied().unwrap_or(self.first)
     }
 
-    /// The names of the templates, which name the row.
+    /// Returns the name of the row: the names of its templates.
     pub(super) fn name(&self) -> String {
         let names: Vec<&str> = self.templates().map(|template| template.name.as_str()).collect();
         names.join("/")
     }
 
-    /// The kind of the objects at its end.
+    /// Returns the kind of the objects that the last template generates.
     pub(super) fn kind(&self) -> &'a GroupVersionKind {
         &self.last().generation.kind
     }
 
-    /// Returns the action for violations in the generated objects, if it replaces the constraint's own.
+    /// Returns the effect of violations in the generated objects, if the last template replaces the constraint's own.
     pub(super) fn enforcement(&self) -> Option<Enforcement> {
         self.last().enforcement
     }
 
-    /// The beginning of messages about what the constraint finds in them.
+    /// Returns the prefix of messages about violations in generated objects.
     pub(super) fn prefix(&self, constraint: &str) -> String {
         format!("[{constraint}] [Implied by {}]", self.last().name)
     }

@@ -1,13 +1,13 @@
-//! Finds the objects of the cluster that a policy reads.
+//! Finds the kinds of the cluster that a policy in Rego reads.
 
-/// The kinds in the references to `data.inventory` of a text. `None` if one of them leaves the kind open: then it may be
-/// any.
+/// Returns the kinds in the references to `data.inventory` of a text; `None` if a variable stands for a kind, so that any
+/// kind may be read.
 pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
         let (scope, mut rest) = segment(after)?;
-        // Before the kind are the version and, of objects in namespaces, the namespace.
+        // A reference has the version before the kind, and for objects in namespaces also the namespace.
         let before = match scope? {
             "namespace" => 2,
             "cluster" => 1,
@@ -22,8 +22,8 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     Some(kinds)
 }
 
-/// The next part of a reference, `.a`, `["a"]` or `[a]`, which is `None` if it is a variable, and what follows. `None` if
-/// the reference ends.
+/// Splits the first part from a reference: `.a`, `["a"]`, or `[a]`, whose name is `None` as it is a variable. Returns `None`
+/// at the end of the reference.
 fn segment(text: &str) -> Option<(Option<&str>, &str)> {
     if let Some(name) = text.strip_prefix('.') {
         let end = name
@@ -37,7 +37,7 @@ fn segment(text: &str) -> Option<(Option<&str>, &str)> {
         let (name, rest) = name.split_once('"')?;
         return Some((Some(name), rest.strip_prefix(']')?));
     }
-    // An index with brackets in it.
+    // The index may contain brackets.
     let mut depth = 1;
     let end = text.find(|c: char| {
         depth += match c {

@@ -1,4 +1,4 @@
-//! `spec.match` of a constraint or a mutator, as rules, selectors and conditions of a stage.
+//! Reads `spec.match` of a constraint or a mutator, and turns it into rules, selectors and conditions of a stage.
 
 use admittance_admission::{
     GroupVersionKind, LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule,
@@ -12,7 +12,7 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// The resources with which Gatekeeper registers its webhook.
+/// The resources for which Gatekeeper registers its webhook.
 const RESOURCES: [&str; 16] = [
     "*",
     "pods/ephemeralcontainers",
@@ -32,20 +32,19 @@ const RESOURCES: [&str; 16] = [
     "services/status",
 ];
 
-/// The namespace of a request; of a Namespace, its own name. Empty for other cluster-wide objects.
+/// The namespace of a request in CEL: the name of a Namespace for itself, and empty for other cluster-wide objects.
 const NAMESPACE: &str = "(request.kind.kind == 'Namespace' && request.kind.group == '' ? \
                          (has(request.name) ? request.name : '') : \
                          (has(request.namespace) ? request.namespace : ''))";
 
-/// The name of the object, or the beginning of the name that it is given.
+/// The name of the object in CEL, or its `generateName`.
 const NAME: &str = "(has(request.name) ? request.name : \
                     object != null && has(object.metadata) && has(object.metadata.generateName) ? \
                     object.metadata.generateName : '')";
 
-/// `match` of a constraint or a mutator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Match {
-    /// Groups and kinds; empty for all.
+    /// Pairs of groups and kinds; an empty list matches all.
     kinds: Vec<(Matcher<String>, Matcher<String>)>,
     scope: Scope,
     namespaces: Vec<String>,
@@ -80,7 +79,6 @@ pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
         ("Generated", Source::Generated),
     ];
     let mut fields = node.object(mistakes)?;
-    let source = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("source", &SOURCES, mistakes);
     let found = Match {
         kinds: fields.get_or_default("kinds", readers::list_of(read_kinds), mistakes),
         scope: fields.get_or_default("scope", Node::word, mistakes),
@@ -98,7 +96,7 @@ pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
             mistakes,
         ),
         name: fields.get_optional("name", read_glob, mistakes),
-        source: fields.get_or_default("source", source, mistakes),
+        source: fields.get_or_default("source", readers::one_of("source", &SOURCES), mistakes),
     };
     fields.finish(mistakes);
     Some(found)
@@ -119,7 +117,7 @@ fn read_kinds(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Matcher<Strin
     Some((groups, kinds))
 }
 
-/// A name, perhaps with `*` at its beginning or end.
+/// Reads a name that may have `*` at its beginning or end.
 fn read_glob(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let text = node.text(mistakes)?;
     let inner = text.strip_prefix('*').unwrap_or(text);
@@ -134,7 +132,7 @@ fn read_glob(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
 }
 
 impl Match {
-    /// The requests of these operations.
+    /// Returns the rules that match the kinds and the scope, for these operations.
     pub(super) fn rules(&self, operations: &[Operation]) -> Vec<Rule> {
         let resources = RESOURCES
             .iter()
@@ -168,8 +166,8 @@ impl Match {
             || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
-    /// Returns the conditions that rules and selectors cannot express. `excluded` are namespaces to which no
-    /// constraint applies.
+    /// Returns the conditions that rules and selectors cannot express. `excluded` are further excluded namespaces, from
+    /// `Config`.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
             let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();
@@ -188,7 +186,7 @@ impl Match {
         if let Some(name) = &self.name {
             conditions.push(("name", test(name, NAME)));
         }
-        // The texts are made here and hold only checked names.
+        // Compiling cannot fail, as the expressions contain only checked names.
         let compiled = conditions
             .iter()
             .filter_map(|(name, text)| MatchCondition::compile(name, text).ok());
@@ -197,7 +195,7 @@ impl Match {
     }
 }
 
-/// Whether a glob matches, as CEL.
+/// Writes the test whether a glob matches as CEL.
 fn test(glob: &str, value: &str) -> String {
     let (starts, ends) = (glob.starts_with('*'), glob.ends_with('*'));
     let name = glob.trim_matches('*');

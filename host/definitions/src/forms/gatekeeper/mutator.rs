@@ -1,7 +1,6 @@
-//! Mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
+//! Reads mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
 //!
-//! All mutators are one stage, since Gatekeeper applies them to an object one after the other until none changes
-//! anything.
+//! All mutators are one stage, since Gatekeeper applies them in turn until an object does not change any more.
 
 mod parameters;
 
@@ -13,27 +12,24 @@ use admittance_admission::{
 use admittance_mutation::{self as mutation, Mutator};
 
 use super::{
-    ReadDefinition,
+    ReadDefinition, check_name,
     matching::{self, Match, Source},
     sync::SyncDocument,
     template::{Surroundings, read_operations},
 };
 use crate::{
     Location, Mistake, MutatorsDefinition,
-    document::{Fields, Mistakes, Node, quoted, readers},
-    forms::kubernetes::read_name,
+    document::{Fields, Mistakes, Node, readers},
+    forms::kubernetes::read_head,
     model::{ChainDefinition, StageDefinition},
     selectors,
 };
 
-/// The chain of all mutators. The name begins as Gatekeeper's webhook configuration does, so that it is sorted among
-/// other chains as that is.
+/// The name of the chain of all mutators. It begins like Gatekeeper's webhook configuration, so that chains are called in
+/// the same order as webhooks in a cluster.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
-/// Its stage has the name of the webhook.
+/// The name of the stage, which is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
-
-/// The longest name of a mutator.
-const MAX_NAME: usize = 63;
 
 /// The kinds of mutators, in the order in which they are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,13 +62,12 @@ impl MutatorKind {
     }
 }
 
-/// The content of a mutator's document.
 #[derive(Debug)]
 pub(super) struct MutatorDocument {
     kind: MutatorKind,
     name: String,
     pub(super) source: Location,
-    /// Empty for `AssignMetadata`, which is for all kinds.
+    /// The kinds to change; empty for `AssignMetadata`, which changes all kinds.
     apply_to: Vec<ApplyTo>,
     matching: Match,
     mutator: Mutator,
@@ -87,15 +82,9 @@ pub(super) struct ApplyTo {
     operations: Vec<Operation>,
 }
 
-/// A mutator, as far as it could be read.
 pub(super) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) -> Option<MutatorDocument> {
-    let mut fields = root.object(mistakes)?;
-    fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
     let fix = "write what is changed where: `spec: { location: ..., parameters: ... }`";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
-    let mut spec = spec?;
+    let (name, mut spec) = read_head(root, fix, mistakes)?;
     let apply_to = match kind {
         MutatorKind::AssignMetadata => Some(Vec::new()),
         _ => read_apply_to(&mut spec, mistakes),
@@ -113,10 +102,7 @@ pub(super) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) 
     let (location, parsed) = location.zip(parsed)?;
     let mutation = parameters.and_then(|fields| parameters::read(kind, &location, &parsed, fields, mistakes));
     let name = name?;
-    if name.len() > MAX_NAME {
-        let fix = format!("use {MAX_NAME} characters at most");
-        root.wrong(format!("the name {} is too long", quoted(&name)), fix, mistakes);
-    }
+    check_name(root, &name, mistakes);
     let (mutation, tests) = mutation?;
     let mut mutator = Mutator::new(format!("{}/{name}", kind.as_str()), parsed, mutation);
     for (node, path, must_exist) in tests {
@@ -144,14 +130,12 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> O
         let mut words = |name: &'static str, fix: &str| {
             let node = fields.required(name, fix, mistakes)?;
             let words = node.filled_list_of(fix, |word, mistakes| word.string(mistakes), mistakes)?;
-            match words.contains(&"*") {
-                // Gatekeeper would compare it as it is.
-                true => {
-                    node.wrong("`*` has no meaning in `applyTo`", fix, mistakes);
-                    None
-                }
-                false => Some(words.into_iter().map(str::to_owned).collect::<Vec<String>>()),
+            // Gatekeeper takes `*` literally.
+            if words.contains(&"*") {
+                node.wrong("`*` has no meaning in `applyTo`", fix, mistakes);
+                return None;
             }
+            Some(words.into_iter().map(str::to_owned).collect::<Vec<String>>())
         };
         let groups = words("groups", "list the groups; the core group is \"\"");
         let versions = words("versions", "list the versions, `v1`");
@@ -170,13 +154,13 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> O
 }
 
 impl MutatorDocument {
-    /// Kind and name.
+    /// Returns kind and name, `Assign/sidecar`.
     pub(super) fn full_name(&self) -> &str {
         &self.mutator.name
     }
 
-    /// Pushes a mistake if the location of one of these mutators contradicts its own, for a kind that both are for.
-    /// Gatekeeper then applies neither.
+    /// Reports another mutator of the same kind of objects whose location contradicts this one's. Gatekeeper applies neither
+    /// of the two.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],
@@ -202,7 +186,7 @@ impl MutatorDocument {
         definition.wrong(message, "correct one of the locations", mistakes);
     }
 
-    /// The requests that it is for; none if there cannot be one.
+    /// Returns the rules of the requests that the mutator changes; none if `applyTo` and `match` have nothing in common.
     fn rules(&self) -> Vec<Rule> {
         let changing = [Operation::Create, Operation::Update];
         let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {
@@ -222,17 +206,12 @@ impl MutatorDocument {
     }
 
     fn warning(&self, message: &str, fix: &str) -> Mistake {
-        Mistake {
-            location: self.source.clone(),
-            path: String::new(),
-            message: format!("{} {message}", self.full_name()),
-            fix: fix.to_owned(),
-        }
+        Mistake::new(&self.source, "", format!("{} {message}", self.full_name()), fix)
     }
 }
 
 impl ApplyTo {
-    /// Whether it is for objects of this kind.
+    /// Whether the entry matches objects of this kind.
     pub(super) fn is_for(&self, kind: &GroupVersionKind) -> bool {
         self.groups.contains(&kind.group)
             && self.versions.contains(&kind.version)
@@ -250,7 +229,7 @@ impl ApplyTo {
                 .any(|operation| other.operations.contains(operation))
     }
 
-    /// The rule for what both are for.
+    /// Returns the rule for requests that match both the rule and the entry.
     pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
             let words = words.iter().filter(|word| match matcher {
@@ -278,7 +257,8 @@ impl ApplyTo {
     }
 }
 
-/// The mutators for objects of this source that can match one, in the order in which they are applied.
+/// Returns the mutators for objects of this source, in the order in which they are applied, without mutators that match no
+/// object.
 pub(super) fn mutators(
     documents: &[&MutatorDocument],
     source: Source,
@@ -304,7 +284,7 @@ pub(super) fn mutators(
     documents.iter().filter_map(mutator).collect()
 }
 
-/// The chain of all mutators; none if there are none.
+/// Returns the chain of all mutators; `None` without mutators.
 pub(super) fn chain(all: &Surroundings<'_>) -> Option<ChainDefinition> {
     let documents = &all.mutators;
     let named = |document: &&&MutatorDocument| (document.kind, document.name.clone());
@@ -332,7 +312,7 @@ pub(super) fn chain(all: &Surroundings<'_>) -> Option<ChainDefinition> {
     stage.spec.failure_policy = FailurePolicy::Fail;
     stage.spec.reinvocation = Reinvocation::Never;
     stage.location = source.clone();
-    // Without rules it would be called for every request.
+    // A stage without rules would be called for every request.
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
         source,

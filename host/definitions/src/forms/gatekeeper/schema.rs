@@ -1,17 +1,16 @@
-//! The parameters of a constraint, held to the schema of its template.
+//! Checks the parameters of a constraint against the schema of its template.
 
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    Location, Mistake,
-    document::{Mistakes, Node, quoted},
+    Mistake,
+    document::{Mistakes, Node, ValueLocation, quoted},
 };
 
-/// A value with its places, which outlives its document.
+/// A value with the location of each of its parts, which can be kept after its document was dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Located {
-    location: Location,
-    path: String,
+    location: ValueLocation,
     value: Parts,
 }
 
@@ -27,19 +26,15 @@ impl Located {
         let children = node.children();
         let value = match node.json() {
             Json::Object(_) => {
-                let fields = children.iter();
-                Parts::Object(
-                    fields
-                        .filter_map(|(name, child)| Some(((*name)?.to_owned(), Self::new(child))))
-                        .collect(),
-                )
+                let field =
+                    |(name, child): &(Option<&str>, Node<'_>)| Some(((*name)?.to_owned(), Self::new(child)));
+                Parts::Object(children.iter().filter_map(field).collect())
             }
             Json::Array(_) => Parts::List(children.iter().map(|(_, child)| Self::new(child)).collect()),
             other => Parts::Other(other),
         };
         Self {
-            location: node.location(),
-            path: node.path().to_owned(),
+            location: node.value_location(),
             value,
         }
     }
@@ -56,15 +51,6 @@ impl Located {
         }
     }
 
-    fn mistake(&self, message: String, fix: String) -> Mistake {
-        Mistake {
-            location: self.location.clone(),
-            path: self.path.clone(),
-            message,
-            fix,
-        }
-    }
-
     fn type_name(&self) -> &'static str {
         match &self.value {
             Parts::Object(_) => "object",
@@ -78,15 +64,15 @@ impl Located {
     }
 }
 
-/// The result of checking a structural schema of a CustomResourceDefinition.
-pub(super) struct Checked<'m> {
+/// Checks values against the structural schema of a CustomResourceDefinition.
+pub(super) struct SchemaCheck<'m> {
     pub(super) mistakes: &'m mut Mistakes,
-    /// Fields that are not in the schema; an API server drops them.
+    /// Warnings about fields that are not in the schema, which an API server drops.
     pub(super) warnings: Vec<Mistake>,
 }
 
-impl Checked<'_> {
-    /// Pushes every mistake of a value. The value with the defaults of the schema.
+impl SchemaCheck<'_> {
+    /// Reports every mistake in a value, and returns the value with the defaults of the schema.
     pub(super) fn check(&mut self, value: &Located, schema: &Json) -> Json {
         if matches!(value.value, Parts::Other(Json::Null)) && flag(schema, "nullable") {
             return Json::Null;
@@ -122,8 +108,8 @@ impl Checked<'_> {
             let message = format!(
                 "the template's schema asks for a value of type {expected}, and this is of type {found}"
             );
-            self.mistakes
-                .push(value.mistake(message, format!("write a value of type {expected}")));
+            let fix = format!("write a value of type {expected}");
+            self.mistakes.push(value.location.mistake(message, fix));
         }
         fits
     }
@@ -135,8 +121,8 @@ impl Checked<'_> {
         {
             let allowed: Vec<String> = allowed.iter().map(Json::to_string).collect();
             let message = format!("{json} is not among the values of the template's schema");
-            self.mistakes
-                .push(value.mistake(message, format!("write one of {}", allowed.join(", "))));
+            let fix = format!("write one of {}", allowed.join(", "));
+            self.mistakes.push(value.location.mistake(message, fix));
         }
         let size = match &json {
             Json::Number(number) => number.as_f64(),
@@ -164,8 +150,8 @@ impl Checked<'_> {
             };
             if (is_least && found < limit) || (!is_least && found > limit) {
                 let message = format!("the template's schema has {name} {limit}, and this is {found}");
-                self.mistakes
-                    .push(value.mistake(message, format!("keep to {name}")));
+                let fix = format!("keep to {name}");
+                self.mistakes.push(value.location.mistake(message, fix));
             }
         }
     }
@@ -189,7 +175,7 @@ impl Checked<'_> {
                     if !keeps_others && schema.get("type").is_some() {
                         let message = format!("the template's schema has no field {}", quoted(name));
                         let fix = "correct its name; an API server drops it, and the policy here gets it";
-                        self.warnings.push(field.mistake(message, fix.to_owned()));
+                        self.warnings.push(field.location.mistake(message, fix));
                     }
                     result.insert(name.clone(), field.json());
                 }
@@ -210,7 +196,7 @@ impl Checked<'_> {
         for name in required.filter_map(Json::as_str) {
             if !result.contains_key(name) {
                 let message = format!("the template's schema requires the field {}", quoted(name));
-                self.mistakes.push(value.mistake(message, "add it".to_owned()));
+                self.mistakes.push(value.location.mistake(message, "add it"));
             }
         }
         Json::Object(result)

@@ -1,10 +1,10 @@
-//! `Config` and `SyncSet`: which objects of the cluster policies may read, and which namespaces are left alone.
+//! Reads `Config` and `SyncSet`: the kinds of the cluster that policies may read, and the namespaces that are excluded.
 
 use admittance_admission::{ClusterKind, GroupVersionKind};
 
 use crate::{
     document::{Mistakes, Node, readers},
-    forms::kubernetes::{KEPT_METADATA, read_name},
+    forms::kubernetes::{KEPT_METADATA, read_head},
 };
 
 /// The content of a `Config` or `SyncSet`.
@@ -12,13 +12,12 @@ use crate::{
 pub(super) struct SyncDocument {
     /// The kinds in `data.inventory`.
     pub(super) kinds: Vec<ClusterKind>,
-    /// The namespaces, with globs, to which no constraint is applied at admission.
+    /// The namespaces without constraints at admission. A name may be a glob, here and below.
     pub(super) excluded_namespaces: Vec<String>,
-    /// Namespaces to which no mutator is applied.
+    /// The namespaces without mutators.
     pub(super) excluded_from_mutation: Vec<String>,
 }
 
-/// A `Config`.
 pub(super) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<SyncDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -44,7 +43,7 @@ pub(super) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
         for entry in spec.get("match", Vec::new(), Node::list, mistakes) {
             read_exclusion(&entry, &mut sync, mistakes);
         }
-        // Traces and readiness are Gatekeeper's own.
+        // Traces and readiness concern Gatekeeper's own program.
         spec.ignore(&["validation", "readiness"]);
         spec.finish(mistakes);
     }
@@ -52,15 +51,9 @@ pub(super) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
     Some(sync)
 }
 
-/// A `SyncSet`, with its name.
+/// Reads a `SyncSet` and its name.
 pub(super) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, SyncDocument)> {
-    let mut fields = root.object(mistakes)?;
-    fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
-    let fix = "write `spec: { gvks: [...] }`";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
-    let mut spec = spec?;
+    let (name, mut spec) = read_head(root, "write `spec: { gvks: [...] }`", mistakes)?;
     let fix = "list the kinds, each with `group`, `version` and `kind`";
     let kinds = spec.get_required("gvks", fix, readers::list_of(read_cluster_kind), mistakes);
     spec.finish(mistakes);
@@ -79,7 +72,7 @@ fn read_cluster_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Cluster
     Some(ClusterKind::new(kind.api_version(), kind.kind))
 }
 
-/// A kind as `group`, `version` and `kind`.
+/// Reads a kind as `group`, `version` and `kind`.
 pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionKind> {
     let mut fields = node.object(mistakes)?;
     let group = fields.get_or_default(
@@ -97,7 +90,7 @@ pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Grou
     })
 }
 
-/// Adds the namespaces of an entry to the exclusions of its processes.
+/// Reads an entry of `match`, and excludes its namespaces from the processes that it lists.
 fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument, mistakes: &mut Mistakes) {
     let Some(mut fields) = node.object(mistakes) else {
         return;

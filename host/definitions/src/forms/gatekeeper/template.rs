@@ -1,4 +1,4 @@
-//! `ConstraintTemplate`.
+//! Makes the chain of a `ConstraintTemplate`, with its constraints as stages.
 
 mod read;
 
@@ -19,7 +19,7 @@ use super::{
     inventory::kinds_read,
     matching::Source,
     mutator::{MutatorDocument, mutators},
-    schema::Checked,
+    schema::SchemaCheck,
     sync::SyncDocument,
 };
 use crate::{
@@ -32,14 +32,13 @@ use crate::{
 /// The timeout with which Gatekeeper registers its webhook.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The environment variable that names a stage's constraint to the plugin `rego`.
+/// The environment variable from which the plugin `rego` learns the constraint of a stage.
 const CONSTRAINT: &str = "CONSTRAINT";
 
-/// The content of a template's document.
 #[derive(Debug)]
 pub(super) struct TemplateDocument {
     pub(super) name: String,
-    /// The kind of its constraints.
+    /// The kind of the constraints.
     pub(super) kind: String,
     pub(super) source: Location,
     schema: Option<Json>,
@@ -61,7 +60,7 @@ struct Rego {
     version: &'static str,
 }
 
-/// The other documents of Gatekeeper, on which the chain of a template depends.
+/// The other documents of Gatekeeper that affect the chain of a template.
 pub(super) struct Surroundings<'a> {
     pub(super) constraints: Vec<&'a ConstraintDocument>,
     pub(super) syncs: Vec<&'a SyncDocument>,
@@ -69,17 +68,18 @@ pub(super) struct Surroundings<'a> {
     pub(super) mutators: Vec<&'a MutatorDocument>,
 }
 
-/// A stage of a template: a constraint with its parameters, for the objects of requests or for what is generated of them.
-struct Constrained<'a> {
+/// A stage of a template: a constraint with its parameters, for the objects of requests or for objects generated from them.
+struct ConstraintStage<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
+    /// The expansion templates that generate the objects; `None` for the objects of requests.
     row: Option<Row<'a>>,
-    /// The generator of the objects that the stage sees, by the templates of the row.
+    /// The generator of the row.
     expansion: Option<Arc<dyn ObjectGenerator>>,
 }
 
-impl Constrained<'_> {
-    /// Returns the name of the stage: the constraint's name, and the names of the templates that generate objects.
+impl ConstraintStage<'_> {
+    /// Returns the name of the stage: the constraint's name, and the names of the expansion templates.
     fn name(&self) -> String {
         match &self.row {
             Some(row) => format!("{}/{}", self.constraint.name, row.name()),
@@ -87,7 +87,7 @@ impl Constrained<'_> {
         }
     }
 
-    /// The beginning of its messages.
+    /// Returns the prefix of the stage's messages.
     fn prefix(&self) -> String {
         match &self.row {
             Some(row) => row.prefix(&self.constraint.name),
@@ -95,16 +95,16 @@ impl Constrained<'_> {
         }
     }
 
-    /// Returns the effects of a violation; none in a dry run. `None` if there is no such stage.
+    /// Returns the effects of a violation as [`ConstraintDocument::actions`] does; `None` if there is no such stage.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
         self.constraint.actions(is_cel, self.row.as_ref())
     }
 }
 
 impl TemplateDocument {
-    /// The chain of the template. Its constraints are its stages, by their names.
+    /// Makes the chain of the template, with a stage for each of its constraints, sorted by name.
     pub(super) fn chain(&self, others: &Surroundings<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
-        let (constrained, mut warnings) = self.constrained(others, mistakes);
+        let (constrained, mut warnings) = self.constraint_stages(others, mistakes);
         let syncs = &others.syncs;
         let plugin = match &self.engine {
             Engine::Rego(rego) => {
@@ -115,7 +115,7 @@ impl TemplateDocument {
             }
             Engine::Cel(..) => None,
         };
-        let stage = |constrained: &Constrained<'_>| {
+        let stage = |constrained: &ConstraintStage<'_>| {
             let mut spec = self.spec(constrained, syncs)?;
             spec.expansion = constrained.expansion.clone();
             let hook = match (&self.engine, &plugin) {
@@ -123,7 +123,7 @@ impl TemplateDocument {
                     spec.failure_policy = *failure_policy;
                     cel(constrained, policy, *failure_policy).into()
                 }
-                (Engine::Rego(_), plugin) => of_constraint(plugin.as_ref()?, constrained).into(),
+                (Engine::Rego(_), plugin) => for_constraint(plugin.as_ref()?, constrained).into(),
             };
             Some(StageDefinition {
                 spec,
@@ -156,27 +156,28 @@ impl TemplateDocument {
         }
     }
 
-    /// The stages of its constraints with their parameters, and warnings about those.
-    fn constrained<'a>(
+    /// Returns the stages of the template's constraints, and warnings about their parameters.
+    fn constraint_stages<'a>(
         &self,
         others: &Surroundings<'a>,
         mistakes: &mut Mistakes,
-    ) -> (Vec<Constrained<'a>>, Vec<Mistake>) {
+    ) -> (Vec<ConstraintStage<'a>>, Vec<Mistake>) {
         let all = others.constraints.iter().copied();
         let mut constraints: Vec<_> = all.filter(|constraint| constraint.kind == self.kind).collect();
         constraints.sort_by(|one, other| one.name.cmp(&other.name));
         let rows = rows(&others.expansions);
-        let mutators: Arc<[Mutator]> = match rows.is_empty() {
-            true => Arc::default(),
-            false => mutators(&others.mutators, Source::Generated, &others.syncs).into(),
+        let mutators: Arc<[Mutator]> = if rows.is_empty() {
+            Arc::default()
+        } else {
+            mutators(&others.mutators, Source::Generated, &others.syncs).into()
         };
-        // Stages that see the same objects share how they are generated, and so what is generated.
-        let rows = rows.into_iter().map(|row| {
+        // Stages of one row share its generator, so that each object is generated once.
+        let with_generator = |row: Row<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(row.expansion(&mutators));
             (expansion, row)
-        });
-        let rows: Vec<_> = rows.collect();
-        let mut checked = Checked {
+        };
+        let rows: Vec<_> = rows.into_iter().map(with_generator).collect();
+        let mut checked = SchemaCheck {
             mistakes,
             warnings: Vec::new(),
         };
@@ -192,7 +193,7 @@ impl TemplateDocument {
                 .filter(|(_, row)| constraint.matching.is_for(row.kind()))
                 .map(|(expansion, row)| (Some(expansion.clone()), Some(row.clone())));
             let own = std::iter::once((None, None));
-            constrained.extend(own.chain(of_rows).map(|(expansion, row)| Constrained {
+            constrained.extend(own.chain(of_rows).map(|(expansion, row)| ConstraintStage {
                 constraint,
                 parameters: parameters.clone(),
                 row,
@@ -201,12 +202,13 @@ impl TemplateDocument {
         }
         let mut warnings = checked.warnings;
         if others.expansions.is_empty() {
-            warnings.extend(constraints.iter().filter_map(|constraint| constraint.warning()));
+            let warn = |constraint: &&ConstraintDocument| constraint.unexpanded_warning();
+            warnings.extend(constraints.iter().filter_map(warn));
         }
         (constrained, warnings)
     }
 
-    /// Warnings if its policy reads an inventory that is empty, or what no template has.
+    /// Warns if the policy reads an inventory that is empty, or input that no template has.
     fn reading_warnings(&self, rego: &Rego, is_empty: bool) -> Vec<Mistake> {
         let reads = [
             (
@@ -220,11 +222,9 @@ impl TemplateDocument {
                 "write `input.review`",
             ),
         ];
-        let warning = |(_, reads, fix): (bool, &str, &str)| Mistake {
-            location: self.source.clone(),
-            path: String::new(),
-            message: format!("the template {} reads {reads}", quoted(&self.name)),
-            fix: fix.to_owned(),
+        let warning = |(_, reads, fix): (bool, &str, &str)| {
+            let message = format!("the template {} reads {reads}", quoted(&self.name));
+            Mistake::new(&self.source, "", message, fix)
         };
         reads
             .into_iter()
@@ -233,7 +233,7 @@ impl TemplateDocument {
             .collect()
     }
 
-    /// The stage that a constraint would have.
+    /// Makes the stage of a template without constraints, which no request calls.
     fn idle(&self, mut plugin: PluginDefinition) -> StageDefinition {
         if let Json::Object(settings) = &mut plugin.settings {
             let constraint = json!({"parameters": {}, "actions": ["deny"]});
@@ -245,8 +245,8 @@ impl TemplateDocument {
         }
     }
 
-    /// `None` if the constraint is not enforced at admission.
-    fn spec(&self, constrained: &Constrained<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
+    /// Makes the spec of a stage; returns `None` if the constraint is not enforced at admission.
+    fn spec(&self, constrained: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
         let actions = constrained.actions(matches!(self.engine, Engine::Cel(..)))?;
         let constraint = constrained.constraint;
         let excluded: Vec<String> = syncs
@@ -261,9 +261,10 @@ impl TemplateDocument {
         spec.timeout = TIMEOUT;
         spec.reinvocation = Reinvocation::Never;
         spec.names_itself = true;
-        spec.mode = match actions.is_empty() {
-            true => Mode::Audit,
-            false => Mode::Enforce,
+        spec.mode = if actions.is_empty() {
+            Mode::Audit
+        } else {
+            Mode::Enforce
         };
         Some(spec)
     }
@@ -276,11 +277,11 @@ impl Rego {
             .any(|text| text.contains(word))
     }
 
-    /// The plugin of all stages of a template. They have the same settings, so that it is configured once.
-    fn plugin(&self, constraints: &[Constrained<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
-        let of_constraint = |constrained: &Constrained<'_>| {
+    /// Makes the plugin of all stages of the template, with the same settings, so that it is configured once.
+    fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
+        let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // What a dry run would deny is noted by a stage in mode `Audit`.
+            // A dry run denies too: its stage has the mode `Audit`, so the denial is only recorded.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions
@@ -315,7 +316,7 @@ impl Rego {
         plugin
     }
 
-    /// The kinds of objects that the policy is given: of the ones that are kept, those that it reads.
+    /// Returns the synced kinds that the policy reads.
     fn inventory(&self, syncs: &[&SyncDocument]) -> Vec<ClusterKind> {
         if !self.mentions("inventory") {
             return Vec::new();
@@ -333,15 +334,19 @@ impl Rego {
     }
 }
 
-/// The plugin of the stage of one constraint.
-fn of_constraint(plugin: &PluginDefinition, constrained: &Constrained<'_>) -> PluginDefinition {
+/// Returns the plugin of the stage of one constraint.
+fn for_constraint(plugin: &PluginDefinition, constrained: &ConstraintStage<'_>) -> PluginDefinition {
     let mut plugin = plugin.clone();
     let environment = &mut plugin.allow.environment;
     environment.insert(CONSTRAINT.to_owned(), constrained.name());
     plugin
 }
 
-fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: FailurePolicy) -> CelDefinition {
+fn cel(
+    constrained: &ConstraintStage<'_>,
+    policy: &Arc<Policy>,
+    failure_policy: FailurePolicy,
+) -> CelDefinition {
     let actions = constrained.actions(true).unwrap_or_default();
     let constraint = constrained.constraint;
     let object = json!({
@@ -352,9 +357,10 @@ fn cel(constrained: &Constrained<'_>, policy: &Arc<Policy>, failure_policy: Fail
     CelDefinition {
         policy: Arc::clone(policy),
         binding: Binding {
-            actions: match actions.is_empty() {
-                true => vec![Action::Deny],
-                false => actions,
+            actions: if actions.is_empty() {
+                vec![Action::Deny]
+            } else {
+                actions
             },
             failure_policy,
             constraint: Some(ConstraintBinding {

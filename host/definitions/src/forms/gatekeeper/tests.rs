@@ -142,7 +142,7 @@ spec:
         (&of_b.settings["version"], &of_b.settings["libs"]),
         (&json!("v0"), &json!(["package lib.a"]))
     );
-    // Of the kinds that are kept, the one that the policy names.
+    // Of the synced kinds, the policy reads only nodes.
     assert_eq!(of_b.settings["inventory"], json!(["v1/Node"]));
     let kinds = [
         ClusterKind::new("v1", "Namespace"),
@@ -153,7 +153,7 @@ spec:
 }
 
 #[test]
-fn actions_are_for_the_point_of_admission() {
+fn only_actions_of_admission_points_are_enforced() {
     let scoped = |entries: &str| {
         format!(
             "{{ parameters: {{ most: 1 }}, enforcementAction: scoped, scopedEnforcementActions: [{entries}] }}"
@@ -246,7 +246,7 @@ spec:
 }
 
 #[test]
-fn mistakes() {
+fn mistakes_in_templates_and_constraints_are_reported() {
     let with = |spec: &str| format!("{REGO}{}", constraint("a", spec));
     let mistake = |text: &str| match load_text("policies.yaml", text) {
         Ok(chains) => panic!("{text}: {chains:?}"),
@@ -315,7 +315,7 @@ fn mistakes() {
         let found = mistake(&text);
         assert!(found.contains(expected), "{expected}: {found}");
     }
-    // Kubernetes drops what is not in the schema.
+    // Kubernetes drops fields that are not in the schema, so they are only a warning.
     let chain = one(&with("{ parameters: { most: 1, mots: 2 } }"));
     let warnings = warnings(&chain);
     let of_field = |warning: &&String| {
@@ -326,7 +326,7 @@ fn mistakes() {
     assert!(warnings.iter().any(inventory), "{warnings:?}");
 }
 
-/// Gatekeeper overlooks fields that a CustomResourceDefinition has.
+/// Gatekeeper ignores these fields, which a CustomResourceDefinition has.
 #[test]
 fn names_that_follow_from_the_kind_are_accepted() {
     let names =
@@ -336,9 +336,9 @@ fn names_that_follow_from_the_kind_are_accepted() {
     assert_eq!(one(&text).name, "limits");
 }
 
-/// gatekeeper#3545.
+/// Reproduces gatekeeper#3545.
 #[test]
-fn what_a_template_cannot_read_is_warned_of() {
+fn a_template_that_reads_missing_input_gets_a_warning() {
     let text = REGO.replace("input.review.namespaceObject", "input.request.object");
     let expected = "the template \"limits\" reads input.request, which no template has";
     let found = warnings(&one(&text));
@@ -350,7 +350,7 @@ fn what_a_template_cannot_read_is_warned_of() {
 }
 
 #[test]
-fn definitions_without_a_chain_are_named() {
+fn definitions_that_support_chains_are_listed_by_name() {
     let sync = "apiVersion: syncset.gatekeeper.sh/v1alpha1\nkind: SyncSet\nmetadata: { name: nodes }\n\
                 spec: { gvks: [ { version: v1, kind: Node } ] }\n";
     let expansion = "apiVersion: expansion.gatekeeper.sh/v1beta1\nkind: ExpansionTemplate\n\

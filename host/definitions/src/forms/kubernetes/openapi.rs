@@ -1,4 +1,4 @@
-//! OpenAPI documents of an API server: the schemas of its kinds, with which policies are checked.
+//! Reads the schemas of kinds from OpenAPI documents of an API server, to check policies against them.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value as Json};
 use super::resource::{Resource, ResourceDocument};
 use crate::document::{Mistakes, Node};
 
-/// The fields that identify such a document: `openapi` in version 3, and `swagger` in version 2, which is refused.
+/// The fields that identify a document: `openapi` in version 3, `swagger` in version 2, which is not supported.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 
 /// The field of a schema or an operation that names its kind.
 const KIND: &str = "x-kubernetes-group-version-kind";
 
-/// The kinds of the document that can be created, with their schemas.
+/// Reads the kinds of the document whose objects can be created, with their schemas.
 pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
     let mut fields = root.object(mistakes)?;
     let fix = "save one of version 3, `kubectl get --raw /openapi/v3/apis/apps/v1`";
@@ -69,7 +69,7 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceD
     })
 }
 
-/// The kind and the resource that are created at this path: not of an object, and not of a subresource.
+/// Returns the kind and the resource that a POST to this path creates; `None` for the path of an object or a subresource.
 fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
     let (before, plural) = path.rsplit_once('/')?;
     if plural.contains('{') || before.contains("{name}") {

@@ -1,4 +1,4 @@
-//! `ValidatingAdmissionPolicy`, `MutatingAdmissionPolicy` and their bindings.
+//! Reads `ValidatingAdmissionPolicy`, `MutatingAdmissionPolicy` and their bindings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,13 +9,13 @@ use admittance_admission::{
 use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy};
 
 use super::{
-    read_kind, read_name,
+    read_head, read_kind,
     resource::ResourceDocument,
-    typing::{self, Structures, Written},
+    typing::{self, Structures, WrittenExpression},
 };
 use crate::{
     CelDefinition, Location, cel,
-    document::{Fields, Mistake, Mistakes, Node, quoted, readers},
+    document::{Mistake, Mistakes, Node, ValueLocation, quoted, readers},
     model::{ChainDefinition, StageDefinition},
     names, rules,
     selectors::{self, Syntax},
@@ -24,32 +24,30 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The timeout of a stage, which is the default of webhooks.
+/// The timeout of a stage: the default of webhooks, as policies have no timeout.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The content of a policy's document.
 #[derive(Debug)]
 pub(super) struct PolicyDocument {
     pub(super) name: String,
     source: Location,
     phase: Phase,
     policy: Arc<Policy>,
-    written: Vec<Written>,
+    written: Vec<WrittenExpression>,
     params: Option<ClusterKind>,
     constraints: Constraints,
     failure_policy: FailurePolicy,
     reinvocation: Reinvocation,
 }
 
-/// The binding of a policy.
 #[derive(Debug)]
 pub(super) struct BindingDocument {
     pub(super) name: String,
     source: Location,
     phase: Phase,
     policy: String,
-    /// The place where the binding names its policy.
-    at: (Location, String),
+    /// The location of the policy's name.
+    policy_location: ValueLocation,
     params: Option<ParamRef>,
     constraints: Constraints,
     actions: Vec<Action>,
@@ -71,9 +69,8 @@ struct Constraints {
     objects: LabelSelector,
 }
 
-/// A policy, as far as it could be read.
 pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<PolicyDocument> {
-    let (name, mut spec) = read_head(root, mistakes)?;
+    let (name, mut spec) = read_head(root, "write what it does", mistakes)?;
     let params = spec.get_optional("paramKind", read_kind, mistakes);
     let has_params = spec.has("paramKind");
     let fix = "say which requests the policy is for: `matchConstraints: { resourceRules: [...] }`";
@@ -138,13 +135,12 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
     })
 }
 
-/// A binding, as far as it could be read.
 pub(super) fn read_binding(
     root: &Node<'_>,
     phase: Phase,
     mistakes: &mut Mistakes,
 ) -> Option<BindingDocument> {
-    let (name, mut spec) = read_head(root, mistakes)?;
+    let (name, mut spec) = read_head(root, "write what it does", mistakes)?;
     let policy_node = spec.required("policyName", "name the policy", mistakes);
     let policy = policy_node
         .as_ref()
@@ -160,27 +156,16 @@ pub(super) fn read_binding(
         Phase::Mutating => Some(Vec::new()),
     };
     spec.finish(mistakes);
-    let node = policy_node?;
     Some(BindingDocument {
         name: name?,
         source: root.location(),
         phase,
         policy: policy?,
-        at: (node.location(), node.path().to_owned()),
+        policy_location: policy_node?.value_location(),
         params,
         constraints,
         actions: actions?,
     })
-}
-
-/// The name of a document, and its `spec`.
-fn read_head<'a>(root: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Option<String>, Fields<'a>)> {
-    let mut fields = root.object(mistakes)?;
-    fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
-    let spec = fields.get_required("spec", "write what it does", Node::object, mistakes);
-    fields.finish(mistakes);
-    Some((name, spec?))
 }
 
 fn read_constraints(node: &Node<'_>, needs_rules: bool, mistakes: &mut Mistakes) -> Option<Constraints> {
@@ -247,7 +232,7 @@ fn read_actions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Action>>
 }
 
 impl BindingDocument {
-    /// Pushes a mistake if its policy is not among these.
+    /// Reports the binding if its policy is not among these.
     pub(super) fn check(&self, policies: &[&PolicyDocument], mistakes: &mut Mistakes) {
         if policies.iter().any(|policy| self.binds(policy)) {
             return;
@@ -256,13 +241,9 @@ impl BindingDocument {
             Phase::Validating => "ValidatingAdmissionPolicy",
             Phase::Mutating => "MutatingAdmissionPolicy",
         };
-        let (location, path) = self.at.clone();
-        mistakes.push(Mistake {
-            location,
-            path,
-            message: format!("there is no {kind} {}", quoted(&self.policy)),
-            fix: "add its document, or correct the name".to_owned(),
-        });
+        let message = format!("there is no {kind} {}", quoted(&self.policy));
+        let fix = "add its document, or correct the name";
+        mistakes.push(self.policy_location.mistake(message, fix));
     }
 
     fn binds(&self, policy: &PolicyDocument) -> bool {
@@ -271,8 +252,8 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// The chain of the policy. Its bindings among these are its stages, by their names. What does not fit the schemas of
-    /// these resources is a warning.
+    /// Makes the chain of the policy, with a stage for each of its bindings, sorted by name. Expressions that do not fit the
+    /// schemas of these resources become warnings.
     pub(super) fn chain(
         &self,
         bindings: &[&BindingDocument],
@@ -289,46 +270,37 @@ impl PolicyDocument {
             Phase::Mutating => typing::structures(resources),
             Phase::Validating => Structures::default(),
         };
+        let stages = bindings
+            .into_iter()
+            .map(|binding| self.stage(binding, &structures))
+            .collect();
+        let rules = &self.constraints.rules;
+        let mut warnings = Vec::new();
+        if !is_bound {
+            warnings.push(self.unbound_warning());
+        }
+        let params = self.params.as_ref();
+        warnings.extend(typing::warnings(&self.written, rules, params, resources));
+        warnings.extend(typing::misfits(&self.written, &self.policy, rules, resources));
         ChainDefinition {
-            name: self.name.clone(),
-            namespace: None,
             phase: self.phase,
             source: self.source.clone(),
-            rules: self.constraints.rules.clone(),
-            stages: bindings
-                .into_iter()
-                .map(|binding| self.stage(binding, &structures))
-                .collect(),
-            warnings: [
-                self.without_binding(is_bound),
-                typing::warnings(
-                    &self.written,
-                    &self.constraints.rules,
-                    self.params.as_ref(),
-                    resources,
-                ),
-                typing::misfits(&self.written, &self.policy, &self.constraints.rules, resources),
-            ]
-            .concat(),
-            idle: Vec::new(),
+            warnings,
+            ..ChainDefinition::new(&*self.name, rules.clone(), stages)
         }
     }
 
-    fn without_binding(&self, is_bound: bool) -> Vec<Mistake> {
+    fn unbound_warning(&self) -> Mistake {
         let kind = match self.phase {
             Phase::Validating => "ValidatingAdmissionPolicyBinding",
             Phase::Mutating => "MutatingAdmissionPolicyBinding",
         };
-        let warning = Mistake {
-            location: self.source.clone(),
-            path: String::new(),
-            message: format!(
-                "the policy {} does nothing: no binding has its name",
-                quoted(&self.name)
-            ),
-            fix: format!("add a {kind} with `policyName: {}`", self.name),
-        };
-        if is_bound { Vec::new() } else { vec![warning] }
+        let message = format!(
+            "the policy {} does nothing: no binding has its name",
+            quoted(&self.name)
+        );
+        let fix = format!("add a {kind} with `policyName: {}`", self.name);
+        Mistake::new(&self.source, "", message, fix)
     }
 
     fn stage(&self, binding: &BindingDocument, structures: &Structures) -> StageDefinition {

@@ -1,17 +1,17 @@
-//! `CustomResourceDefinition`: the schemas of custom resources, with which policies are checked.
+//! Reads the schemas of custom resources from `CustomResourceDefinition`s, to check policies against them.
 
 use admittance_admission::GroupVersionKind;
 use admittance_conditions::{Components, ObjectSchema, Structure};
 use serde_json::Map;
 
-use super::read_name;
+use super::read_head;
 use crate::document::{Mistakes, Node, readers};
 
-/// A CustomResourceDefinition, or an OpenAPI document, which has the name of its file.
+/// The schemas of a CustomResourceDefinition, or of an OpenAPI document. An OpenAPI document is named after its file.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
-    /// One for each version with a schema.
+    /// The versions with a schema.
     pub(super) resources: Vec<Resource>,
 }
 
@@ -20,19 +20,14 @@ pub(crate) struct ResourceDocument {
 pub(super) struct Resource {
     pub(super) kind: GroupVersionKind,
     pub(super) plural: String,
-    /// Its types; none if the schema does not list its fields.
+    /// The types of its fields; `None` if the schema does not list them.
     pub(super) schema: Option<ObjectSchema>,
     pub(super) structure: Structure,
 }
 
-/// A CustomResourceDefinition, as far as it could be read. Only what schemas need is read.
+/// Reads the parts of a CustomResourceDefinition that its schemas need.
 pub(super) fn read_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
-    let mut fields = root.object(mistakes)?;
-    fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
-    let spec = fields.get_required("spec", "write the resource", Node::object, mistakes);
-    fields.finish(mistakes);
-    let mut spec = spec?;
+    let (name, mut spec) = read_head(root, "write the resource", mistakes)?;
     let group = spec.get_required("group", "write the group, `example.com`", readers::text, mistakes);
     let names = spec.get_required(
         "names",

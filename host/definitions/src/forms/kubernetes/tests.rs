@@ -12,7 +12,7 @@ use crate::{Location, ModuleReference, PluginDefinition, WebhookDefinition, cert
 
 mod validation;
 
-/// The fields of a webhook, one on each line from line 5.
+/// Returns the fields of a webhook, one on each line from line 5.
 const WEBHOOK: [(&str, &str); 5] = [
     ("name", "a.hooks.example"),
     ("clientConfig", "{ url: 'https://h.example' }"),
@@ -59,7 +59,7 @@ fn read(phase: &str, version: &str, change: &str) -> Result<ChainDefinition, Str
         .map_err(|mistakes| mistakes.to_string())
 }
 
-/// The mistakes in a validating configuration of `v1`, without the file and the path of the first webhook.
+/// Returns the mistakes in a validating configuration of `v1`, without the file and the path of the first webhook.
 fn found(change: &str) -> String {
     match read("Validating", "v1", change) {
         Ok(_) => String::new(),
@@ -106,7 +106,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
 
 /// A configuration as the API server prints it, and the same stage with a plugin.
 #[test]
-fn a_whole_configuration() {
+fn a_configuration_becomes_a_chain() {
     let text = format!(
         r#"apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -243,7 +243,7 @@ webhooks:
 fn unset_fields_have_the_defaults_of_their_version() {
     let only = "sideEffects:\nadmissionReviewVersions:";
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\nsideEffects:\nadmissionReviewVersions:";
-    // (version, what is changed, phase, then what is read: failure policy, match policy, timeout, side effects,
+    // (version, change of the configuration, phase, then the values: failure policy, match policy, timeout, side effects,
     // reinvocation, versions)
     let table = [
         ("v1", "", "Mutating", "Fail Equivalent 10s None Never [V1]"),
@@ -343,7 +343,7 @@ fn resources_mean_what_they_mean_to_the_api_server() {
 }
 
 #[test]
-fn webhooks_that_are_never_called() {
+fn a_webhook_without_rules_is_left_out() {
     for change in ["rules:", "rules: []"] {
         let chain = read("Mutating", "v1", change).unwrap();
         assert_eq!((chain.rules, chain.stages), (Vec::new(), Vec::new()), "{change}");
@@ -360,7 +360,7 @@ fn webhooks_that_are_never_called() {
 }
 
 #[test]
-fn plugins_in_place_of_servers() {
+fn a_plugin_needs_no_fields_of_a_server() {
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\n";
     // (change of the stage in addition to its hook, expected mistakes)
     let table = [
@@ -409,7 +409,7 @@ fn plugins_in_place_of_servers() {
 }
 
 #[test]
-fn mistakes_around_the_webhooks() {
+fn mistakes_around_the_webhooks_are_reported() {
     let table = [
         (
             "",

@@ -1,5 +1,5 @@
-//! Checks the types of policies against the schemas of the kinds that they are for, as kube-apiserver does for their
-//! status.
+//! Checks the types in policies against the schemas of the kinds in their rules, as kube-apiserver does for the status of a
+//! policy.
 
 use std::sync::Arc;
 
@@ -8,66 +8,51 @@ use admittance_conditions::{Policy, PolicyCompiler, Role, Structure};
 
 use super::resource::{Resource, ResourceDocument};
 use crate::{
-    CelDefinition, ChainDefinition, Location,
-    document::{Mistake, Node},
+    CelDefinition, ChainDefinition,
+    document::{Mistake, Node, ValueLocation},
 };
 
-/// The most kinds with which a policy is checked.
+/// The most kinds against which a policy is checked.
 const MOST_KINDS: usize = 10;
 
 /// The structures of custom resources.
 pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
-/// An expression of a policy as it was written.
+/// The text and the location of an expression of a policy.
 #[derive(Debug)]
-pub(crate) struct Written {
-    /// The name of the variable whose value it is.
+pub(crate) struct WrittenExpression {
+    /// The name of the variable that the expression defines, if any.
     pub(crate) variable: Option<String>,
     role: Role,
     text: String,
-    location: Location,
-    path: String,
+    location: ValueLocation,
 }
 
-/// The place of an expression makes no difference.
-impl PartialEq for Written {
+/// Expressions are equal regardless of their locations.
+impl PartialEq for WrittenExpression {
     fn eq(&self, other: &Self) -> bool {
         (self.role, &self.text) == (other.role, &other.text)
     }
 }
 
-impl Written {
+impl WrittenExpression {
     pub(crate) fn new(node: &Node<'_>, role: Role, text: &str) -> Self {
         Self {
             variable: None,
             role,
             text: text.to_owned(),
-            location: node.location(),
-            path: node.path().to_owned(),
-        }
-    }
-
-    fn warning(&self, message: String, fix: &str) -> Mistake {
-        Mistake {
-            location: self.location.clone(),
-            path: self.path.clone(),
-            message,
-            fix: fix.to_owned(),
+            location: node.value_location(),
         }
     }
 }
 
-/// The structures of these resources.
 pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
     let known = resources.iter().flat_map(|document| &document.resources);
-    Arc::new(
-        known
-            .map(|resource| (resource.kind.clone(), resource.structure.clone()))
-            .collect(),
-    )
+    let structures = known.map(|resource| (resource.kind.clone(), resource.structure.clone()));
+    Arc::new(structures.collect())
 }
 
-/// Lets the stages in CEL of native chains use the schemas of these resources. What does not fit them is a warning.
+/// Gives the schemas of these resources to the CEL stages of native chains, and warns about expressions that do not fit.
 pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {
@@ -89,40 +74,41 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
     }
 }
 
-/// Warns about values that mutations set and that do not fit the kinds that the rules name, or any kind.
+/// Warns about values set by mutations that do not fit a kind in the rules. If no such kind is known, only values that fit
+/// no kind at all are reported.
 pub(super) fn misfits(
-    written: &[Written],
+    written: &[WrittenExpression],
     policy: &Policy,
     rules: &[Rule],
     known: &[&ResourceDocument],
 ) -> Vec<Mistake> {
-    let places = written
-        .iter()
-        .filter(|written| matches!(written.role, Role::ApplyConfiguration | Role::JsonPatch));
-    let places: Vec<_> = places.collect();
-    let given = known.iter().flat_map(|document| &document.resources);
-    let given = given.map(|resource| {
+    let is_mutation =
+        |written: &&WrittenExpression| matches!(written.role, Role::ApplyConfiguration | Role::JsonPatch);
+    let mutations: Vec<_> = written.iter().filter(is_mutation).collect();
+    let resources = known.iter().flat_map(|document| &document.resources);
+    let defined = resources.map(|resource| {
         (
             &resource.kind,
             resource.plural.clone(),
             resource.structure.clone(),
         )
     });
-    let own = Structure::builtin_kinds().filter_map(|kind| {
+    let builtin = Structure::builtin_kinds().filter_map(|kind| {
         let structure = Structure::builtin(kind)?;
         Some((kind, kind.guess_resource().resource, structure))
     });
     let mut warnings = Vec::new();
     let mut compare = |structure: Option<&Structure>, of: &str| {
-        for (mutation, written) in policy.mutations.iter().zip(&places) {
+        for (mutation, written) in policy.mutations.iter().zip(&mutations) {
             for misfit in mutation.misfits(structure) {
                 let message = format!("{of}{misfit}, so the mutation fails wherever it is applied");
-                warnings.push(written.warning(message, "correct the name or the type"));
+                let warning = written.location.mistake(message, "correct the name or the type");
+                warnings.push(warning);
             }
         }
     };
     let mut seen: Vec<&GroupVersionKind> = Vec::new();
-    for (kind, plural, structure) in given.chain(own) {
+    for (kind, plural, structure) in defined.chain(builtin) {
         let is_named = !seen.contains(&kind) && rules.iter().any(|rule| names(rule, kind, &plural));
         if is_named && seen.len() < MOST_KINDS {
             seen.push(kind);
@@ -132,14 +118,14 @@ pub(super) fn misfits(
     if seen.is_empty() {
         compare(None, "");
     }
-    // By their lines: the kinds of the program are in no order.
+    // The built-in kinds have no fixed order, so the warnings are sorted.
     warnings.sort_by_key(|warning: &Mistake| (warning.location.line, warning.message.clone()));
     warnings
 }
 
-/// Warns about mistakes in these expressions for the kinds that the rules name and whose schemas are known.
+/// Warns about type errors in these expressions for the kinds in the rules whose schemas are known.
 pub(super) fn warnings(
-    expressions: &[Written],
+    expressions: &[WrittenExpression],
     rules: &[Rule],
     params: Option<&ClusterKind>,
     known: &[&ResourceDocument],
@@ -156,11 +142,8 @@ pub(super) fn warnings(
     let mut named: Vec<&Resource> = Vec::new();
     for resource in resources() {
         let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);
-        if is_new
-            && rules
-                .iter()
-                .any(|rule| names(rule, &resource.kind, &resource.plural))
-        {
+        let is_named = |rule: &Rule| names(rule, &resource.kind, &resource.plural);
+        if is_new && rules.iter().any(is_named) {
             named.push(resource);
         }
     }
@@ -183,7 +166,7 @@ pub(super) fn warnings(
                     }
                     let message = format!("for {}: {error}", resource.kind);
                     let fix = "correct the expression, or the schema of the kind";
-                    warnings.push(expression.warning(message, fix));
+                    warnings.push(expression.location.mistake(message, fix));
                 }
             }
         }
@@ -191,7 +174,7 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Whether a rule names this resource; what a wildcard matches is not checked.
+/// Whether a rule names this resource. A wildcard names no resource.
 fn names(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
     let has = |matcher: &Matcher<String>, word: &String| match matcher {
         Matcher::Any => false,

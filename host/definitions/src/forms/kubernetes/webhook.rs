@@ -1,4 +1,4 @@
-//! One entry of `webhooks`.
+//! Reads an entry of `webhooks` in a webhook configuration.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,13 +15,10 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// The version of the API that a configuration is written in. Fields and meaning are the same in both;
-/// what a field is when it is not there differs.
+/// The API version of a configuration. Both have the same fields with the same meaning, but different defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// `admissionregistration.k8s.io/v1`.
     V1,
-    /// `admissionregistration.k8s.io/v1beta1`.
     V1Beta1,
 }
 
@@ -48,8 +45,7 @@ impl Version {
     }
 }
 
-/// A stage, unless something in it is missing, which was reported. A webhook without rules is a stage
-/// without rules.
+/// Reads a webhook as a stage, and reports missing parts. A webhook without rules becomes a stage without rules.
 pub(super) fn read(
     node: &Node<'_>,
     phase: Phase,
@@ -60,7 +56,7 @@ pub(super) fn read(
     let mut fields = node.object(mistakes)?;
     let fix = "name the webhook, `pods.hooks.example.com`";
     let name = read_stage_name(&mut fields, fix, names::webhook, seen, mistakes);
-    // What a plugin does is known here; what a server does, its owner says.
+    // Only a remote webhook must declare its side effects and review versions: those of a plugin are known.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote, mistakes).unwrap_or_default();
     let read_client =
@@ -91,7 +87,7 @@ pub(super) fn read(
     finish_stage(fields, name, spec, hook, mistakes)
 }
 
-/// `timeoutSeconds`, or `timeout` for one in parts of a second.
+/// Reads `timeoutSeconds` or `timeout`, which has a unit.
 fn read_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
     let both = fields.has("timeoutSeconds") && fields.has("timeout");
     let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.integer(1..=30_u8, mistakes);
@@ -124,7 +120,7 @@ fn read_side_effects(
     node.and_then(|node| node.word(mistakes)).unwrap_or(default)
 }
 
-/// `admissionReviewVersions`: the supported ones, in their order. Unknown versions are ignored if one is supported.
+/// Reads the supported versions of `admissionReviewVersions`. Other versions are ignored if at least one is supported.
 fn read_versions(
     fields: &mut Fields<'_>,
     version: Version,
@@ -179,13 +175,7 @@ fn read_client(
         node.wrong(message, "write one of `url` and `service`", mistakes);
     }
     let url = url.and_then(|url| client::url(&url, &protocol, mistakes));
-    let service = service
-        .and_then(|service| service.object(mistakes))
-        .and_then(|mut service| {
-            let target = client::service(&mut service, &protocol, mistakes);
-            service.finish(mistakes);
-            target
-        });
+    let service = service.and_then(|service| client::service_object(&service, &protocol, mistakes));
     fields.finish(mistakes);
     Some(WebhookDefinition {
         protocol,

@@ -1,13 +1,13 @@
-//! Exceptions: `AdmissionException`.
+//! Reads `AdmissionException`: requests for which stages are not called, up to a date.
 
 use std::{sync::Arc, time::SystemTime};
 
-use admittance_admission::{Exception, Glob, MatchPolicy, Moment};
+use admittance_admission::{Exception, Glob, MatchPolicy, Moment, Phase};
 use time::{Duration, OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use crate::{
     ChainDefinition, Location, StageDefinition, StageId, conditions,
-    document::{Fields, Mistake, Mistakes, Node, quoted, readers},
+    document::{Fields, Mistake, Mistakes, Node, ValueLocation, quoted, readers},
     forms::native,
     rules,
 };
@@ -22,7 +22,7 @@ const ALL: &str = "*";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExceptionDefinition {
-    /// The requests, and until when they are excepted. The stages have the same one.
+    /// The excepted requests and the end of the exception. The stages share this value.
     pub exception: Arc<Exception>,
     /// The person or team that answers for the exception.
     pub owner: String,
@@ -31,13 +31,13 @@ pub struct ExceptionDefinition {
     /// The stages that are not called. `*` stands for all stages of a chain; a name without a phase stands for the
     /// chains of both phases.
     pub stages: Vec<StageId>,
-    /// The places of these names in the document.
-    stages_at: Vec<(Location, String)>,
+    /// The location of each of these names.
+    stage_locations: Vec<ValueLocation>,
     /// The beginning of the document.
     pub source: Location,
 }
 
-/// An exception, as far as it could be read; missing parts were reported.
+/// Reads an exception, and reports missing parts.
 pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -73,13 +73,13 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
     spec.finish(mistakes);
     exception.until = until?;
     name?;
-    let (stages, stages_at) = stages?.into_iter().unzip();
+    let (stages, stage_locations) = stages?.into_iter().unzip();
     Some(ExceptionDefinition {
         exception: Arc::new(exception),
         owner: owner?,
         reason: reason?,
         stages,
-        stages_at,
+        stage_locations,
         source: root.location(),
     })
 }
@@ -105,22 +105,22 @@ fn read_requests(spec: &mut Fields<'_>, exception: &mut Exception, mistakes: &mu
     exception.match_conditions = conditions::read(spec, mistakes);
 }
 
-fn read_stage(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(StageId, (Location, String))> {
-    let id = node.parse(mistakes)?;
-    Some((id, (node.location(), node.path().to_owned())))
+fn read_stage(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(StageId, ValueLocation)> {
+    Some((node.parse(mistakes)?, node.value_location()))
 }
 
-/// A moment, or a day, which is to its end in UTC.
+/// Reads a moment, or a day, which ends at midnight in UTC.
 fn read_end(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();
-        let (text, more) = match is_day {
-            true => (format!("{text}T00:00:00Z"), Duration::DAY),
-            false => (text.to_owned(), Duration::ZERO),
+        let (text, more) = if is_day {
+            (format!("{text}T00:00:00Z"), Duration::DAY)
+        } else {
+            (text.to_owned(), Duration::ZERO)
         };
         let end = OffsetDateTime::parse(&text, &Rfc3339).ok()?;
         let end = end.checked_add(more)?.checked_to_offset(UtcOffset::UTC)?;
-        // Years before have no form as a text.
+        // A moment before 1970 cannot be written as text.
         (end >= OffsetDateTime::UNIX_EPOCH).then(|| Moment(end.into()))
     };
     let text = node.text(mistakes)?;
@@ -133,61 +133,57 @@ fn read_end(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Moment> {
 }
 
 impl ExceptionDefinition {
-    /// Gives the exception to the stages that it names.
+    /// Adds the exception to the stages that it names.
     pub(crate) fn attach(&self, chains: &mut [ChainDefinition]) {
-        for chain in chains {
-            let is_meant: Vec<bool> = chain
-                .stages
-                .iter()
-                .map(|stage| self.stages.iter().any(|id| names(id, chain, stage)))
-                .collect();
-            for (stage, is_meant) in chain.stages.iter_mut().zip(is_meant) {
-                if is_meant {
+        for ChainDefinition {
+            phase, name, stages, ..
+        } in chains
+        {
+            for stage in stages {
+                if self.stages.iter().any(|id| names(id, *phase, name, stage)) {
                     stage.spec.exceptions.push(self.exception.clone());
                 }
             }
         }
     }
 
-    /// A mistake for each stage that it names and that is not among these.
+    /// Returns a mistake for each named stage that is missing in these chains.
     pub fn unknown(&self, chains: &[ChainDefinition]) -> Vec<Mistake> {
-        let is_unknown = |id: &StageId| {
-            let mut stages = chains
-                .iter()
-                .flat_map(|chain| chain.stages.iter().map(move |stage| (chain, stage)));
-            !stages.any(|(chain, stage)| names(id, chain, stage))
+        let is_known = |id: &StageId| {
+            let has_stage = |chain: &ChainDefinition| {
+                let mut stages = chain.stages.iter();
+                stages.any(|stage| names(id, chain.phase, &chain.name, stage))
+            };
+            chains.iter().any(has_stage)
         };
-        let named = self.stages.iter().zip(&self.stages_at);
+        let named = self.stages.iter().zip(&self.stage_locations);
         named
-            .filter(|(id, _)| is_unknown(id))
-            .map(|(id, (location, path))| Mistake {
-                location: location.clone(),
-                path: path.clone(),
-                message: match id.stage.as_str() {
+            .filter(|(id, _)| !is_known(id))
+            .map(|(id, location)| {
+                let message = match id.stage.as_str() {
                     ALL => format!("there is no chain {} with stages", id.chain),
                     _ => format!("there is no stage {id}"),
-                },
-                fix: "correct the name, or remove it".to_owned(),
+                };
+                location.mistake(message, "correct the name, or remove it")
             })
             .collect()
     }
 
-    /// Warns about an exception that has expired: it is valid, and probably a mistake.
+    /// Warns about an exception that has expired: it is valid, but probably forgotten.
     pub fn warning(&self, now: Moment) -> Option<Mistake> {
         let Exception { name, until, .. } = &*self.exception;
-        self.exception.has_expired(now).then(|| Mistake {
-            location: self.source.clone(),
-            path: "spec.expires".to_owned(),
-            message: format!("exception {name} expired at {until}, and excepts nothing any more"),
-            fix: "remove it, or agree on a new end".to_owned(),
+        self.exception.has_expired(now).then(|| {
+            let message = format!("exception {name} expired at {until}, and excepts nothing any more");
+            let fix = "remove it, or agree on a new end";
+            Mistake::new(&self.source, "spec.expires", message, fix)
         })
     }
 }
 
-/// Returns whether the name matches this stage.
-fn names(id: &StageId, chain: &ChainDefinition, stage: &StageDefinition) -> bool {
+/// Whether the name matches this stage.
+fn names(id: &StageId, phase: Phase, chain: &str, stage: &StageDefinition) -> bool {
     match id.stage.as_str() {
-        ALL => id.phase.is_none_or(|phase| phase == chain.phase) && id.chain == chain.name,
-        _ => id.is(chain.phase, &chain.name, &stage.spec.name),
+        ALL => id.phase.is_none_or(|own| own == phase) && id.chain == chain,
+        _ => id.is(phase, chain, &stage.spec.name),
     }
 }

@@ -13,7 +13,7 @@ mod mistakes;
 const RULE: &str = "{ operations: [CREATE], resources: [pods] }";
 const STAGE: &str = "{ name: a, plugin: { source: file:a.wasm } }";
 
-/// The chain of a file `chains/f.yaml` with this rule on line 6 and this stage on line 8.
+/// Reads the chain of a file `chains/f.yaml` with this rule on line 6 and this stage on line 8.
 fn read(rule: &str, stage: &str) -> Result<ChainDefinition, String> {
     let text = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: pods }}\nspec:\n  \
@@ -44,7 +44,7 @@ fn resources(entries: &[&str]) -> Vec<ResourcePattern> {
 }
 
 #[test]
-fn a_whole_chain() {
+fn a_chain_is_read_with_all_its_fields() {
     let text = format!(
         r#"
 apiVersion: admittance.dev/v1alpha1
@@ -176,7 +176,7 @@ spec:
 }
 
 #[test]
-fn rules() {
+fn a_rule_is_read_with_its_defaults() {
     let all = || crate::model::any_rule();
     let create = Matcher::Only(vec![Operation::Create]);
     let table = [
@@ -220,9 +220,9 @@ fn rules() {
     }
 }
 
-/// (fields of the specification, fields of the stage, what is read of them)
+/// The table has fields of the specification, fields of the stage, and the values that are read.
 #[test]
-fn phases_and_policies() {
+fn phases_and_policies_have_defaults() {
     let table = [
         ("", "", "Mutating Equivalent None Never"),
         (
@@ -265,7 +265,7 @@ fn phases_and_policies() {
 
 /// A stage has rules of its own in addition to the rules of its chain.
 #[test]
-fn rules_of_stages() {
+fn a_stage_may_have_rules_of_its_own() {
     let stage = read_stage(
         "{ name: a, plugin: { source: file:a }, rules: [ { operations: [UPDATE], kinds: [pod] }, { operations: \
          ['*'], resources: [pods] } ] }",
@@ -286,8 +286,8 @@ fn rules_of_stages() {
 }
 
 #[test]
-fn plugins() {
-    // (plugin, what is read of it)
+fn a_plugin_is_read_with_its_defaults() {
+    // (plugin, its values)
     let table = [
         ("{ source: file:a.wasm }", "file:chains/a.wasm None {} None"),
         (
@@ -317,7 +317,7 @@ fn plugins() {
 }
 
 #[test]
-fn webhooks() {
+fn a_webhook_is_read_with_its_defaults() {
     let bundle = certificates::bundle();
     let service = |path: &str, port, naming| WebhookTarget::Service {
         namespace: "m".into(),
@@ -393,7 +393,7 @@ fn webhooks() {
 }
 
 #[test]
-fn a_ca_bundle_in_lines() {
+fn a_ca_bundle_may_have_line_breaks() {
     let bundle = certificates::bundle();
     let (first, second) = bundle.split_at(64);
     let stage = format!(

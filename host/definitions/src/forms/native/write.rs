@@ -1,7 +1,7 @@
 //! Writes chains as documents of the native form.
 //!
-//! Properties without a native form are left out: a caller that needs to report them reads the document again and
-//! compares.
+//! Properties without a native form are left out. A caller that needs to report them reads the written document and
+//! compares the two chains.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::model::{ChainDefinition, StageDefinition};
 
-/// The document of a chain, which is called `name` in it.
+/// Writes a chain, with this name instead of its own.
 pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     let mut spec = Map::new();
     if chain.phase != Phase::default() {
         put(&mut spec, "phase", chain.phase.as_str());
     }
-    // Here all rules have the same policy.
+    // All rules of a native chain have the same policy.
     let match_policy = chain.rules.first().map(|rule| rule.match_policy);
     if let Some(policy) = match_policy.filter(|policy| *policy != MatchPolicy::default()) {
         put(&mut spec, "matchPolicy", policy.as_str());
@@ -102,12 +102,12 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
             .map(|(name, expression)| json!({"name": name, "expression": expression}));
         put(&mut object, "matchConditions", conditions.collect::<Vec<_>>());
     }
-    how(spec, &mut object);
+    write_policies(spec, &mut object);
     Json::Object(object)
 }
 
-/// Failure policy, timeout and the like, unless they are the defaults.
-fn how(spec: &StageSpec, object: &mut Map<String, Json>) {
+/// Writes failure policy, timeout, mode, side effects and reinvocation policy, unless they are the defaults.
+fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     if spec.failure_policy != FailurePolicy::default() {
         put(object, "failurePolicy", spec.failure_policy.as_str());
     }
@@ -125,7 +125,7 @@ fn how(spec: &StageSpec, object: &mut Map<String, Json>) {
     }
 }
 
-/// Name and expression of the match conditions of a stage; also those that are part of its hook.
+/// Returns name and expression of the match conditions of a stage, including conditions that are part of its hook.
 pub(crate) fn conditions(stage: &StageDefinition) -> Vec<(&str, &str)> {
     let mut conditions = stage.spec.match_conditions.expressions();
     conditions.extend(stage.hook.conditions());
@@ -149,7 +149,7 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // Labels are read before expressions.
+            // A reader adds labels before expressions, so a label after an expression would change the order.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

@@ -1,35 +1,35 @@
-//! Annotations of SidecarSets: a canary is injected in place of its base, and others have no effect here.
+//! Reads the annotations of SidecarSets: two of them make a canary, which is injected instead of its base; others have no
+//! effect here.
 
 use std::sync::Arc;
 
 use admittance_admission::Precedence;
 
-use super::{chain_name, warning};
+use super::chain_name;
 use crate::{
-    ChainDefinition, Location,
-    document::{Mistake, Mistakes, Node, quoted},
+    ChainDefinition,
+    document::{Mistake, Mistakes, Node, ValueLocation, quoted},
 };
 
 const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 const BASE: &str = "apps.kruise.io/sidecarset-base";
 
-/// The annotations that OpenKruise writes, for updates in place.
+/// The annotations that OpenKruise itself writes, for updates in place.
 const WRITTEN: [&str; 2] = [
     "kruise.io/sidecarset-hash",
     "kruise.io/sidecarset-hash-without-image",
 ];
 
-/// A SidecarSet that is injected in place of another one, where both select a Pod.
+/// A SidecarSet that is injected instead of its base into Pods that both select.
 #[derive(Debug)]
 pub(super) struct Canary {
     name: String,
     base: String,
-    /// The place of the annotation that names the base.
-    location: Location,
-    path: String,
+    /// The location of the annotation that names the base.
+    location: ValueLocation,
 }
 
-/// Reads the annotations of a SidecarSet, and warns if OpenKruise gives one an effect that it does not have here.
+/// Reads the annotations of a SidecarSet, and warns about those that have an effect in OpenKruise only.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
@@ -40,8 +40,7 @@ pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>)
         .map(|(node, base)| Canary {
             name: name.to_owned(),
             base,
-            location: node.location(),
-            path: node.path().to_owned(),
+            location: node.value_location(),
         });
     for (key, node) in &annotations {
         let Some(key) = key.filter(|key| is_of_openkruise(key)) else {
@@ -54,7 +53,7 @@ pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>)
                 CANARY | BASE => "write both annotations of a canary, or remove it",
                 _ => "remove it, or leave the SidecarSet to OpenKruise",
             };
-            warnings.push(warning(node, &message, fix));
+            warnings.push(node.mistake(message, fix));
         }
     }
     canary
@@ -66,42 +65,31 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports what OpenKruise refuses whatever else is defined.
+    /// Reports canaries that OpenKruise rejects regardless of other SidecarSets.
     pub(super) fn check_alone(&self, is_updated: bool, mistakes: &mut Mistakes) {
         if self.base == self.name {
-            self.wrong(
-                "a canary cannot be its own base",
-                "name another SidecarSet",
-                mistakes,
-            );
+            let message = "a canary cannot be its own base";
+            mistakes.push(self.location.mistake(message, "name another SidecarSet"));
         }
         if is_updated {
             let message = "a canary cannot update Pods that exist";
             let fix = "write `updateStrategy: { type: NotUpdate }`";
-            self.wrong(message, fix, mistakes);
+            mistakes.push(self.location.mistake(message, fix));
         }
     }
 
-    /// Reports a base that is one of these canaries, which OpenKruise refuses.
+    /// Reports a base that is one of these canaries, which OpenKruise rejects.
     pub(super) fn check(&self, canaries: &[&Self], mistakes: &mut Mistakes) {
         let is_base = |other: &&Self| other.name == self.base && other.name != self.name;
         if canaries.iter().any(is_base) {
             let message = format!("the base {} is a canary too", quoted(&self.base));
-            self.wrong(&message, "name a SidecarSet that is no canary", mistakes);
+            let fix = "name a SidecarSet that is no canary";
+            mistakes.push(self.location.mistake(message, fix));
         }
-    }
-
-    fn wrong(&self, message: &str, fix: &str, mistakes: &mut Mistakes) {
-        mistakes.push(Mistake {
-            location: self.location.clone(),
-            path: self.path.clone(),
-            message: message.to_owned(),
-            fix: fix.to_owned(),
-        });
     }
 }
 
-/// Makes each base yield to its canaries. A paused canary takes no Pod.
+/// Makes each base yield to its canaries. A paused canary has no stage, so its base does not yield to it.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {
@@ -113,12 +101,9 @@ pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
             continue;
         };
         if base.is_none() {
-            chain.warnings.push(Mistake {
-                location: canary.location.clone(),
-                path: canary.path.clone(),
-                message: format!("there is no SidecarSet {}", quoted(&canary.base)),
-                fix: "correct the name of the base, or remove the annotations".to_owned(),
-            });
+            let message = format!("there is no SidecarSet {}", quoted(&canary.base));
+            let fix = "correct the name of the base, or remove the annotations";
+            chain.warnings.push(canary.location.mistake(message, fix));
         }
         let Some(stage) = chain.stages.first() else {
             continue;
@@ -128,12 +113,10 @@ pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
             namespaces: stage.spec.namespace_selector.clone(),
             objects: stage.spec.object_selector.clone(),
         });
-        for stage in base
-            .and_then(|index| chains.get_mut(index))
-            .iter_mut()
-            .flat_map(|base| &mut base.stages)
-        {
-            stage.spec.yields_to.push(precedence.clone());
+        if let Some(base) = base.and_then(|index| chains.get_mut(index)) {
+            for stage in &mut base.stages {
+                stage.spec.yields_to.push(precedence.clone());
+            }
         }
     }
 }

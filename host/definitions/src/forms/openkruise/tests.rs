@@ -96,7 +96,7 @@ fn a_sidecar_set_is_a_chain_of_one_stage() {
 }
 
 #[test]
-fn what_needs_no_warning() {
+fn a_supported_sidecar_set_has_no_warning() {
     let text = WHOLE
         .replace("type: RollingUpdate, maxUnavailable: 1", "type: NotUpdate")
         .replace("HotUpgrade,", "ColdUpgrade,")
@@ -113,14 +113,14 @@ fn one_that_is_paused_injects_nothing() {
 }
 
 #[test]
-fn namespaces_by_name() {
+fn a_sidecar_set_selects_a_namespace_by_name() {
     let selector = "namespaceSelector: { matchLabels: { tier: front } }";
     let text = WHOLE.replace(selector, "namespace: shop");
     let selected = one(&text).stages[0].spec.namespace_selector.clone();
     assert_eq!(selected, Some(NamespaceSelector::In(vec!["shop".to_owned()])));
 }
 
-/// OpenKruise's source: apis/apps/v1beta1/sidecarset_types.go of 1.8, and of later versions without `specificNamespace`.
+/// Source: OpenKruise 1.8, apis/apps/v1beta1/sidecarset_types.go; later versions have no `specificNamespace`.
 #[test]
 fn the_other_version_says_the_same() {
     let first = one(WHOLE);
@@ -210,7 +210,7 @@ fn where_the_plugin_found_a_mistake() {
     assert_eq!((location.line, location.column), (11, 24));
 }
 
-/// A SidecarSet with these annotations, for Pods with this label.
+/// Returns a SidecarSet with these annotations, for Pods with this label.
 fn set(name: &str, annotations: &str, label: &str) -> String {
     format!(
         "---\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\n\
@@ -224,7 +224,7 @@ fn canary_of(base: &str) -> String {
     format!("apps.kruise.io/sidecarset-canary: \"true\", apps.kruise.io/sidecarset-base: {base}")
 }
 
-/// `sidecarsetMutatingPod` of OpenKruise.
+/// Source: `sidecarsetMutatingPod` of OpenKruise.
 #[test]
 fn a_base_yields_to_its_canaries() {
     let text = [
@@ -263,7 +263,7 @@ fn a_base_yields_to_its_canaries() {
     assert!(specs.into_iter().all(|spec| spec.yields_to.is_empty()));
 }
 
-/// `validateSidecarSetCanaryAnnotations` of OpenKruise.
+/// Source: `validateSidecarSetCanaryAnnotations` of OpenKruise.
 #[test]
 fn a_canary_that_openkruise_refuses_is_a_mistake() {
     let base = set("base", "", "a");

@@ -1,4 +1,5 @@
-//! Reads expressions of policies: `cel` of a native stage, and the same parts of Kubernetes' policies.
+//! Reads the expressions of `cel` in a native stage, and of policies of Kubernetes and Gatekeeper, which have the same
+//! fields.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,37 +10,32 @@ use admittance_conditions::{
 
 use super::CelDefinition;
 use crate::{
-    Location, conditions,
-    document::{Fields, Mistake, Mistakes, Node, quoted},
-    forms::kubernetes::typing::Written,
+    conditions,
+    document::{Fields, Mistakes, Node, quoted, readers},
+    forms::kubernetes::typing::WrittenExpression,
     names,
 };
 
-/// The most validations, mutations, variables and annotations of a policy, each.
+/// The most entries in each list of expressions of a policy.
 const MOST: usize = 64;
 
-/// Compiles expressions, and keeps where they are.
-struct Reading {
+/// Compiles expressions, and collects their texts and locations.
+struct ExpressionReader {
     compiler: PolicyCompiler,
-    written: Vec<Written>,
+    written: Vec<WrittenExpression>,
 }
 
-impl Reading {
-    fn new(compiler: PolicyCompiler) -> Self {
-        let written = Vec::new();
-        Self { compiler, written }
-    }
-
-    /// The expression at this node, compiled.
+impl ExpressionReader {
+    /// Compiles the expression at this node.
     fn compile(&mut self, node: &Node<'_>, role: Role, mistakes: &mut Mistakes) -> Option<PolicyExpression> {
         let text = node.text(mistakes)?;
         let compiled = node.accept(self.compiler.compile(role, text), mistakes)?;
-        self.written.push(Written::new(node, role, text));
+        self.written.push(WrittenExpression::new(node, role, text));
         Some(compiled)
     }
 }
 
-/// `cel` of a native stage.
+/// Reads `cel` of a native stage.
 pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<CelDefinition> {
     let mut fields = node.object(mistakes)?;
     let before = mistakes.len();
@@ -65,86 +61,80 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Op
     })
 }
 
-/// The expressions of a policy of Kubernetes. Those with a mistake are left out.
+/// Reads the expressions of a policy of Kubernetes. Expressions with a mistake are left out.
 pub(crate) fn read_policy(
     fields: &mut Fields<'_>,
-    params: bool,
+    has_params: bool,
     mistakes: &mut Mistakes,
-) -> (Policy, Vec<Written>) {
+) -> (Policy, Vec<WrittenExpression>) {
     check_as_kubernetes(fields, mistakes);
-    let mut compiler = PolicyCompiler::new(params);
+    let mut compiler = PolicyCompiler::new(has_params);
     let conditions = entries(fields, "matchConditions", mistakes);
     let compile = |name: &str, text: &str| compiler.condition(name, text);
     let conditions = conditions::read_with(&conditions, compile, mistakes);
     read_expressions(fields, compiler, conditions, mistakes)
 }
 
-/// Finds what kube-apiserver refuses in the parts of a policy, although it could be evaluated.
+/// Reports parts of a policy that kube-apiserver rejects, although they could be evaluated.
 fn check_as_kubernetes(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
     const MOST_ANNOTATIONS: usize = 20;
     const LONGEST_ANNOTATION: usize = 5 << 10;
-    let ignored = &mut Mistakes::new();
-    let mut parts = |list: &'static str| {
-        let node = fields.optional(list);
-        let entries = node
-            .as_ref()
-            .and_then(|node| node.list(ignored))
-            .unwrap_or_default();
-        (node, entries)
+    let mut list = |name: &'static str| {
+        let node = fields.optional(name);
+        let entries = node.and_then(|node| node.list(&mut Mistakes::new()));
+        entries.unwrap_or_default()
     };
-    let field = |entry: &Node<'_>, name: &'static str| {
-        let node = entry.object(&mut Mistakes::new())?.optional(name)?;
-        let text = node.string(&mut Mistakes::new())?.to_owned();
-        Some((node.location(), node.path().to_owned(), text))
-    };
-    let mut wrong = |(location, path, _): (Location, String, String), message: &str, fix: &str| {
-        mistakes.push(Mistake {
-            location,
-            path,
-            message: message.to_owned(),
-            fix: fix.to_owned(),
-        });
-    };
-    for entry in parts("variables").1 {
-        if let Some(name) = field(&entry, "name").filter(|(_, _, name)| RESERVED.contains(&name.as_str())) {
-            wrong(
-                name,
-                "the name is a reserved word of CEL",
-                "give the variable another name",
-            );
+    for entry in list("variables") {
+        if let Some((node, name)) = text_field(&entry, "name")
+            && RESERVED.contains(&name)
+        {
+            let message = "the name is a reserved word of CEL";
+            node.wrong(message, "give the variable another name", mistakes);
         }
     }
-    for entry in parts("validations").1 {
-        if let Some(message) = field(&entry, "message").filter(|(_, _, message)| message.trim().is_empty()) {
-            wrong(
-                message,
-                "the message is empty",
-                "write a message, or leave it out",
-            );
+    for entry in list("validations") {
+        if let Some((node, message)) = text_field(&entry, "message")
+            && message.trim().is_empty()
+        {
+            let fix = "write a message, or leave it out";
+            node.wrong("the message is empty", fix, mistakes);
         }
-        if let Some(reason) = field(&entry, "reason").filter(|(_, _, reason)| reason == "Unauthorized") {
+        if let Some((node, "Unauthorized")) = text_field(&entry, "reason") {
             let fix = "write Forbidden, Invalid or RequestEntityTooLarge";
-            wrong(reason, "kube-apiserver knows no policies with this reason", fix);
+            node.wrong("kube-apiserver knows no policies with this reason", fix, mistakes);
         }
     }
-    let (annotations, entries) = parts("auditAnnotations");
-    for entry in &entries {
-        if let Some(key) = field(entry, "key").filter(|(_, _, key)| key.contains('/')) {
+    let annotations = list("auditAnnotations");
+    for entry in &annotations {
+        if let Some((node, key)) = text_field(entry, "key")
+            && key.contains('/')
+        {
             let message = "the key of an annotation has no prefix: that is the name of the policy";
-            wrong(key, message, "write the part after the `/` alone");
+            node.wrong(message, "write the part after the `/` alone", mistakes);
         }
-        let value = field(entry, "valueExpression");
-        if let Some(value) = value.filter(|(_, _, value)| value.trim().len() > LONGEST_ANNOTATION) {
-            wrong(value, "the expression is longer than 5 KiB", "make it shorter");
+        if let Some((node, value)) = text_field(entry, "valueExpression")
+            && value.trim().len() > LONGEST_ANNOTATION
+        {
+            let message = "the expression is longer than 5 KiB";
+            node.wrong(message, "make it shorter", mistakes);
         }
     }
-    if let Some(node) = annotations.filter(|_| entries.len() > MOST_ANNOTATIONS) {
-        let at = (node.location(), node.path().to_owned(), String::new());
-        wrong(at, "there are more than 20 annotations", "write 20 at most");
+    if annotations.len() > MOST_ANNOTATIONS
+        && let Some(node) = fields.optional("auditAnnotations")
+    {
+        let message = "there are more than 20 annotations";
+        node.wrong(message, "write 20 at most", mistakes);
     }
 }
 
-/// The words that CEL keeps for itself.
+/// Returns a field if it is a string, without reporting mistakes.
+fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a str)> {
+    let node = entry.object(&mut Mistakes::new())?.optional(name)?;
+    let text = node.string(&mut Mistakes::new())?;
+    Some((node, text))
+}
+
+/// The reserved words of CEL.
 const RESERVED: [&str; 21] = [
     "as",
     "break",
@@ -169,7 +159,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The expressions of a template of Gatekeeper, with the variables that it defines for all of them.
+/// Reads the expressions of a template of Gatekeeper, which may use two variables that Gatekeeper defines.
 pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Policy {
     const GIVEN: [(&str, &str); 2] = [
         (
@@ -194,14 +184,17 @@ pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) ->
     read_expressions(fields, compiler, conditions, mistakes).0
 }
 
-/// `variables`, `validations`, `auditAnnotations` and `mutations`.
+/// Reads `variables`, `validations`, `auditAnnotations` and `mutations`.
 fn read_expressions(
     fields: &mut Fields<'_>,
     compiler: PolicyCompiler,
     conditions: Vec<MatchCondition>,
     mistakes: &mut Mistakes,
-) -> (Policy, Vec<Written>) {
-    let mut reading = Reading::new(compiler);
+) -> (Policy, Vec<WrittenExpression>) {
+    let mut reading = ExpressionReader {
+        compiler,
+        written: Vec::new(),
+    };
     for entry in entries(fields, "variables", mistakes) {
         read_variable(&entry, &mut reading, mistakes);
     }
@@ -215,7 +208,7 @@ fn read_expressions(
     let mutations = entries(fields, "mutations", mistakes);
     let read = |entry: &Node<'_>| read_mutation(entry, &mut reading, mistakes);
     let mutations = mutations.iter().filter_map(read).collect();
-    let Reading { compiler, written } = reading;
+    let ExpressionReader { compiler, written } = reading;
     let policy = compiler.finish(conditions, validations, annotations, mutations);
     (policy, written)
 }
@@ -232,7 +225,7 @@ fn entries<'a>(fields: &mut Fields<'a>, name: &'static str, mistakes: &mut Mista
     entries
 }
 
-fn read_variable(node: &Node<'_>, reading: &mut Reading, mistakes: &mut Mistakes) {
+fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader, mistakes: &mut Mistakes) {
     let Some(mut fields) = node.object(mistakes) else {
         return;
     };
@@ -258,11 +251,15 @@ fn read_variable(node: &Node<'_>, reading: &mut Reading, mistakes: &mut Mistakes
     }
 }
 
-fn read_validation(node: &Node<'_>, reading: &mut Reading, mistakes: &mut Mistakes) -> Option<Validation> {
+fn read_validation(
+    node: &Node<'_>,
+    reading: &mut ExpressionReader,
+    mistakes: &mut Mistakes,
+) -> Option<Validation> {
     let mut fields = node.object(mistakes)?;
     let fix = "write what must be true, `object.spec.replicas <= 5`";
     let expression = fields.required("expression", fix, mistakes);
-    let several_lines = expression.as_ref().is_some_and(|node| {
+    let has_several_lines = expression.as_ref().is_some_and(|node| {
         let text = node.string(&mut Mistakes::new());
         text.is_some_and(|text| text.trim().contains('\n'))
     });
@@ -275,8 +272,8 @@ fn read_validation(node: &Node<'_>, reading: &mut Reading, mistakes: &mut Mistak
         Some(message.to_owned())
     });
     let message_expression = fields.optional("messageExpression");
-    // As in Kubernetes: the expression would be the message.
-    if several_lines && message.is_none() && message_expression.is_none() {
+    // As in Kubernetes, an expression is the default of its message, which must be on one line.
+    if has_several_lines && message.is_none() && message_expression.is_none() {
         let fix = "write a `message`";
         node.wrong("an expression of several lines needs a message", fix, mistakes);
     }
@@ -294,7 +291,7 @@ fn read_validation(node: &Node<'_>, reading: &mut Reading, mistakes: &mut Mistak
 
 fn read_annotation(
     node: &Node<'_>,
-    reading: &mut Reading,
+    reading: &mut ExpressionReader,
     seen: &mut HashMap<String, u32>,
     mistakes: &mut Mistakes,
 ) -> Option<(String, PolicyExpression)> {
@@ -318,7 +315,7 @@ fn read_annotation(
 
 fn read_mutation(
     node: &Node<'_>,
-    reading: &mut Reading,
+    reading: &mut ExpressionReader,
     mistakes: &mut Mistakes,
 ) -> Option<PolicyExpression> {
     const PATCHES: [(&str, (&str, Role)); 2] = [
@@ -329,13 +326,9 @@ fn read_mutation(
         ("JSONPatch", ("jsonPatch", Role::JsonPatch)),
     ];
     let mut fields = node.object(mistakes)?;
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("patch type", &PATCHES, mistakes);
-    let wanted = fields.get_required(
-        "patchType",
-        "write ApplyConfiguration or JSONPatch",
-        read,
-        mistakes,
-    );
+    let read = readers::one_of("patch type", &PATCHES);
+    let fix = "write ApplyConfiguration or JSONPatch";
+    let wanted = fields.get_required("patchType", fix, read, mistakes);
     let present = fields.present(&["applyConfiguration", "jsonPatch"]);
     fields.finish(mistakes);
     let (wanted, role) = wanted?;
@@ -345,11 +338,8 @@ fn read_mutation(
         return None;
     }
     let Some((_, patch)) = present.into_iter().next() else {
-        node.wrong(
-            format!("`{wanted}` is missing"),
-            format!("write `{wanted}: {{ expression: ... }}`"),
-            mistakes,
-        );
+        let fix = format!("write `{wanted}: {{ expression: ... }}`");
+        node.wrong(format!("`{wanted}` is missing"), fix, mistakes);
         return None;
     };
     let mut fields = patch.object(mistakes)?;

@@ -169,7 +169,7 @@ const POLICIES: &str = "  \
 ";
 
 #[test]
-fn a_policy_group_of_kubewarden() {
+fn a_policy_group_of_kubewarden_becomes_one_stage() {
     for (kind, name) in [
         ("ClusterAdmissionPolicyGroup", "clusterwide-group-trusted"),
         ("AdmissionPolicyGroup", "namespaced-group-shop-trusted"),
@@ -239,7 +239,7 @@ fn mistakes_in_a_policy_group_are_reported() {
             .to_string();
         assert!(mistakes.contains(says), "{says}\n{mistakes}");
     }
-    // Kubewarden accepts it.
+    // Kubewarden accepts this expression.
     let chain = one(&document(&POLICIES.replace(" && !reject_latest_tag()", "")));
     let [warning] = &*chain.warnings else {
         panic!("{:?}", chain.warnings)

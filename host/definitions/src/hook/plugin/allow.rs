@@ -1,4 +1,4 @@
-//! `allow` of a plugin: the capabilities that a stage grants it.
+//! Reads and writes `allow`: the capabilities that a stage grants its plugin.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     forms::native::write::put,
 };
 
-/// The grants of a plugin, `allow` of a chain's stage.
+/// Reads the grants of a plugin from `allow` of a stage.
 pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
     let Some(mut fields) = node.object(mistakes) else {
         return Grants::default();
@@ -30,7 +30,7 @@ pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
     allow
 }
 
-/// An origin, or an object with an origin and the requests to it that are granted.
+/// Reads an origin, or an object that grants only some requests to an origin.
 fn read_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpGrant> {
     if !matches!(node.json(), Json::Object(_)) {
         return node.parse::<HttpOrigin>(mistakes).map(HttpGrant::from);
@@ -57,7 +57,7 @@ fn read_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpGrant> {
 
 fn method(text: &str) -> Result<String, String> {
     let is_method = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
-    // A tunnel is not a request to the origin.
+    // CONNECT opens a tunnel instead of sending a request to the origin.
     if is_method && text != "CONNECT" {
         Ok(text.to_owned())
     } else {
@@ -67,7 +67,7 @@ fn method(text: &str) -> Result<String, String> {
     }
 }
 
-/// The text of grants. Those of HTTP requests are left out.
+/// Writes grants, except for HTTP requests.
 pub(super) fn write_allow(allow: &Grants) -> Json {
     let mut object = Map::new();
     if !allow.cluster.is_empty() {

@@ -1,4 +1,4 @@
-//! Locations of the parts of a plugin in the text of a document.
+//! Finds the location of a plugin's settings and module in its document, for mistakes that are found when it is loaded.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use crate::{
     rego,
 };
 
-/// Returns the location of the setting at this JSON Pointer, of the plugin or the candidate of the stage at `stage`,
-/// or of the member of a group at `stage`. If the setting is missing, returns the location of the innermost value on
-/// its path. `None` if the file has changed meanwhile.
+/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a member of a group,
+/// and `of_candidate` chooses the stage's candidate. If the setting is missing, returns the location of the innermost value
+/// on its path. Returns `None` if the file has changed meanwhile.
 ///
 /// `line` is the line of a mistake in the text of the setting, counted from 1.
 pub fn setting_location(
@@ -23,12 +23,12 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // A candidate without settings has the plugin's.
+    // A candidate without settings has those of the plugin.
     let own = of_candidate.then(|| child(&child(&stage, "candidate")?, "settings"));
     let settings = own
         .flatten()
         .or_else(|| child(&child(&stage, "plugin")?, "settings"))
-        // A policy has its settings in `spec`.
+        // A policy of Kubewarden has its settings in `spec`.
         .or_else(|| child(&child(&stage, "spec")?, "settings"))
         // A member of a group has no `plugin` around its settings.
         .or_else(|| child(&stage, "settings"))
@@ -48,7 +48,7 @@ pub fn setting_location(
         node = next;
     }
     let mut location = node.location();
-    // A text of several lines is a block, which begins on its first line; in JSON it would be on one line.
+    // In YAML, a text of several lines is a block, whose location is its first line. In JSON, it is on one line.
     let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
     if let Some(line) = line
         && !document::is_named_json(Path::new(&location.file))
@@ -59,8 +59,8 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Returns the location at which the document names the module of the stage at this location, in the file as it is
-/// now; `None` if the file does not name it.
+/// Returns the location of the module reference of the stage at this location, in the current file; `None` if the file has
+/// none.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
@@ -70,7 +70,7 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
         .or_else(|| source("plugin"))
         // A policy of Kubewarden names its module in `spec`.
         .or_else(|| child(&child(&stage, "spec")?, "module"))
-        // A member of a group names it as `source`, or in a group of Kubewarden as `module`.
+        // A member of a group has `source`, or in a group of Kubewarden `module`.
         .or_else(|| child(&stage, "source"))
         .or_else(|| child(&stage, "module"));
     Some(module?.location())
@@ -83,7 +83,7 @@ fn stage_at<'a>(documents: &'a [document::Document], location: &Location) -> Opt
     found.next()
 }
 
-/// The value of this key, or the entry of a list with this index. Keys of BCS' documents may be in any case.
+/// Returns the value of this key, or the entry of a list with this index. Keys may be in any case, as in documents of BCS.
 pub(crate) fn child<'a>(node: &Node<'a>, key: &str) -> Option<Node<'a>> {
     let children = node.children();
     let exact = children.iter().find(|(name, _)| *name == Some(key));

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::{CandidateDefinition, PluginDefinition, read_allow};
 use crate::{
     HookDefinition, InvalidShare, Share, WebhookDefinition,
-    document::{Fields, Mistakes, Node, quoted},
+    document::{Fields, Mistakes, Node, quoted, readers},
     forms::native,
     rollout,
 };
@@ -16,32 +16,29 @@ use crate::{
 /// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
-/// The range of the interval at which a reference is resolved again. A shorter one would burden registries.
+/// The range of the interval at which a reference is resolved again. Shorter intervals would burden registries.
 const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {
     let mut fields = node.object(mistakes)?;
-    let written = Written::read(&mut fields, mistakes);
+    let written = PluginFields::read(&mut fields, mistakes);
     fields.finish(mistakes);
-    Some(written.with_defaults(&PluginDefinition::new(written.source.clone()?)))
+    written.without_defaults()
 }
 
-/// A plugin of a group, with its own timeout.
+/// Reads a member of a group, which may have its own timeout.
 pub(crate) fn read_member(
     node: &Node<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<(PluginDefinition, Option<Duration>)> {
     let mut fields = node.object(mistakes)?;
-    let written = Written::read(&mut fields, mistakes);
+    let written = PluginFields::read(&mut fields, mistakes);
     let timeout = fields.get_optional("timeout", native::read_timeout, mistakes);
     fields.finish(mistakes);
-    Some((
-        written.with_defaults(&PluginDefinition::new(written.source.clone()?)),
-        timeout,
-    ))
+    Some((written.without_defaults()?, timeout))
 }
 
-/// `clientConfig`, or `plugin` in its place, of a webhook or hook.
+/// Reads `clientConfig` or `plugin` of a webhook or hook; `what` is the word for it in messages.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,
@@ -57,7 +54,7 @@ pub(crate) fn read_in_place_of_client<'a>(
             None
         }
         (Some(client), Some(plugin)) => {
-            // Their content is checked nevertheless.
+            // Both are read to report the mistakes in them.
             read_client(&client, mistakes);
             read(&plugin, mistakes);
             let fix = format!("keep one of them, or make two {what}s");
@@ -68,7 +65,7 @@ pub(crate) fn read_in_place_of_client<'a>(
     }
 }
 
-/// `candidate` of a stage that calls `hook`; `None` if it could not be read.
+/// Reads `candidate` of a stage that calls `hook`.
 pub(crate) fn read_candidate(
     fields: &mut Fields<'_>,
     hook: Option<&HookDefinition>,
@@ -78,7 +75,7 @@ pub(crate) fn read_candidate(
     if fields.has("plugin") {
         let stage = fields.node().clone();
         let mut fields = node.object(mistakes)?;
-        let written = Written::read(&mut fields, mistakes);
+        let written = PluginFields::read(&mut fields, mistakes);
         let share = fields.get("share", Share::default(), read_share, mistakes);
         let rollout = fields
             .optional("rollout")
@@ -99,8 +96,8 @@ pub(crate) fn read_candidate(
     None
 }
 
-/// The fields of a plugin.
-struct Written {
+/// The fields of a plugin that a document contains.
+struct PluginFields {
     source: Option<ModuleReference>,
     digest: Option<Digest>,
     settings: Option<Json>,
@@ -109,23 +106,20 @@ struct Written {
     refresh: Option<Duration>,
 }
 
-impl Written {
+impl PluginFields {
     fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Self {
         let fix = "write `file:` and the path of the module";
         let source = fields.get_required("source", fix, read_source, mistakes);
         let digest = fields.get_optional("digest", Node::parse, mistakes);
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.object(mistakes).map(|_| node.json());
-        let settings = fields.get_optional("settings", read, mistakes);
+        let settings = fields.get_optional("settings", readers::json_object, mistakes);
         let allow = fields.optional("allow").map(|allow| read_allow(&allow, mistakes));
-        let read =
-            |node: &Node<'_>, mistakes: &mut Mistakes| usize::try_from(node.size(MEMORY, mistakes)?).ok();
-        let memory = fields.get_optional("memory", read, mistakes);
+        let memory = fields.get_optional("memory", readers::size(MEMORY), mistakes);
         let is_pinned = fields.has("digest");
         let refresh = fields.optional("refresh").and_then(|refresh| {
-            if let Some((why, fix)) = source
+            let useless = source
                 .as_ref()
-                .and_then(|source| never_another(source, is_pinned))
-            {
+                .and_then(|source| useless_refresh(source, is_pinned));
+            if let Some((why, fix)) = useless {
                 refresh.wrong(why, fix, mistakes);
             }
             refresh.duration(REFRESH, mistakes)
@@ -140,7 +134,11 @@ impl Written {
         }
     }
 
-    /// Fills unset fields from `defaults`, from which the source is taken.
+    fn without_defaults(&self) -> Option<PluginDefinition> {
+        Some(self.with_defaults(&PluginDefinition::new(self.source.clone()?)))
+    }
+
+    /// Fills missing fields from `defaults`. The source is always that of `defaults`.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
         let settings = self.settings.as_ref().unwrap_or(&defaults.settings);
         let allow = self.allow.as_ref().unwrap_or(&defaults.allow);
@@ -159,8 +157,8 @@ impl Written {
     }
 }
 
-/// Explains why `refresh` has no effect for this source, and says what to do about it.
-fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
+/// Returns the reason why `refresh` has no effect for this source, and a fix; `None` if it has.
+fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((
             "a file is read again when it changes; only `https:` and `oci:` are refreshed",
@@ -179,7 +177,7 @@ fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static 
 }
 
 fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
-    // In YAML, `10` is a number.
+    // In YAML, a share without `%` is a number instead of text.
     if let Json::Number(number) = node.json() {
         let fix = match number.to_string().parse::<Share>() {
             Ok(share) => format!("write {share}"),

@@ -1,4 +1,4 @@
-//! `candidate` and `refresh`, in every form that a stage is written in.
+//! Tests of the fields `candidate` and `refresh`, in every form in which a stage can be written.
 
 use admittance_admission::{ClusterKind, Grants};
 use serde_json::json;
@@ -125,9 +125,9 @@ fn what_a_candidate_takes_from_the_plugin() {
 }
 
 #[test]
-fn mistakes_in_candidates() {
+fn mistakes_in_candidates_are_reported_with_places() {
     let range = "0.01% to 100%, with at most two digits after the point";
-    // What is written, and the mistakes in it: the column, the field, the rest.
+    // (the fields, the mistakes: column, field and message)
     let table = [
         (
             "candidate: { share: 10% }",
@@ -168,7 +168,7 @@ fn mistakes_in_candidates() {
     for (written, expected) in table {
         for (document, line, path) in forms(&format!("plugin: {{ source: file:a.wasm }}\n    {written}")) {
             let found = load_text("f", &document).unwrap_err().to_string();
-            // In the custom resource everything stands two columns further in.
+            // In the custom resource, every column is greater by two.
             let shift = if path.starts_with("spec.admission") { 2 } else { 0 };
             let expected: Vec<String> = expected
                 .lines()

@@ -24,7 +24,7 @@ fn names(chains: &[ChainDefinition]) -> Vec<&str> {
 }
 
 #[test]
-fn directories_and_files() {
+fn definitions_are_loaded_from_directories_and_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     for (file, name) in [("2.yaml", "a"), ("1.yml", "c"), ("other.txt", "d")] {
@@ -67,7 +67,7 @@ fn directories_and_files() {
 }
 
 #[test]
-fn mistakes_of_all_files_together() {
+fn mistakes_of_all_files_are_reported_together() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::write(path("a.yaml"), chain("A")).unwrap();
@@ -165,7 +165,7 @@ fn phases(chains: &[ChainDefinition]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn names_are_of_a_phase() {
+fn chains_are_sorted_by_phase_and_name() {
     let text = [
         hooks("Validating", "a"),
         hooks("Mutating", "c"),
@@ -191,8 +191,8 @@ fn names_are_of_a_phase() {
 }
 
 #[test]
-fn lists_of_definitions() {
-    // As `kubectl get` prints them.
+fn each_item_of_a_list_is_a_definition() {
+    // `kubectl get` prints this list.
     let text = format!(
         "apiVersion: v1\nitems:\n- {}\n- {}\n- {}\nkind: List\nmetadata: {{ resourceVersion: \"\" }}\n",
         hooks("Validating", "a"),
@@ -209,7 +209,7 @@ fn lists_of_definitions() {
     let beside = crate::ModuleReference::File("chains/s.wasm".into());
     assert_eq!(plugin.source, beside);
 
-    // As the API server prints them: the items do not say what they are.
+    // The API server prints this list. Its items have no kind.
     for (phase, version, policy) in [("Mutating", "v1", "Fail"), ("Validating", "v1beta1", "Ignore")] {
         let text = format!(
             "{{\"kind\":\"{phase}WebhookConfigurationList\",\"apiVersion\":\"admissionregistration.k8s.io/{version}\",\
@@ -244,7 +244,7 @@ fn lists_of_definitions() {
 }
 
 #[test]
-fn documents_that_are_no_definition() {
+fn a_document_that_is_no_definition_is_a_mistake() {
     let known = "write an AdmissionChain, NamespacedAdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy, MutatingAdmissionPolicyBinding or ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate (templates.gatekeeper.sh/v1), a constraint (constraints.gatekeeper.sh/v1beta1), a Config (config.gatekeeper.sh/v1alpha1), a SyncSet (syncset.gatekeeper.sh/v1alpha1), an ExpansionTemplate (expansion.gatekeeper.sh/v1beta1), an Assign, AssignImage, AssignMetadata or ModifySet (mutations.gatekeeper.sh/v1), a SidecarSet (apps.kruise.io/v1beta1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
     let table = [
         ("a: 1", format!("f:1:1: kind: missing; {known}")),
@@ -274,7 +274,7 @@ fn documents_that_are_no_definition() {
 }
 
 #[test]
-fn a_plugin_alone() {
+fn a_plugin_alone_becomes_a_chain() {
     let chain = ChainDefinition::of_plugin(
         Path::new("target/image_policy.wasm"),
         serde_json::json!({"a": 1}),

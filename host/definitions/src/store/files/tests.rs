@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory of definitions, and a file next to it.
+/// A directory of definitions with a file next to it.
 struct TestDirectory {
     folder: TempDir,
     store: FileStore,
@@ -54,7 +54,7 @@ impl TestDirectory {
         }
     }
 
-    /// Wait for a change that has happened.
+    /// Waits for a change that has happened.
     async fn changed(&self) {
         let waited = tokio::time::timeout(Duration::from_secs(60), self.store.changed()).await;
         assert!(waited.is_ok(), "the change is not seen");
@@ -126,7 +126,7 @@ async fn changes_are_written_all_or_none() {
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
     let place = TestDirectory::new();
-    // Nothing was read yet.
+    // The store has not been read yet.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
@@ -143,7 +143,7 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // Other callers read while one waits for changes: a change there and back is a change to their reading.
+    // Other callers read while one waits for changes. A change that is undone counts too, since they have read it.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -171,7 +171,7 @@ async fn a_directory_that_is_lost_is_not_empty() {
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
 }
 
-/// A chain of one stage.
+/// Returns a chain of one stage.
 fn chain(name: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: {name} }}\nspec: {{ rules: [ {{ \
@@ -237,7 +237,7 @@ async fn a_removal_is_believed_when_it_lasts() {
     assert!(timed(&place).await.0 < SOON);
 }
 
-/// A chain whose rules come last, in block style: whatever of it is written so far is often valid.
+/// Returns a chain whose rules come last, in block style, so that its beginning is often valid.
 const RULES_LAST: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata:
@@ -259,7 +259,7 @@ spec:
         - pod
 ";
 
-/// A hook that does not fail open, unless its last line is not there yet.
+/// A hook that fails closed, but fails open without its last line.
 const POLICY_LAST: &str = "apiVersion: v4
 kind: admissionwebhook
 metadata: { namespace: m, name: a }
@@ -273,7 +273,7 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_part_of_a_file_is_believed_when_it_lasts() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// The text up to and with `end`: a new version that is truncated, and not only a truncated old version.
+    /// Returns the text up to the end of `end`: a truncated new version, and not only a truncated old version.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
@@ -347,7 +347,7 @@ async fn a_file_that_is_being_written_is_waited_for() {
 async fn a_file_that_goes_on_being_written_is_a_mistake() {
     const PAUSE: Duration = Duration::from_millis(250);
     let mut place = TestDirectory::new();
-    place.store.patience = PAUSE;
+    place.store.writer_timeout = PAUSE;
     place.store.config.hold = Duration::from_secs(3600);
     place.read().await;
     // A store knows writers only if a caller waits for changes.

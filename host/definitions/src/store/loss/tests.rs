@@ -1,7 +1,7 @@
 use super::*;
 use crate::{DefinitionFile, DefinitionSet, certificates};
 
-/// One chain of one stage, and an exception for it.
+/// A chain of one stage, and an exception for that stage.
 const BEFORE: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: pods }
@@ -49,7 +49,7 @@ fn changes_that_enforce_less_are_losses() {
         DefinitionSet::of_files(files).definitions().unwrap()
     };
     let before = read(BEFORE);
-    // (a part of the text, what is there instead, whether that is less)
+    // (a part of the text, its replacement, whether that loses something)
     for (part, instead, expected) in [
         // Chains and stages.
         ("name: pods", "name: others", true),
@@ -69,7 +69,7 @@ fn changes_that_enforce_less_are_losses() {
             "  rules:\n    - { operations: [CONNECT], resources: [pods] }\n",
             false,
         ),
-        // How a stage is called and enforced.
+        // The following rows change how a stage is called and enforced.
         ("[kube-system]", "[kube-system, shop]", true),
         (
             "name: c, expression: 'true'",
@@ -92,7 +92,7 @@ fn changes_that_enforce_less_are_losses() {
             "- name: labels\n      rules: [ { operations: [CREATE], resources: [pods] } ]\n",
             true,
         ),
-        // What it calls.
+        // The following rows change the hook.
         ("file:images.wasm", "file:images_2.wasm", false),
         ("b.example]", "c.example]", false),
         ("b.example]", "b.example, c.example]", false),
@@ -126,7 +126,7 @@ fn changes_that_enforce_less_are_losses() {
         ("pods/images", "pods/*", true),
         ("2099-01-31", "2099-02-28", true),
         ("reason: it moves", "reason: it moved", false),
-        // Something else that is added.
+        // The following row adds a document.
         (
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\n",
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: more }\nspec: { rules: [ { \

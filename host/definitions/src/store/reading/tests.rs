@@ -6,7 +6,7 @@ use std::{
 use super::*;
 
 #[test]
-fn files_as_they_are() {
+fn files_are_read_unchanged() {
     const CHAIN: &str = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: b }\nspec: { \
                          rules: [ { operations: [CREATE], kinds: [pod] } ], stages: [ { name: s, plugin: { source: \
                          file:s.wasm } } ] }\n";
@@ -28,7 +28,7 @@ fn files_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_read() {
+fn a_file_that_cannot_be_read_is_a_mistake() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::write(path("bytes.yaml"), b"a: 1\nb: \xff").unwrap();
@@ -104,7 +104,7 @@ fn the_texts_are_of_one_moment() {
     });
 }
 
-/// A directory that goes while it is read is missing, and not empty.
+/// A directory that is removed while it is read counts as missing, and not as empty.
 #[test]
 fn a_directory_that_goes_and_returns() {
     let directory = tempfile::tempdir().unwrap();

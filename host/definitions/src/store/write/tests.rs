@@ -5,12 +5,12 @@ use std::{
 
 use super::*;
 
-/// Two directories of definitions, and a third.
+/// Two directories of definitions, and a third directory.
 struct TestDirectory {
     root: tempfile::TempDir,
 }
 
-/// The files of a directory and of the directories inside of it.
+/// The paths and contents of the files in a directory and its subdirectories.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl TestDirectory {
@@ -31,7 +31,7 @@ impl TestDirectory {
         self.root.path().join(name)
     }
 
-    /// Change a file, remove one and make one.
+    /// Returns changes that replace a file, remove a file and create a file.
     fn changes(&self) -> [FileChange; 3] {
         let change = |name: &str, before: Option<&str>, after: Option<&str>| FileChange {
             path: self.path(name),
@@ -73,12 +73,12 @@ impl TestDirectory {
 }
 
 #[test]
-fn written_and_undone() {
+fn a_failed_change_is_undone() {
     let place = TestDirectory::new();
     let changes = place.changes();
     write(&changes).unwrap();
     assert_eq!(place.tree(), place.new_tree());
-    // As far as they were made when one of them failed.
+    // When a change fails, the changes before it are undone.
     for made in 0..=changes.len() {
         undo(&changes).unwrap();
         assert_eq!(place.tree(), place.old(), "{made}");
@@ -99,7 +99,7 @@ fn one_that_cannot_be_written_keeps_all_from_it() {
         assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
         error.to_string()
     };
-    // A directory is where the file should come to be.
+    // A directory has the path of the new file.
     fs::create_dir(place.path("chains/made.yaml")).unwrap();
     let message = error(&place.changes());
     let expected = format!(
@@ -156,7 +156,7 @@ fn a_new_file_replaces_none() {
 }
 
 #[test]
-fn links_and_modes_stay() {
+fn links_and_modes_survive_a_write() {
     let place = TestDirectory::new();
     for name in ["chains/changed.yaml", "more/gone.yaml"] {
         let target = place.path(&format!(
@@ -172,10 +172,10 @@ fn links_and_modes_stay() {
     let target = place.path("other/changed.yaml");
     assert_eq!(fs::read(&target).unwrap(), b"new");
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
-    // Of what is removed the link goes, and what it led to stays.
+    // A removed link is deleted, and its target stays.
     assert!(!place.path("more/gone.yaml").is_symlink());
     assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
-    // A new file is readable as far as the process lets it be.
+    // The mode of a new file is that of the process.
     let mode = fs::metadata(place.path("chains/made.yaml"))
         .unwrap()
         .permissions()

@@ -8,7 +8,7 @@ fn parse(body: &str) -> Result<BcsObject, String> {
 }
 
 #[test]
-fn bodies() {
+fn a_body_that_is_no_admissionwebhook_is_refused() {
     // (body, error)
     for (body, expected) in [
         (r#"{"kind":"admissionwebhook"}"#, None),
@@ -59,7 +59,7 @@ fn bodies() {
     );
 }
 
-/// A body as people and old drivers write it.
+/// A body in the spelling of people and old drivers.
 const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
  "AdmissionWebhooks":[
   {"ClientConfig":{"Url":"https://h","CaBundle":"eA=="},"Name":"a","namespaceSelector":{"Operator":"In","Values":["x"]}},
@@ -145,7 +145,7 @@ fn an_object_is_printed_with_all_fields() {
     // (object, as it is printed)
     for (object, expected) in [
         (WRITTEN, &whole),
-        // What is printed can be sent again, and prints the same.
+        // A printed object can be sent again, and is printed unchanged.
         (whole.to_string().as_str(), &whole),
         (
             r#"{"kind":"admissionwebhook"}"#,
@@ -170,7 +170,7 @@ fn an_object_is_printed_with_all_fields() {
         ),
     ] {
         let printed = parse(object).unwrap().printed();
-        // As texts, since the order counts.
+        // The texts are compared, because the order of the fields counts.
         assert_eq!(printed.to_string(), expected.to_string(), "{object}");
     }
 }
@@ -228,7 +228,7 @@ fn no_mistake_is_lost_on_the_way_to_the_store() {
 }
 
 #[test]
-fn namespaces_of_paths() {
+fn the_path_gives_the_namespace_if_the_body_has_none() {
     // (metadata, the namespace in the path, the resulting namespace)
     for (metadata, path, expected) in [
         (r#"{"name":"w","namespace":"n"}"#, "p", "n"),
@@ -245,7 +245,7 @@ fn namespaces_of_paths() {
 }
 
 #[test]
-fn updates() {
+fn an_update_keeps_name_and_creation_time() {
     let stored = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
     let update = r#"{"apiVersion":"v5","kind":"admissionwebhook","metadata":{"namespace":"n","name":"w","labels":{"other":"x"}},
         "resourcesRef":{"operation":"Update","kind":"Deployment"},"admissionWebhooks":[],"unknown":1}"#;
@@ -262,14 +262,14 @@ fn updates() {
         },
         "resourcesRef": {"operation": "Update", "kind": "Deployment"},
         "admissionWebhooks": [],
-        // Reported later, when the object is read as a definition.
+        // The mistake is reported later, when the object is read as a definition.
         "unknown": 1,
     });
     assert_eq!(updated.to_text(), format!("{expected:#}\n"));
 }
 
 #[test]
-fn definitions_in_files() {
+fn a_definition_in_a_file_is_printed_and_replaced() {
     let metadata = json!({"name": "w", "namespace": "n", "creationTimestamp": "0001-01-01T00:00:00Z"});
     let printed = |metadata: &Json| {
         json!({

@@ -1,4 +1,4 @@
-//! `parameters` of a mutator, which depend on its kind.
+//! Reads the `parameters` of a mutator, which depend on its kind.
 
 use std::sync::LazyLock;
 
@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 use super::{MutatorKind, read_location};
 use crate::document::{Fields, Mistakes, Node, quoted, readers};
 
-/// The `pathTests`: the node of each, its path, and whether the path must exist (`MustExist`) or must not.
+/// The `pathTests`: the node of each, its path, and whether the path must exist (`MustExist`) or must not exist.
 type Tests<'a> = Vec<(Node<'a>, Location, bool)>;
 
-/// Reads the mutation and the `pathTests`. Pushes a mistake if the location is not valid for this kind of mutator.
+/// Reads the mutation and the `pathTests`, and checks the location for this kind of mutator.
 pub(super) fn read<'a>(
     kind: MutatorKind,
     at: &Node<'_>,
@@ -48,7 +48,7 @@ pub(super) fn read<'a>(
     (mistakes.len() == before).then_some((mutation?, tests))
 }
 
-/// The rules for locations, which depend on the kind of mutator.
+/// Reports a location that this kind of mutator does not allow.
 fn check_location(kind: MutatorKind, at: &Node<'_>, location: &Location, mistakes: &mut Mistakes) {
     let steps = location.steps();
     let field = |name: &str| Step::Field(name.to_owned());
@@ -93,7 +93,7 @@ fn check_location(kind: MutatorKind, at: &Node<'_>, location: &Location, mistake
     }
 }
 
-/// `assign`.
+/// Reads `assign`.
 fn read_assigned(fields: &mut Fields<'_>, location: &Location, mistakes: &mut Mistakes) -> Option<Mutation> {
     const SOURCES: [&str; 3] = ["value", "fromMetadata", "externalData"];
     let fix = "write `assign: { value: ... }` or `assign: { fromMetadata: { field: name } }`";
@@ -102,11 +102,8 @@ fn read_assigned(fields: &mut Fields<'_>, location: &Location, mistakes: &mut Mi
     let found = assign.present(&SOURCES);
     assign.finish(mistakes);
     let [(source, found)] = found.as_slice() else {
-        node.wrong(
-            "it needs exactly one of `value` and `fromMetadata`",
-            fix,
-            mistakes,
-        );
+        let message = "it needs exactly one of `value` and `fromMetadata`";
+        node.wrong(message, fix, mistakes);
         return None;
     };
     let item = match location.steps().last() {
@@ -145,18 +142,18 @@ fn read_assigned(fields: &mut Fields<'_>, location: &Location, mistakes: &mut Mi
 fn read_from_metadata(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mutation> {
     const FIELDS: [(&str, bool); 2] = [("namespace", true), ("name", false)];
     let mut fields = node.object(mistakes)?;
-    let read =
-        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("field of the metadata", &FIELDS, mistakes);
+    let read = readers::one_of("field of the metadata", &FIELDS);
     let is_namespace = fields.get_required("field", "write namespace or name", read, mistakes);
     fields.finish(mistakes);
-    Some(match is_namespace? {
-        true => Mutation::AssignNamespace,
-        false => Mutation::AssignName,
+    Some(if is_namespace? {
+        Mutation::AssignNamespace
+    } else {
+        Mutation::AssignName
     })
 }
 
-/// `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules for them, so that a part is not read as another one
-/// when the image is read again.
+/// Reads `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules ensure that each part is recognized as such when
+/// the image is parsed again.
 fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")
@@ -219,29 +216,30 @@ fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageP
     }
 }
 
-/// `operation` and `values`.
+/// Reads `operation` and `values`.
 fn read_set(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Mutation> {
     const OPERATIONS: [(&str, bool); 2] = [("merge", true), ("prune", false)];
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("operation", &OPERATIONS, mistakes);
+    let read = readers::one_of("operation", &OPERATIONS);
     let is_merged = fields.get("operation", true, read, mistakes);
     let fix = "list the values: `values: { fromList: [...] }`";
     let mut values = fields.get_required("values", fix, Node::object, mistakes)?;
     let list = values.get_required("fromList", fix, Node::list, mistakes);
     values.finish(mistakes);
     let list: Vec<Json> = list?.iter().map(Node::json).collect();
-    Some(match is_merged {
-        true => Mutation::Merge(list),
-        false => Mutation::Prune(list),
+    Some(if is_merged {
+        Mutation::Merge(list)
+    } else {
+        Mutation::Prune(list)
     })
 }
 
-/// An entry of `pathTests`.
+/// Reads an entry of `pathTests`.
 fn read_test<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Node<'a>, Location, bool)> {
     const CONDITIONS: [(&str, bool); 2] = [("MustExist", true), ("MustNotExist", false)];
     let mut fields = node.object(mistakes)?;
     let fix = "write a beginning of the location";
     let path = fields.get_required("subPath", fix, read_location, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("condition", &CONDITIONS, mistakes);
+    let read = readers::one_of("condition", &CONDITIONS);
     let must_exist = fields.get_required("condition", "write MustExist or MustNotExist", read, mistakes);
     fields.finish(mistakes);
     Some((node.clone(), path?, must_exist?))

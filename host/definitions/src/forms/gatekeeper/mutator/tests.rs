@@ -186,7 +186,7 @@ fn mutators_that_never_apply_are_warned_of() {
 /// The rows are from Gatekeeper 3.x: the validation of each kind in pkg/mutation/mutators, path tests in
 /// pkg/mutation/path/tester, parts of images in pkg/mutation/mutators/assignimage/imageparser_test.go.
 #[test]
-fn mistakes() {
+fn mistakes_in_mutators_are_reported_with_places() {
     let pod = |spec: &str| format!("{POD}, {spec}");
     let at = |location: &str| {
         pod(&format!(
@@ -405,7 +405,7 @@ fn mistakes() {
 
 /// Gatekeeper 3.x, pkg/mutation/schema: neither would be applied.
 #[test]
-fn locations_that_contradict_each_other() {
+fn mutators_with_contradicting_locations_are_a_mistake() {
     let object = format!("{POD}, location: spec.containers.image, parameters: {{ assign: {{ value: 1 }} }}");
     let list = "location: 'spec.containers[name: a].image', parameters: { assignTag: ':1' }";
     let text = format!(

@@ -1,4 +1,4 @@
-//! Reads templates.
+//! Reads `ConstraintTemplate`.
 
 use std::sync::Arc;
 
@@ -9,22 +9,16 @@ use super::{Engine, Rego, TemplateDocument};
 use crate::{
     cel,
     document::{Fields, Mistakes, Node, quoted, readers},
-    forms::kubernetes::read_name,
+    forms::kubernetes::read_head,
     rules::OPERATIONS,
 };
 
-/// The only target that there is for admission.
+/// The only target of templates that concerns admission.
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
 
-/// A template, as far as it could be read.
 pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<TemplateDocument> {
-    let mut fields = root.object(mistakes)?;
-    fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
     let fix = "write the kind of its constraints and its policy: `spec: { crd: ..., targets: ... }`";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
-    let mut spec = spec?;
+    let (name, mut spec) = read_head(root, fix, mistakes)?;
     let fix = "name the kind of its constraints: `crd: { spec: { names: { kind: ... } } }`";
     let crd = spec.get_required("crd", fix, read_crd, mistakes);
     let fix = "write the policy: `targets: [ { target: admission.k8s.gatekeeper.sh, rego: ... } ]`";
@@ -50,7 +44,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<TemplateD
     })
 }
 
-/// The kind, and the schema of the parameters.
+/// Reads the kind of the constraints, and the schema of their parameters.
 fn read_crd(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<Json>)> {
     let mut fields = node.object(mistakes)?;
     let spec = fields.get_required(
@@ -76,7 +70,7 @@ fn read_crd(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<
         readers::text,
         mistakes,
     );
-    // Gatekeeper derives them from the kind.
+    // Gatekeeper ignores these names, and derives them from the kind.
     names.ignore(&["categories", "listKind", "plural", "shortNames", "singular"]);
     names.finish(mistakes);
     Some((kind?, schema))
@@ -89,11 +83,11 @@ fn read_targets(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Engine, Vec
         return None;
     };
     let mut fields = target.object(mistakes)?;
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("target", &[(TARGET, ())], mistakes);
+    let fix = "write `target: admission.k8s.gatekeeper.sh`";
     fields.get_required(
         "target",
-        "write `target: admission.k8s.gatekeeper.sh`",
-        read,
+        fix,
+        readers::one_of("target", &[(TARGET, ())]),
         mistakes,
     );
     let operations = fields.get(
@@ -110,7 +104,7 @@ fn read_targets(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Engine, Vec
             None
         }
     };
-    // Beside `code`, Gatekeeper passes over the older fields.
+    // Gatekeeper ignores the older fields if there is `code`.
     fields.ignore(&["rego", "libs"]);
     fields.finish(mistakes);
     Some((engine?, operations))
@@ -127,7 +121,7 @@ pub(crate) fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Optio
     Some(operations)
 }
 
-/// The engine that Gatekeeper prefers of those that the template has: CEL.
+/// Reads the engines of a template; returns the one that Gatekeeper prefers, which is CEL.
 fn read_code(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
     const ENGINES: [(&str, bool); 2] = [("K8sNativeValidation", true), ("Rego", false)];
     let fix = "list the policy: `{ engine: Rego, source: { rego: ... } }`";
@@ -136,18 +130,17 @@ fn read_code(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
         let Some(mut fields) = entry.object(mistakes) else {
             continue;
         };
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("engine", &ENGINES, mistakes);
+        let read = readers::one_of("engine", &ENGINES);
         let engine = fields.get_required("engine", "write Rego or K8sNativeValidation", read, mistakes);
         let source = fields.get_required("source", "write the policy", Node::object, mistakes);
         fields.finish(mistakes);
         if let (Some(is_cel), Some(mut source)) = (engine, source) {
-            let engine = match is_cel {
-                true => read_cel(source, mistakes),
-                false => {
-                    let rego = read_rego(&mut source, mistakes);
-                    source.finish(mistakes);
-                    rego
-                }
+            let engine = if is_cel {
+                read_cel(source, mistakes)
+            } else {
+                let rego = read_rego(&mut source, mistakes);
+                source.finish(mistakes);
+                rego
             };
             found.push((is_cel, engine));
         }
@@ -156,13 +149,12 @@ fn read_code(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
     found.into_iter().next().and_then(|(_, engine)| engine)
 }
 
-/// `rego`, `libs` and `version`.
+/// Reads `rego`, `libs` and `version`.
 fn read_rego(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
     const VERSIONS: [(&str, &str); 2] = [("v0", "v0"), ("v1", "v1")];
     let text = fields.get_required("rego", "write the policy in Rego", readers::text, mistakes);
     let libs = fields.get_or_default("libs", Node::strings, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("version", &VERSIONS, mistakes);
-    let version = fields.get("version", "v0", read, mistakes);
+    let version = fields.get("version", "v0", readers::one_of("version", &VERSIONS), mistakes);
     Some(Engine::Rego(Rego {
         text: text?,
         libs,
@@ -172,7 +164,7 @@ fn read_rego(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Engine>
 
 fn read_cel(mut source: Fields<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
     let failure_policy = source.get("failurePolicy", FailurePolicy::Fail, Node::word, mistakes);
-    // It is for Kubernetes' own policies, which Gatekeeper can generate.
+    // `generateVAP` controls the Kubernetes policies that Gatekeeper can generate.
     source.ignore(&["generateVAP"]);
     let policy = cel::read_template(&mut source, mistakes);
     source.finish(mistakes);

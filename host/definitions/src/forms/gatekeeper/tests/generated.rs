@@ -119,7 +119,7 @@ spec:
     );
     assert!(chain.warnings().is_empty() || !chain.warnings()[0].message.contains("generated"));
 
-    // Without templates nothing is generated.
+    // Without templates, no object is generated.
     let chain = one(&format!("{REGO}{}", constraint("jobs", &of("Job", "Generated"))));
     assert!(chain.stages.is_empty());
     let warnings: Vec<String> = chain.warnings().iter().map(ToString::to_string).collect();
@@ -131,7 +131,7 @@ spec:
 }
 
 #[test]
-fn mistakes_of_expansion_templates() {
+fn mistakes_in_expansion_templates_are_reported() {
     let back = "---
 apiVersion: expansion.gatekeeper.sh/v1beta1
 kind: ExpansionTemplate

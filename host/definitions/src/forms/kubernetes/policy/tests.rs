@@ -4,7 +4,7 @@ use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation
 
 use crate::{CelDefinition, ChainDefinition, load, load_text};
 
-/// The fields of a policy's spec, one on each line from line 5.
+/// The fields of the spec of a policy, one on each line from line 5.
 const POLICY: [(&str, &str); 3] = [
     (
         "matchConstraints",
@@ -95,7 +95,7 @@ fn a_policy_and_its_bindings_are_a_chain() {
 }
 
 #[test]
-fn mistakes_in_policies() {
+fn mistakes_in_policies_are_reported_with_places() {
     // (change of the policy, expected mistake); sources: kube-apiserver's validation of policies and bindings.
     for (change, expected) in [
         (
@@ -262,7 +262,7 @@ spec:
     - { name: v2, served: true, storage: false }
 "#;
 
-/// A policy with its binding, and the schema of widgets.
+/// Returns a policy with its binding, and the schema of widgets.
 fn bound(policy: &str, kind: &str, name: &str) -> String {
     let actions = if kind == "Validating" {
         ", validationActions: [Deny]"
@@ -279,7 +279,7 @@ spec: {{ policyName: {name}{actions} }}
     )
 }
 
-/// The warnings for a policy with these expressions for widgets.
+/// Returns the warnings for a policy with these expressions for widgets.
 fn type_warnings(versions: &str, variables: &str, validations: &str) -> Vec<String> {
     let policy = format!(
         r#"
@@ -303,7 +303,7 @@ spec:
     chain.warnings().iter().map(ToString::to_string).collect()
 }
 
-/// kube-apiserver 1.36, policy/validating/typechecking.go: what is checked, and with which schemas.
+/// Source: kube-apiserver 1.36, policy/validating/typechecking.go.
 #[test]
 fn expressions_are_checked_with_the_schemas_of_kinds() {
     for right in [
@@ -359,7 +359,7 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         );
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // A variable is of the type of its value, and of any type if that is wrong.
+    // A variable has the type of its value, or any type if the value has a mistake.
     let variables =
         "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
     let validations = "[ { expression: \"variables.size > 'a'\", messageExpression: string(object.spec.y) }, { expression: variables.other == 1 } ]";
@@ -376,14 +376,14 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
             "spec.validations[0].messageExpression"
         ]
     );
-    // Without a schema, and for whatever a wildcard matches, nothing is checked.
+    // Expressions are not checked for kinds without a schema, and for wildcards.
     for versions in ["v2", "\"*\""] {
         let found = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
         assert_eq!(found, Vec::<String>::new(), "{versions}");
     }
 }
 
-/// A part of what an API server has at `/openapi/v3/apis/apps/v1`, and a schema that contains itself.
+/// A part of the document of an API server at `/openapi/v3/apis/apps/v1`, and a schema that contains itself.
 const APPS: &str = r##"{
   "openapi": "3.0.0",
   "info": {"title": "Kubernetes", "version": "v1.36.0"},
@@ -476,7 +476,7 @@ spec:
         assert!(warning.contains("for apps/v1/Deployment: "), "{warning}");
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // Two documents with a kind are as good as one.
+    // A second document with the same kind changes nothing.
     fs::write(path("again.json"), APPS).unwrap();
     assert_eq!(warnings("object.spec.replica <= 5").len(), 1);
 }
@@ -502,7 +502,7 @@ fn documents_of_an_api_server_that_cannot_be_used() {
     }
 }
 
-/// The warnings for a policy with this expression, in this version of the API.
+/// Returns the warnings for a policy with this expression, in this version of the API.
 fn mutation_warnings(version: &str, resource: &str, patch: &str) -> Vec<String> {
     let policy = format!(
         r#"
@@ -562,7 +562,7 @@ fn fields_that_a_kind_does_not_have_are_found_before_a_request() {
             apply("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
             None,
         ),
-        // What a wildcard matches is not checked, except for what no kind has.
+        // A wildcard matches unknown kinds, so only fields that no kind has are reported.
         (
             "apiGroups: ['*'], apiVersions: ['*'], resources: ['*']",
             apply(typo),

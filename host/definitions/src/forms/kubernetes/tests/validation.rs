@@ -2,7 +2,7 @@
 
 use super::found;
 
-/// (what is changed in the configuration, its mistakes)
+/// The table has a change of the configuration, and the mistakes.
 type Table = [(&'static str, &'static str)];
 
 fn hold(table: &Table) {
@@ -12,7 +12,7 @@ fn hold(table: &Table) {
 }
 
 #[test]
-fn names() {
+fn names_are_checked_as_kubernetes_does() {
     hold(&[
         ("name: webhook.k8s.io", ""),
         (
@@ -43,7 +43,7 @@ fn names() {
 }
 
 #[test]
-fn addresses() {
+fn addresses_are_checked_as_kubernetes_does() {
     hold(&[
         (
             "clientConfig:",
@@ -187,7 +187,7 @@ fn addresses() {
 }
 
 #[test]
-fn policies() {
+fn policies_are_checked_as_kubernetes_does() {
     hold(&[
         (
             "failurePolicy: other",
@@ -244,7 +244,7 @@ fn policies() {
 }
 
 #[test]
-fn review_versions() {
+fn review_versions_are_checked_as_kubernetes_does() {
     hold(&[
         (
             "admissionReviewVersions:",
@@ -281,7 +281,7 @@ fn review_versions() {
 }
 
 #[test]
-fn selectors() {
+fn selectors_are_checked_as_kubernetes_does() {
     hold(&[
         ("namespaceSelector: {}", ""),
         (
@@ -344,7 +344,7 @@ fn selectors() {
 }
 
 #[test]
-fn rules() {
+fn rules_are_checked_as_kubernetes_does() {
     hold(&[
         ("rules:", ""),
         ("rules: []", ""),

@@ -42,7 +42,7 @@ fn defined(text: &str) -> Definitions {
     set.definitions().unwrap()
 }
 
-/// The stages with this exception.
+/// Returns the stages to which this exception applies.
 fn excepted(definitions: &Definitions, name: &str) -> Vec<String> {
     let chains = definitions.chains.iter();
     let stages = chains.flat_map(|chain| chain.stages.iter().map(move |stage| (chain, &stage.spec)));
@@ -93,7 +93,7 @@ fn stages_have_the_exceptions_that_name_them() {
 }
 
 #[test]
-fn unknown_stages_have_their_lines() {
+fn an_unknown_stage_is_reported_with_its_line() {
     let text = "\
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionException
@@ -124,7 +124,7 @@ spec:
 }
 
 #[test]
-fn requests_are_read() {
+fn the_requests_of_an_exception_are_read() {
     let spec = "stages: [pods/images], rules: [{ operations: [CREATE], resources: [pods] }], namespaces: [shop, \"x-*\"], \
                 names: [\"web-*\"], users: [jane], groups: [\"system:*\"], matchConditions: [{ name: small, \
                 expression: \"object.spec.replicas < 3\" }]";
@@ -148,7 +148,7 @@ fn requests_are_read() {
 }
 
 #[test]
-fn ends() {
+fn an_exception_ends_after_its_last_day() {
     for (text, expected) in [
         ("2027-01-31", Some("2027-02-01T00:00:00.000Z")),
         ("2027-12-31", Some("2028-01-01T00:00:00.000Z")),
@@ -198,7 +198,7 @@ fn one_that_has_expired_is_a_warning() {
 }
 
 #[test]
-fn mistakes_have_their_places() {
+fn mistakes_in_exceptions_are_reported_with_places() {
     let table = [
         (exception("a", "users: [x]"), "spec.stages: missing; list stages"),
         (
@@ -259,7 +259,7 @@ fn mistakes_have_their_places() {
 
 /// An exception is applied, listed and deleted as a chain is.
 #[test]
-fn it_is_a_definition() {
+fn an_exception_is_applied_listed_and_deleted() {
     let set = DefinitionSet::of_files(vec![DefinitionFile::file("chains.yaml", CHAINS)]);
     let text = exception("a", "stages: [pods/images], users: [x]");
     let there = |_: &DefinitionId| {

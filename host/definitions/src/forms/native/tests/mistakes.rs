@@ -2,7 +2,7 @@ use super::{RULE, read_rule, read_stage};
 use crate::{certificates, load_text};
 
 #[test]
-fn mistakes_in_rules() {
+fn mistakes_in_rules_are_reported_with_places() {
     let table = [
         (
             "{ resources: [pods] }",
@@ -80,8 +80,8 @@ fn mistakes_in_rules() {
 }
 
 #[test]
-fn mistakes_in_plugins() {
-    // The path of the plugin comes before each expectation.
+fn mistakes_in_plugins_are_reported_with_places() {
+    // The path of the plugin is added before each expectation.
     let table = [
         (
             "{}",
@@ -176,7 +176,7 @@ fn mistakes_in_plugins() {
 }
 
 #[test]
-fn mistakes_in_webhooks() {
+fn mistakes_in_webhooks_are_reported_with_places() {
     let bundle = certificates::bundle();
     let review = "protocol: AdmissionReview, ";
     // (webhook after the protocol AdmissionReview; the mistakes without the path of the webhook)
@@ -289,7 +289,7 @@ fn mistakes_in_webhooks() {
 }
 
 #[test]
-fn mistakes_in_ca_bundles() {
+fn mistakes_in_ca_bundles_are_reported_with_places() {
     let write = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
     let second_is_none = format!(
         "{}-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
@@ -332,8 +332,8 @@ fn mistakes_in_ca_bundles() {
 }
 
 #[test]
-fn mistakes_in_stages() {
-    // (what comes after name and plugin; the mistakes)
+fn mistakes_in_stages_are_reported_with_places() {
+    // (the fields after name and plugin; the mistakes)
     let table = [
         (
             "failurePolicy: fial",
@@ -467,7 +467,7 @@ fn mistakes_in_stages() {
 }
 
 #[test]
-fn mistakes_in_phases() {
+fn mistakes_in_phases_are_reported_with_places() {
     // (fields of the specification, fields of the stage, the mistakes)
     let table = [
         (
@@ -499,7 +499,7 @@ fn mistakes_in_phases() {
 }
 
 #[test]
-fn mistakes_around_the_chain() {
+fn mistakes_around_the_chain_are_reported_with_places() {
     let head = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\n";
     let table = [
         (
