@@ -78,7 +78,9 @@ pub use rules::path;
 pub use rules::reach::{Reach, Unreached};
 pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
 pub use verdict::failure::{Failure, FailureKind};
-pub use verdict::outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
+pub use verdict::outcome::{
+    AuditAnnotation, Decision, Outcome, Refusal, RefusalCause, SkipReason, StageResult, TraceRow,
+};
 pub use verdict::{Denial, Response, Verdict, bounded_warnings, shorten, shortened};
 pub use word::{UnknownWord, Word};
 pub use work::deadline::Deadline;

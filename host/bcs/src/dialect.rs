@@ -1,7 +1,7 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError,
+    GroupVersionKind, Object, Operation, Pattern, RefusalCause, Request, Spelling, SpellingError,
     path::{PathReadings, in_one_case, lenient},
     words,
 };
@@ -264,8 +264,8 @@ impl Dialect for Bcs {
         };
         let message = match end {
             // The driver's spelling (sic), so that searches for it match.
-            End::Refused(refusal @ Refusal::Failed { stage, .. }) => {
-                format!("request webhoook {stage} error {refusal}")
+            End::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
+                format!("request webhoook {} error {refusal}", refusal.stage)
             }
             end => end.to_string(),
         };

@@ -11,7 +11,7 @@ use std::{
 
 use admittance::{
     Table,
-    admission::{Decision, Refusal, Request},
+    admission::{Decision, RefusalCause, Request},
     sandbox::{CallCost, Meter},
 };
 use admittance_driver::LogFormat;
@@ -139,7 +139,9 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
         ));
     }
     match outcome.decision {
-        Decision::Refused(refusal @ Refusal::Failed { .. }) => Err(format!("{place}: {refusal}")),
+        Decision::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
+            Err(format!("{place}: {refusal}"))
+        }
         _ => Ok(()),
     }
 }

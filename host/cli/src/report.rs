@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use admittance::admission::{
-    Chain, Decision, FailurePolicy, Mode, Object, Outcome, Refusal, Request, StageResult, TraceRow,
+    Chain, Decision, FailurePolicy, Mode, Object, Outcome, Refusal, RefusalCause, Request, StageResult,
+    TraceRow,
 };
 use anstyle::Style;
 use serde_json::{Value, json};
@@ -235,11 +236,11 @@ fn causes(result: &StageResult) -> Vec<String> {
 }
 
 fn refused(refusal: &Refusal) -> Value {
-    let (chain, stage) = (refusal.chain(), refusal.stage());
-    let reason = match refusal {
-        Refusal::Denied { denial, .. } => denial.reason.as_str(),
-        Refusal::Failed { failure, .. } => failure.kind.as_str(),
-        refusal => refusal.as_str(),
+    let Refusal { chain, stage, cause } = refusal;
+    let reason = match cause {
+        RefusalCause::Denied(denial) => denial.reason.as_str(),
+        RefusalCause::Failed(failure) => failure.kind.as_str(),
+        cause => cause.as_str(),
     };
     json!({
         "chain": &**chain,

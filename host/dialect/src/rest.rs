@@ -8,7 +8,7 @@ mod stored;
 use std::{borrow::Cow, sync::Arc};
 
 use admittance_admission::{
-    GroupVersionKind, IdentityFields, Object, Operation, Patch, Pointer, Refusal, Request, Spelling,
+    GroupVersionKind, IdentityFields, Object, Operation, Patch, Pointer, RefusalCause, Request, Spelling,
     SpellingError,
 };
 use bytes::Bytes;
@@ -343,12 +343,12 @@ impl Dialect for Rest {
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         let reason = match end {
-            End::Refused(refusal) => match refusal {
-                Refusal::Denied { denial, .. } if !denial.reason.is_empty() => &*denial.reason,
-                Refusal::Denied { .. } => "Denied",
-                Refusal::Failed { .. } => "AdmissionFailed",
-                Refusal::DeadlinePassed { .. } => "DeadlinePassed",
-                Refusal::DryRunUnsupported { .. } => "DryRunUnsupported",
+            End::Refused(refusal) => match &refusal.cause {
+                RefusalCause::Denied(denial) if !denial.reason.is_empty() => &*denial.reason,
+                RefusalCause::Denied(_) => "Denied",
+                RefusalCause::Failed(_) => "AdmissionFailed",
+                RefusalCause::DeadlinePassed => "DeadlinePassed",
+                RefusalCause::DryRunUnsupported => "DryRunUnsupported",
                 _ => "Refused",
             },
             End::Rejected(rejection) => match rejection.kind {

@@ -95,12 +95,12 @@ pub mod admission {
         InvalidPathPrefix, IpNet, LabelOperator, LabelSelector, Labels, LogLevel, LogLine, MatchConditions,
         MatchPolicy, Matcher, Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer,
         Object, ObjectError, Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix,
-        Pattern, Phase, Pointer, PointerError, Precedence, Protocol, Reach, Refusal, Reinvocation, Request,
-        Requested, Requirement, ResourcePattern, Response, Review, ReviewError, ReviewVersion, Rule,
-        RuleError, Scope, Selection, SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason,
-        Spelling, Stage, StageResult, StageSpec, StaticNamespaces, Tape, Taped, TraceRow, Uid,
-        UnknownOperation, Unreached, UserInfo, Verdict, WebhookTarget, async_trait, read_review,
-        write_response, write_review,
+        Pattern, Phase, Pointer, PointerError, Precedence, Protocol, Reach, Refusal, RefusalCause,
+        Reinvocation, Request, Requested, Requirement, ResourcePattern, Response, Review, ReviewError,
+        ReviewVersion, Rule, RuleError, Scope, Selection, SelectorError, ServiceNaming, SideEffects, Signer,
+        Signers, SkipReason, Spelling, Stage, StageResult, StageSpec, StaticNamespaces, Tape, Taped,
+        TraceRow, Uid, UnknownOperation, Unreached, UserInfo, Verdict, WebhookTarget, async_trait,
+        read_review, write_response, write_review,
     };
 }
 

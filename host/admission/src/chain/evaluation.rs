@@ -8,8 +8,8 @@ use tracing::{Instrument, Span};
 
 use crate::{
     AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Effect, Failure, FailurePolicy, LogLine,
-    NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
-    StageResult, TraceRow,
+    NamespaceSource, Object, Outcome, Patch, Phase, Refusal, RefusalCause, Reinvocation, Request, SkipReason,
+    Stage, StageResult, TraceRow,
     capabilities::log::with_notes,
     chain::expansion::Generated,
     chain::spans::ChainSpan,
@@ -303,10 +303,7 @@ impl Evaluation {
         let mut exception = None;
         let result = match step {
             Step::DeadlinePassed => {
-                self.refuse(Refusal::DeadlinePassed {
-                    chain: visit.chain.clone(),
-                    stage: visit.stage.spec.name.clone(),
-                });
+                self.refuse(visit, RefusalCause::DeadlinePassed);
                 StageResult::NotReached
             }
             Step::Skipped {
@@ -315,10 +312,7 @@ impl Evaluation {
             } => {
                 exception = matching;
                 if reason == SkipReason::DryRun {
-                    self.refuse(Refusal::DryRunUnsupported {
-                        chain: visit.chain.clone(),
-                        stage: visit.stage.spec.name.clone(),
-                    });
+                    self.refuse(visit, RefusalCause::DryRunUnsupported);
                 }
                 StageResult::Skipped(reason)
             }
@@ -336,26 +330,25 @@ impl Evaluation {
     /// themselves in their messages.
     fn deny(&mut self, visit: Visit<'_>, denial: &Denial) {
         match &mut self.refusal {
-            Some(Refusal::Denied { denial: first, .. })
-                if self.is_joined && visit.stage.spec.names_itself =>
-            {
-                first.join(denial);
-            }
+            Some(Refusal {
+                cause: RefusalCause::Denied(first),
+                ..
+            }) if self.is_joined && visit.stage.spec.names_itself => first.join(denial),
             Some(_) => {}
             None => {
                 self.is_joined = visit.stage.spec.names_itself;
-                self.refuse(Refusal::Denied {
-                    chain: visit.chain.clone(),
-                    stage: visit.stage.spec.name.clone(),
-                    denial: denial.clone(),
-                });
+                self.refuse(visit, RefusalCause::Denied(denial.clone()));
             }
         }
     }
 
     /// Refuses the request, unless it is refused already.
-    fn refuse(&mut self, refusal: Refusal) {
-        self.refusal.get_or_insert(refusal);
+    fn refuse(&mut self, visit: Visit<'_>, cause: RefusalCause) {
+        self.refusal.get_or_insert_with(|| Refusal {
+            chain: visit.chain.clone(),
+            stage: visit.stage.spec.name.clone(),
+            cause,
+        });
     }
 
     fn enforce(&mut self, visit: Visit<'_>, effect: Result<(Effect, ResponseNotes), Failure>) -> StageResult {
@@ -363,11 +356,7 @@ impl Evaluation {
             Ok(effect) => effect,
             Err(failure) => {
                 if visit.stage.spec.failure_policy == FailurePolicy::Fail {
-                    self.refuse(Refusal::Failed {
-                        chain: visit.chain.clone(),
-                        stage: visit.stage.spec.name.clone(),
-                        failure: failure.clone(),
-                    });
+                    self.refuse(visit, RefusalCause::Failed(failure.clone()));
                 }
                 return StageResult::Failed {
                     failure,

@@ -68,7 +68,7 @@ impl<'a> RefusalStatus<'a> {
     /// Creates the status of a refusal, with the details of a denial.
     pub fn of(refusal: &'a Refusal) -> Self {
         let mut status = Self::new(refusal.code(), refusal.reason(), refusal.to_string());
-        if let Refusal::Denied { denial, .. } = refusal {
+        if let Some(denial) = refusal.denial() {
             status.details = Some(&denial.details).filter(|details| !details.is_empty());
         }
         status
@@ -427,8 +427,13 @@ mod tests {
     fn a_response_has_the_verdict_and_the_patch() {
         let mut changed = outcome(Decision::Allowed);
         changed.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
-        let refused = |refusal| outcome(Decision::Refused(refusal));
-        let (chain, stage) = ("c".into(), "s".into());
+        let refused = |cause| {
+            outcome(Decision::Refused(Refusal {
+                chain: "c".into(),
+                stage: "s".into(),
+                cause,
+            }))
+        };
         let mut denial = Denial::new(422, "Invalid", "no");
         denial.details = json!({"causes": [{"field": "spec"}]})
             .as_object()
@@ -443,27 +448,19 @@ mod tests {
                        "patch": BASE64_STANDARD.encode(r#"[{"op":"add","path":"/a","value":1}]"#)}),
             ),
             (
-                refused(Refusal::Denied {
-                    chain: std::sync::Arc::clone(&chain),
-                    stage: std::sync::Arc::clone(&stage),
-                    denial,
-                }),
+                refused(RefusalCause::Denied(denial)),
                 json!({"uid": "u", "allowed": false, "status": {
                     "status": "Failure", "message": "stage s of chain c denied the request: no",
                     "reason": "Invalid", "details": {"causes": [{"field": "spec"}]}, "code": 422}}),
             ),
             (
-                refused(Refusal::Failed {
-                    chain: std::sync::Arc::clone(&chain),
-                    stage: std::sync::Arc::clone(&stage),
-                    failure,
-                }),
+                refused(RefusalCause::Failed(failure)),
                 json!({"uid": "u", "allowed": false, "status": {
                     "status": "Failure", "message": "stage s of chain c failed (timeout): too slow",
                     "reason": "InternalError", "code": 500}}),
             ),
             (
-                refused(Refusal::DryRunUnsupported { chain, stage }),
+                refused(RefusalCause::DryRunUnsupported),
                 json!({"uid": "u", "allowed": false, "status": {
                     "status": "Failure", "message": "stage s of chain c does not support dry run",
                     "reason": "BadRequest", "code": 400}}),

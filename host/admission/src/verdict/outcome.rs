@@ -58,126 +58,94 @@ pub enum Decision {
     Refused(Refusal),
 }
 
-/// The reason for which a request is refused. The message names the stage and the reason.
+/// A refused request: the stage and the cause, which the message names both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The stage's chain.
+    pub chain: Arc<str>,
+    /// The stage that refused the request; after the deadline, the first one that was not called.
+    pub stage: Arc<str>,
+    /// The cause.
+    pub cause: RefusalCause,
+}
+
+/// The cause of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
-    /// A stage denied it.
-    Denied {
-        /// The stage's chain.
-        chain: Arc<str>,
-        /// The name of the stage.
-        stage: Arc<str>,
-        /// The stage's denial.
-        denial: Denial,
-    },
-    /// A stage with the policy `Fail` failed.
-    Failed {
-        /// The stage's chain.
-        chain: Arc<str>,
-        /// The name of the stage.
-        stage: Arc<str>,
-        /// The stage's failure.
-        failure: Failure,
-    },
+pub enum RefusalCause {
+    /// The stage denied the request.
+    Denied(Denial),
+    /// The stage failed, and has the policy `Fail`.
+    Failed(Failure),
     /// The request's own deadline passed before all stages had been called. No failure policy applies: a
     /// stage that was not called has not allowed the request (as in kube-apiserver).
-    DeadlinePassed {
-        /// The chain of the first stage that was not called.
-        chain: Arc<str>,
-        /// The first stage that was not called.
-        stage: Arc<str>,
-    },
-    /// The request is a dry run, and a stage has side effects that a dry run must not have. No failure policy
+    DeadlinePassed,
+    /// The request is a dry run, and the stage has side effects that a dry run must not have. No failure policy
     /// applies (as in kube-apiserver).
-    DryRunUnsupported {
-        /// The stage's chain.
-        chain: Arc<str>,
-        /// The name of the stage.
-        stage: Arc<str>,
-    },
+    DryRunUnsupported,
 }
 
 impl Refusal {
-    /// Returns the name in metrics and reports: `denied`, `failed`, `deadline` or `dry-run`.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Denied { .. } => "denied",
-            Self::Failed { .. } => "failed",
-            Self::DeadlinePassed { .. } => "deadline",
-            Self::DryRunUnsupported { .. } => "dry-run",
-        }
-    }
-
-    /// Returns the chain of the stage that refused the request, or was not called.
-    pub fn chain(&self) -> &Arc<str> {
-        match self {
-            Self::Denied { chain, .. }
-            | Self::Failed { chain, .. }
-            | Self::DeadlinePassed { chain, .. }
-            | Self::DryRunUnsupported { chain, .. } => chain,
-        }
-    }
-
-    /// Returns the stage that refused the request, or was not called.
-    pub fn stage(&self) -> &Arc<str> {
-        match self {
-            Self::Denied { stage, .. }
-            | Self::Failed { stage, .. }
-            | Self::DeadlinePassed { stage, .. }
-            | Self::DryRunUnsupported { stage, .. } => stage,
+    /// Returns the denial of the stage, if it denied the request.
+    pub fn denial(&self) -> Option<&Denial> {
+        match &self.cause {
+            RefusalCause::Denied(denial) => Some(denial),
+            _ => None,
         }
     }
 
     /// Returns the HTTP status: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match condition
     /// failed and 400 for a dry run, as in kube-apiserver.
     pub fn code(&self) -> u16 {
-        match self {
-            Self::Denied { denial, .. } => denial.code(),
-            Self::Failed { failure, .. } if failure.kind == FailureKind::Condition => 403,
-            Self::Failed { .. } => 500,
-            Self::DeadlinePassed { .. } => 504,
-            Self::DryRunUnsupported { .. } => 400,
+        match &self.cause {
+            RefusalCause::Denied(denial) => denial.code(),
+            RefusalCause::Failed(failure) if failure.kind == FailureKind::Condition => 403,
+            RefusalCause::Failed(_) => 500,
+            RefusalCause::DeadlinePassed => 504,
+            RefusalCause::DryRunUnsupported => 400,
         }
     }
 
     /// Returns a machine-readable CamelCase word, as in Kubernetes' `Status`; may be empty.
     pub fn reason(&self) -> &str {
+        match &self.cause {
+            RefusalCause::Denied(denial) => &denial.reason,
+            RefusalCause::Failed(failure) if failure.kind == FailureKind::Condition => "Forbidden",
+            RefusalCause::Failed(_) => "InternalError",
+            RefusalCause::DeadlinePassed => "Timeout",
+            RefusalCause::DryRunUnsupported => "BadRequest",
+        }
+    }
+}
+
+impl RefusalCause {
+    /// Returns the name in metrics and reports: `denied`, `failed`, `deadline` or `dry-run`.
+    pub fn as_str(&self) -> &'static str {
         match self {
-            Self::Denied { denial, .. } => &denial.reason,
-            Self::Failed { failure, .. } if failure.kind == FailureKind::Condition => "Forbidden",
-            Self::Failed { .. } => "InternalError",
-            Self::DeadlinePassed { .. } => "Timeout",
-            Self::DryRunUnsupported { .. } => "BadRequest",
+            Self::Denied(_) => "denied",
+            Self::Failed(_) => "failed",
+            Self::DeadlinePassed => "deadline",
+            Self::DryRunUnsupported => "dry-run",
         }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Denied { denial, .. } if denial.is_whole => write!(f, "{denial}"),
-            Self::Denied { chain, stage, denial } => {
+        let Self { chain, stage, cause } = self;
+        match cause {
+            RefusalCause::Denied(denial) if denial.is_whole => write!(f, "{denial}"),
+            RefusalCause::Denied(denial) => {
                 write!(f, "stage {stage} of chain {chain} denied the request: {denial}")
             }
-            Self::Failed {
-                chain,
-                stage,
-                failure,
-            } => {
-                write!(
-                    f,
-                    "stage {stage} of chain {chain} failed ({}): {}",
-                    failure.kind, failure.message
-                )
+            RefusalCause::Failed(Failure { kind, message, .. }) => {
+                write!(f, "stage {stage} of chain {chain} failed ({kind}): {message}")
             }
-            Self::DeadlinePassed { chain, stage } => {
-                write!(
-                    f,
-                    "the request's deadline passed before stage {stage} of chain {chain} could be called"
-                )
-            }
-            Self::DryRunUnsupported { chain, stage } => {
+            RefusalCause::DeadlinePassed => write!(
+                f,
+                "the request's deadline passed before stage {stage} of chain {chain} could be called"
+            ),
+            RefusalCause::DryRunUnsupported => {
                 write!(f, "stage {stage} of chain {chain} does not support dry run")
             }
         }

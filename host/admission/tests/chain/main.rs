@@ -27,8 +27,8 @@ use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
     GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
     NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Phase, Refusal,
-    Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StaticNamespaces, Surroundings,
-    Verdict, async_trait,
+    RefusalCause, Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StaticNamespaces,
+    Surroundings, Verdict, async_trait,
 };
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use http::{
 use serde_json::json;
 
 use super::*;
-use admittance_admission::{Denial, Failure, FailureKind, Refusal};
+use admittance_admission::{Denial, Failure, FailureKind, Refusal, RefusalCause};
 
 use crate::{
     forwarding, relay,
@@ -265,17 +265,9 @@ fn the_canonical_body_is_there_only_when_it_differs() {
 #[test]
 #[rustfmt::skip]
 fn replies() {
-    let stage = |text: &str| -> std::sync::Arc<str> { text.into() };
-    let denied = Refusal::Denied {
-        chain: stage("c"),
-        stage: stage("s"),
-        denial: Denial::new(422, "Bad", "no \"latest\" here"),
-    };
-    let failed = Refusal::Failed {
-        chain: stage("c"),
-        stage: stage("s"),
-        failure: Failure::new(FailureKind::Trap, "it broke"),
-    };
+    let refusal = |cause| Refusal { chain: "c".into(), stage: "s".into(), cause };
+    let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
+    let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));
     let wrong = Rejection::new(
         RejectionKind::WrongCluster,
         "http header BCS-ClusterID x don't exist",

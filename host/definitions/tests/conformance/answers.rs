@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use admittance_admission::{Decision, Outcome, Refusal};
+use admittance_admission::{Decision, Outcome, RefusalCause};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -43,9 +43,9 @@ impl Answer {
             Decision::Allowed => ("allowed".to_owned(), None),
             Decision::Refused(refusal) => (refusal.to_string(), Some(refusal)),
         };
-        let differs = match refusal {
+        let differs = match refusal.map(|refusal| &refusal.cause) {
             None => self.is_of_policy() || self.status == 0,
-            Some(Refusal::Denied { denial, .. }) => {
+            Some(RefusalCause::Denied(denial)) => {
                 let ours = json!({
                     "status": denial.code(), "reason": denial.reason, "message": denial.message,
                     "details": denial.details,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admittance_admission::{
-    Decision, GroupVersionKind, GroupVersionResource, Object, Operation, Refusal, Request,
+    Decision, GroupVersionKind, GroupVersionResource, Object, Operation, Refusal, RefusalCause, Request,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -119,7 +119,11 @@ async fn expressions_compile_and_have_the_values_as_in_kube_apiserver() {
         request = request.with_object(object(expression.starts_with("dyn(object).")));
         request.name = format!("ev-{index}");
         let outcome = cluster.admit(request).await;
-        let Decision::Refused(Refusal::Denied { denial, .. }) = outcome.decision else {
+        let Decision::Refused(Refusal {
+            cause: RefusalCause::Denied(denial),
+            ..
+        }) = outcome.decision
+        else {
             panic!("{expression}: {:?}", outcome.decision);
         };
         let said = denial

@@ -476,10 +476,10 @@ fn every_mistake_in_a_route_is_reported() {
 
 #[test]
 fn a_reply_has_the_status_and_reason_of_its_end() {
-    let denied = Refusal::Denied {
+    let denied = Refusal {
         chain: "c".into(),
         stage: "s".into(),
-        denial: Denial::new(422, "Unfit", "no"),
+        cause: RefusalCause::Denied(Denial::new(422, "Unfit", "no")),
     };
     let rejection = Rejection::new(RejectionKind::Malformed, "bad");
     let unmatched = Rejection::new(RejectionKind::Unmatched, "none");

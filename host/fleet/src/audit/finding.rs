@@ -1,7 +1,7 @@
 //! The verdict of the chains on an object that exists.
 
 use admittance_admission::{
-    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow, words,
+    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, RefusalCause, StageResult, TraceRow, words,
 };
 use serde::Serialize;
 
@@ -52,11 +52,11 @@ impl Judgement {
         };
         if let Decision::Refused(refusal) = &outcome.decision {
             return Self {
-                verdict: match refusal {
-                    Refusal::Denied { .. } => Verdict::Denied,
+                verdict: match refusal.cause {
+                    RefusalCause::Denied(_) => Verdict::Denied,
                     _ => Verdict::Failed,
                 },
-                stage: Some(format!("{}/{}", refusal.chain(), refusal.stage())),
+                stage: Some(format!("{}/{}", refusal.chain, refusal.stage)),
                 message: message_of(refusal),
                 patch: Patch::default(),
             };
@@ -101,10 +101,10 @@ impl Judgement {
 
 /// The message without the names of chain and stage, which have their own field.
 fn message_of(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::Denied { denial, .. } => denial.to_string(),
-        Refusal::Failed { failure, .. } => format!("{}: {}", failure.kind, failure.message),
-        refusal => refusal.to_string(),
+    match &refusal.cause {
+        RefusalCause::Denied(denial) => denial.to_string(),
+        RefusalCause::Failed(failure) => format!("{}: {}", failure.kind, failure.message),
+        _ => refusal.to_string(),
     }
 }
 

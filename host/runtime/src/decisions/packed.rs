@@ -5,8 +5,8 @@ use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
 use admittance_admission::{
     Decision, Denial, FrontEnd, GroupVersionKind, GroupVersionResource, IdentityFields, Mode, Object,
-    Operation, Outcome, Patch, Phase, Refusal, Request, Requested, Scope, Selection, SkipReason, Spelling,
-    StageResult, TraceContext, TraceRow, Uid, UserInfo,
+    Operation, Outcome, Patch, Phase, RefusalCause, Request, Requested, Scope, Selection, SkipReason,
+    Spelling, StageResult, TraceContext, TraceRow, Uid, UserInfo,
 };
 use serde::{Deserialize, Serialize};
 
@@ -395,9 +395,8 @@ fn owned(texts: &[&str]) -> Vec<String> {
 fn size_of_outcome(outcome: &Outcome) -> usize {
     let annotations = outcome.audit_annotations.iter();
     let refusal = match &outcome.decision {
-        Decision::Refused(Refusal::Denied { denial, .. }) => size_of_denial(denial),
-        Decision::Refused(Refusal::Failed { failure, .. }) => failure.message.len(),
-        _ => 0,
+        Decision::Refused(refusal) => size_of_cause(&refusal.cause),
+        Decision::Allowed => 0,
     };
     let warnings = outcome.warnings.iter();
     size_of::<Outcome>()
@@ -411,6 +410,14 @@ fn size_of_outcome(outcome: &Outcome) -> usize {
             .sum::<usize>()
         + refusal
         + outcome.trace.iter().map(size_of_row).sum::<usize>()
+}
+
+fn size_of_cause(cause: &RefusalCause) -> usize {
+    match cause {
+        RefusalCause::Denied(denial) => size_of_denial(denial),
+        RefusalCause::Failed(failure) => failure.message.len(),
+        _ => 0,
+    }
 }
 
 fn size_of_row(row: &TraceRow) -> usize {
@@ -438,6 +445,8 @@ fn size_of_denial(denial: &Denial) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use admittance_admission::Refusal;
+
     use super::*;
 
     fn object(name: &str) -> Option<Object> {
@@ -494,9 +503,10 @@ mod tests {
         plain.trace = rows;
         let mut warned = plain.clone();
         warned.warnings.push("careful".to_owned());
-        let refusal = Refusal::DeadlinePassed {
+        let refusal = Refusal {
             chain: "chain".into(),
             stage: "stage".into(),
+            cause: RefusalCause::DeadlinePassed,
         };
         let refused = Outcome::new(Uid::fresh(), Decision::Refused(refusal));
         for mut outcome in [plain, warned, refused] {

@@ -1,7 +1,7 @@
 //! Decisions as operators read them: in the admin API, in the console and on disk.
 
 use admittance_admission::{
-    Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, Refusal, words,
+    Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, RefusalCause, words,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -177,13 +177,18 @@ words!(DecisionVerdict, "verdict": Allowed = "allowed", Changed = "changed", Den
 impl DecisionVerdict {
     /// The verdict of an outcome.
     pub fn of(outcome: &Outcome) -> Self {
-        match &outcome.decision {
-            Decision::Allowed if outcome.is_changed() => Self::Changed,
-            Decision::Allowed => Self::Allowed,
-            Decision::Refused(Refusal::Denied { .. }) => Self::Denied,
-            Decision::Refused(Refusal::DeadlinePassed { .. }) => Self::Deadline,
-            Decision::Refused(Refusal::DryRunUnsupported { .. }) => Self::DryRun,
-            Decision::Refused(_) => Self::Failed,
+        let Decision::Refused(refusal) = &outcome.decision else {
+            return if outcome.is_changed() {
+                Self::Changed
+            } else {
+                Self::Allowed
+            };
+        };
+        match refusal.cause {
+            RefusalCause::Denied(_) => Self::Denied,
+            RefusalCause::DeadlinePassed => Self::Deadline,
+            RefusalCause::DryRunUnsupported => Self::DryRun,
+            _ => Self::Failed,
         }
     }
 

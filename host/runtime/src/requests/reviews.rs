@@ -9,8 +9,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, Review, Selection, TraceContext,
-    Uid, apart, read_review, write_response,
+    Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, RefusalCause, Review, Selection,
+    TraceContext, Uid, apart, read_review, write_response,
 };
 use admittance_definitions::DefinitionFile;
 use admittance_dialect::{End, ReviewAddress, status_reply};
@@ -231,10 +231,10 @@ impl ReviewState {
                 field.map_or(mistake.as_str(), |(_, rest)| rest),
             );
         }
-        let refusal = Refusal::Denied {
+        let refusal = Refusal {
             chain: "definitions".into(),
             stage: "check".into(),
-            denial,
+            cause: RefusalCause::Denied(denial),
         };
         tracing::info!(target: "admittance::layer", end = "refused", "the request ends here: {refusal}");
         let outcome = Outcome::new(request.uid.clone(), Decision::Refused(refusal));

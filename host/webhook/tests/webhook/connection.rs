@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Protocol, Refusal, ServiceNaming,
-    Stage, StaticNamespaces, Surroundings,
+    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Protocol, Refusal, RefusalCause,
+    ServiceNaming, Stage, StaticNamespaces, Surroundings,
 };
 use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use http::Version;
@@ -147,7 +147,10 @@ async fn a_stage_that_gets_no_answer_times_out() {
         )
         .await;
     match evaluation.outcome().decision {
-        Decision::Refused(Refusal::Failed { failure, .. }) => assert_eq!(failure.kind, FailureKind::Timeout),
+        Decision::Refused(Refusal {
+            cause: RefusalCause::Failed(failure),
+            ..
+        }) => assert_eq!(failure.kind, FailureKind::Timeout),
         decision => panic!("{decision:?}"),
     }
     server.given_up.recv().await.unwrap();

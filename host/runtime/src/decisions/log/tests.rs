@@ -1,6 +1,6 @@
 use admittance_admission::{
     Decision, Denial, FrontEnd, GroupVersionKind, LogLevel, LogLine, Object, Operation, Outcome, Patch,
-    Phase, Refusal, Request, Selection, StageResult, TraceRow, Uid,
+    Phase, Refusal, RefusalCause, Request, Selection, StageResult, TraceRow, Uid,
 };
 use futures_util::FutureExt;
 use serde_json::{Value, json};
@@ -68,10 +68,10 @@ fn changed(uid: &str) -> Outcome {
 
 fn denied(uid: &str) -> Outcome {
     let denial = Denial::forbidden("no");
-    let refusal = Refusal::Denied {
+    let refusal = Refusal {
         chain: "names".into(),
         stage: "short".into(),
-        denial: denial.clone(),
+        cause: RefusalCause::Denied(denial.clone()),
     };
     let mut outcome = Outcome::new(Uid::from(uid.to_owned()), Decision::Refused(refusal));
     let result = StageResult::Denied(denial);
