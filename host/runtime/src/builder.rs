@@ -122,20 +122,20 @@ impl HostBuilder {
         self
     }
 
-    /// Decides what is served for an invalid definition in a store. The others are served in any case, and
-    /// [`Host::status`] reports it. Default: its last valid version stays in force.
+    /// Sets what is served in place of an invalid definition in a store. The other definitions are served in any case, and
+    /// [`Host::status`] reports the invalid one. Default: its last valid version stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
     }
 
-    /// Sets what chains of a namespace in a store may use; those in files may use everything. Default: only expressions.
+    /// Sets what namespaced chains in stores may use; chains in files may use everything. Default: only expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
         self.namespaced = may_use;
         self
     }
 
-    /// Sets which requests reach the chains, for warnings and the status. Default: all.
+    /// Declares which requests reach the chains, so that others are reported. Default: all.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
@@ -157,8 +157,8 @@ impl HostBuilder {
 
     /// Also reads the documents of this system. May be called more than once.
     ///
-    /// Its documents are [definitions](Self::definitions) like any others. It gets those that no built-in system
-    /// [recognizes](DocumentForm::recognize).
+    /// Its documents are [definitions](Self::definitions) like any others. The form gets the documents that no built-in
+    /// form [recognizes](DocumentForm::recognize).
     pub fn form(mut self, form: impl DocumentForm) -> Self {
         self.forms = self.forms.and(Arc::new(form));
         self
@@ -170,20 +170,19 @@ impl HostBuilder {
         self
     }
 
-    /// The timeout of all chains together for one request. Default: 10 s.
+    /// Limits the time of all chains together for one request. Default: 10 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// The source of namespace labels. Default: every namespace has only the label with its name.
+    /// Sets the source of namespace labels. Default: every namespace has only the label with its name.
     pub fn namespaces(mut self, namespaces: impl NamespaceSource) -> Self {
         self.namespaces = Arc::new(namespaces);
         self
     }
 
-    /// The authorizer for match conditions that check permissions. Default: none, which is an error in such
-    /// conditions.
+    /// Sets the authorizer for match conditions that check permissions. Default: none, so such conditions fail.
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
         self.authorizer = Arc::new(authorizer);
         self
@@ -224,7 +223,7 @@ impl HostBuilder {
         self
     }
 
-    /// The configuration of the sandbox: concurrency and limits of plugins.
+    /// Configures the sandbox: concurrency and limits of plugins.
     pub fn sandbox(mut self, config: SandboxConfig) -> Self {
         self.sandbox = config;
         self
@@ -243,8 +242,8 @@ impl HostBuilder {
         self
     }
 
-    /// Lets a table that was built after the start wait until [`Host::go_live_with`] is called: the program agrees with
-    /// others on the moment. Default: it goes live at once.
+    /// Lets each table that is built after the start wait until the program calls [`Host::go_live_with`], so that replicas
+    /// can go live together. Default: a table goes live at once.
     pub fn go_live_on_request(mut self) -> Self {
         self.waits = true;
         self
@@ -260,8 +259,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// When anything is wrong; the error lists every mistake of every file, or every stage that cannot be
-    /// built.
+    /// Fails if a definition is invalid or a stage cannot be built, and lists every mistake of every file, or every such
+    /// stage.
     pub async fn build(self) -> Result<Host, Error> {
         let history = match &self.history {
             Some(directory) => History::open(directory, self.keep)?,

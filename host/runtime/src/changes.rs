@@ -1,4 +1,4 @@
-//! Changes of definitions and modules: how they are read, built, written and made live.
+//! Reads changed definitions and modules, builds tables from them, writes requested changes, and goes live.
 
 pub(crate) mod change;
 pub(crate) mod check;

@@ -1,4 +1,4 @@
-//! The log of decisions: what the chains said of the last requests, in memory.
+//! The log of decisions: the results of the chains for the last requests, in memory.
 //!
 //! A request pays for one copy of its texts. Decisions are redacted and written as JSON when someone reads them.
 
@@ -31,7 +31,7 @@ use crate::Redaction;
 pub struct DecisionsConfig {
     /// The number of decisions to keep; 0 for none. Default: 10,000.
     pub count: usize,
-    /// The most memory that they take, in bytes. Default: 64 MiB.
+    /// The limit of the memory that decisions take, in bytes. Default: 64 MiB.
     pub bytes: usize,
     /// Values to redact in objects and patches. Objects that are Secrets are never kept.
     pub redact: Vec<Redaction>,

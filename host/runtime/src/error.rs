@@ -9,16 +9,16 @@ use crate::HistoryError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Definitions are invalid; with every mistake of every file.
+    /// Definitions are invalid. Contains every mistake of every file.
     #[error("{0}")]
     Definitions(#[from] Mistakes),
-    /// Definition stores cannot be read; with each error, and other mistakes.
+    /// Definition stores cannot be read. Contains each error, and the mistakes in other stores.
     #[error("{}", lines(.0))]
     Stores(Vec<StoreError>),
     /// Definitions in stores are invalid. Everything else is live.
     #[error("{}", lines(.0))]
     BadDefinitions(Vec<BadDefinition>),
-    /// Stages cannot be built; with each error.
+    /// Stages cannot be built. Contains each error.
     #[error("{}", lines(.0))]
     Stages(Vec<StageError>),
     /// The sandbox cannot be started.
@@ -52,7 +52,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it is temporary: a retry may succeed without a change.
+    /// Returns whether the error is temporary: a retry may succeed without a change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Stages(errors) => errors.iter().any(StageError::is_transient),
@@ -77,7 +77,7 @@ pub struct StageError {
     pub chain: Arc<str>,
     /// The name of the stage.
     pub stage: Arc<str>,
-    /// Whether its candidate cannot be built.
+    /// Whether the error is about the candidate of the stage.
     pub candidate: bool,
     /// The place of its definition.
     pub location: Location,
@@ -128,13 +128,13 @@ impl StageErrorCause {
         matches!(self, Self::Module(error) if error.is_transient())
     }
 
-    /// Whether the module was not requested from any server.
+    /// Returns whether the module is missing because no server was asked for it.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
     }
 }
 
-/// Joins lines: a plugin's message may have several, but a mistake has one.
+/// Joins the lines of a plugin's message, because a mistake is one line.
 fn one_line(cause: &StageErrorCause) -> String {
     cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -23,10 +23,10 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// The definitions in the files that a rollback replaces. The rollback stays live until they change.
+    /// The digest of the definitions that this rollback replaces: it stays live until they change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
-    /// While the change to this revision is being written: its file changes.
+    /// The file changes of this revision that may not be written yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
 }
@@ -43,11 +43,7 @@ impl HistoryEntry {
     }
 }
 
-/// The revision of this number.
-///
-/// # Errors
-///
-/// When it is not kept.
+/// Returns the revision of this number, or an error with the revisions that are kept.
 pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<HistoryEntry>, HistoryError> {
     let found = entries.iter().find(|entry| entry.revision().number == number);
     found.ok_or_else(|| HistoryError::Unknown {
@@ -65,7 +61,7 @@ pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<Hi
     })
 }
 
-/// The revisions, newest last. Lives as long as the host.
+/// The revisions, the oldest first. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct History {
     entries: VecDeque<Arc<HistoryEntry>>,
@@ -78,7 +74,6 @@ pub(crate) struct History {
 impl History {
     pub(crate) const DEFAULT_KEEP: usize = 20;
 
-    /// A history in memory, which ends with the program.
     pub(crate) fn in_memory(keep: usize) -> Self {
         Self {
             entries: VecDeque::new(),
@@ -88,7 +83,7 @@ impl History {
         }
     }
 
-    /// A history in this directory, which it locks.
+    /// Opens the history in this directory, and locks the directory.
     pub(crate) fn open(directory: &Path, keep: usize) -> Result<Self, HistoryError> {
         let directory = HistoryDirectory::open(directory)?;
         Ok(Self {
@@ -99,7 +94,6 @@ impl History {
         })
     }
 
-    /// Its directory, if it outlives the program.
     pub(crate) fn directory(&self) -> Option<Arc<HistoryDirectory>> {
         self.directory.clone()
     }
@@ -119,7 +113,6 @@ impl History {
         }
     }
 
-    /// The revisions that are kept, oldest first.
     pub(crate) fn entries(&self) -> Arc<[Arc<HistoryEntry>]> {
         self.entries.iter().cloned().collect()
     }
@@ -128,7 +121,7 @@ impl History {
         self.entries.back()
     }
 
-    /// Whether this is already live, by its definitions in the files.
+    /// Returns whether the newest revision has the same definitions and plugins, and is not a rollback.
     pub(crate) fn is_newest(&self, entry: &HistoryEntry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
@@ -139,19 +132,15 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Keep this one and forget the oldest beyond what is kept, in memory. They are on disk as before until
-    /// [`write`](Self::write).
-    pub(crate) fn note(&mut self, entry: Arc<HistoryEntry>) {
+    /// Adds a revision in memory, in place of the oldest ones. The disk is unchanged until [`write`](Self::write).
+    pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);
         self.entries.drain(..beyond);
     }
 
-    /// Have on disk what is kept in memory: the newest is written, and the oldest goes.
-    ///
-    /// # Errors
-    ///
-    /// When the newest cannot be written. It is then only kept in memory.
+    /// Writes the newest revision to disk, and removes those that memory no longer has. If writing fails, the newest
+    /// revision is only in memory.
     pub(crate) async fn write(&mut self) -> Result<(), HistoryError> {
         let (Some(directory), Some(newest)) = (self.directory.clone(), self.entries.back().cloned()) else {
             return Ok(());
@@ -159,7 +148,7 @@ impl History {
         let oldest = self.entries.front().map_or(0, |entry| entry.revision().number);
         let written = tokio::task::spawn_blocking(move || {
             directory.write(&newest)?;
-            // Only after a successful write.
+            // Older revisions are removed only after a successful write.
             directory.remove_before(oldest);
             Ok(())
         })
@@ -172,14 +161,10 @@ impl History {
         written
     }
 
-    /// Writes and keeps this revision.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written. Then it is not kept.
+    /// Adds a revision and writes it. If writing fails, the history is as before.
     pub(crate) async fn push(&mut self, entry: Arc<HistoryEntry>) -> Result<(), HistoryError> {
         let before = self.entries.clone();
-        self.note(entry);
+        self.add(entry);
         let written = self.write().await;
         if written.is_err() {
             self.entries = before;
@@ -187,8 +172,8 @@ impl History {
         written
     }
 
-    /// Write down that these changes are about to be made, and that they come to this revision, so that a start after a
-    /// kill can complete them. The next [`write`](Self::write) ends it.
+    /// Writes the file changes that lead to a revision before they are made, so that the next start can complete them if
+    /// the program is killed. The next [`write`](Self::write) replaces the announcement.
     pub(crate) async fn announce(
         &self,
         entry: &HistoryEntry,
@@ -205,14 +190,14 @@ impl History {
         written.await.unwrap_or(Err(HistoryError::Stopped))
     }
 
-    /// Take back what was announced: the changes are not made, or come to no revision of their own.
+    /// Removes an announcement whose changes were not made, or led to no revision of their own.
     pub(crate) fn withdraw(&self, entry: &HistoryEntry) {
         if let Some(directory) = &self.directory {
             directory.remove(entry.revision().number);
         }
     }
 
-    /// All file changes of the newest revision are written.
+    /// Records that all file changes of the newest revision are written.
     pub(crate) async fn complete(&mut self) {
         if let Some(last) = self.entries.back_mut() {
             Arc::make_mut(last).pending.clear();

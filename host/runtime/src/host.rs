@@ -32,14 +32,14 @@ use crate::{
 pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    /// Replaced by `live/state.rs` alone, while `disabled` is locked.
+    /// Replaced only in `live/state.rs`, while `disabled` is locked.
     pub(crate) live: ArcSwap<LiveState>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) request_timeout: Duration,
-    /// The inputs of tables. Locked while they are replaced and while a table goes live, never while definitions are
+    /// The inputs of tables. The lock is held while they are replaced or a table goes live, never while definitions are
     /// read or a table is built.
     pub(crate) state: Mutex<TableState>,
-    /// Counts rollbacks: each cancels tables that are being built.
+    /// The number of rollbacks. Each rollback cancels the tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
     pub(crate) building: AtomicUsize,
     pub(crate) changes: watch::Sender<()>,
@@ -48,13 +48,13 @@ pub(crate) struct Inner {
     pub(crate) evaluator: Evaluator,
     pub(crate) observer: Arc<Observer>,
     pub(crate) disabled: Arc<DisabledStages>,
-    /// Whether tables go live only when the program [says so](Host::go_live_with).
+    /// Whether tables go live only through [`Host::go_live_with`].
     pub(crate) waits: bool,
-    /// Notified when newer definitions are not in the live table, and must be read again.
-    pub(crate) again: Notify,
+    /// Notified when the definitions must be read again, because the live table lacks the newest ones.
+    pub(crate) reread: Notify,
 }
 
-/// Counts a table as being built until it is dropped.
+/// While it exists, a table counts as being built.
 pub(crate) struct Building<'a>(&'a Inner);
 
 impl Drop for Building<'_> {
@@ -70,12 +70,12 @@ impl Host {
         HostBuilder::default()
     }
 
-    /// The live table.
+    /// Returns the live table.
     pub fn table(&self) -> Arc<Table> {
         self.0.live.load().table.clone()
     }
 
-    /// The content hash of the live table: the same in every host that serves the same.
+    /// Returns the content hash of the live table, which is the same in every host that gives the same verdicts.
     pub fn hash(&self) -> Digest {
         self.0.live.load().table.hash
     }
@@ -85,7 +85,7 @@ impl Host {
         self.table().admit(request).await
     }
 
-    /// The status of the live table.
+    /// Returns the status of the live table.
     pub fn status(&self) -> Status {
         let live = self.0.live.load_full();
         let (table, revision) = (&live.table, live.entry.revision());
@@ -109,7 +109,7 @@ impl Host {
         }
     }
 
-    /// The space that the store and the history take on disk.
+    /// Returns the space that the store and the history take on disk.
     pub async fn storage(&self) -> Vec<StorageStatus> {
         let limit = self.0.state.lock().await.source.store_limit;
         let store = self.0.assembler.catalog.store();
@@ -120,11 +120,11 @@ impl Host {
             let history = history.map(|directory| StorageStatus::of("history", directory, None));
             store.into_iter().chain(history).collect()
         };
-        // It fails only while the runtime stops.
+        // The task fails only while the runtime stops.
         tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 
-    /// Reports about the candidates of the live table.
+    /// Returns a report on each candidate of the live table.
     pub fn candidates(&self) -> Vec<CandidateReport> {
         let table = self.table();
         let stages = table.chains.iter().flat_map(|chain| &chain.stages);
@@ -133,18 +133,18 @@ impl Host {
             .collect()
     }
 
-    /// Starts recording requests that pass chains. They are delivered as they are answered, until the
-    /// recording is dropped.
+    /// Starts recording requests that pass chains. Each is delivered once it is answered, until the recording is dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }
 
-    /// The decisions on the last requests. Empty without [`HostBuilder::decisions`].
+    /// Returns the decisions on the last requests; empty without [`HostBuilder::decisions`].
     pub fn decisions(&self) -> &DecisionLog {
         &self.0.observer.decisions
     }
 
-    /// Keeps the store within its limit, in the background. Live modules and modules of the history stay.
+    /// Removes old entries from the store in the background if it exceeds its limit. Live modules and modules of the
+    /// history stay.
     pub(crate) fn prune(&self, state: &TableState) {
         let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), state.source.store_limit) else {
             return;
@@ -176,7 +176,7 @@ impl Host {
         Building(&self.0)
     }
 
-    /// Waits for a slot for one more table, at most until all requests on older tables must have ended.
+    /// Waits for a slot for another table, but not longer than requests on older tables can last.
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await

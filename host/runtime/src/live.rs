@@ -1,4 +1,4 @@
-//! The live table: how it is built, what it consists of, and its state.
+//! The live table: its parts, building it, and its state.
 
 pub(crate) mod assembly;
 pub(crate) mod disabled;
@@ -23,30 +23,34 @@ use crate::{
     status::{BadDefinitionStatus, Problem, metrics},
 };
 
-/// The limit of tables in memory: the live one, the next one, and the tables of requests in flight. A further
+/// The limit of tables in memory: the live one, the next one, and the tables of requests in flight. At the limit, the next
 /// change waits for requests to end.
-pub(crate) const TABLES: usize = 8;
+pub(crate) const MOST_TABLES: usize = 8;
 
+/// The reason for which the newest definitions are not live, and the retries.
 #[derive(Clone, Debug)]
 pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,
     since: Moment,
     attempts: u64,
-    /// When it is retried without a change.
+    /// When the next retry is due; `None` if only a change can help.
     pub(crate) next: Option<(Instant, Moment)>,
 }
 
 /// The first and the longest pause between retries of temporary failures.
-const PAUSE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl TableProblem {
-    pub(crate) fn with(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
-        let error = || Arc::new(Error::BadDefinitions(bad.to_vec()));
-        (!bad.is_empty()).then(|| Self::after(before, error()))
+    /// Returns the problem of these definitions; `None` without any.
+    pub(crate) fn of_bad(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
+        if bad.is_empty() {
+            return None;
+        }
+        Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// The affected definitions, if everything else is live.
+    /// Returns the affected definitions if everything else is live, and none if nothing of the change is.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
@@ -54,11 +58,12 @@ impl TableProblem {
         }
     }
 
+    /// Returns the problem with this error after the previous attempt, which had the problem `before`.
     pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let next = error.is_transient().then(|| {
             let doublings = u32::try_from(attempts - 1).unwrap_or(u32::MAX).min(16);
-            let pause = (PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE);
+            let pause = (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE);
             (Instant::now() + pause, Moment(Moment::now().0 + pause))
         });
         Self {
@@ -82,29 +87,28 @@ impl TableProblem {
 
 /// Logs definitions that became invalid since `before` or are valid again, and counts invalid ones.
 pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
-    let of =
-        |problem: Option<&'_ TableProblem>| problem.map(|problem| problem.bad().to_vec()).unwrap_or_default();
-    let (before, now) = (of(before), of(now));
+    let [before, now] = [before, now].map(|problem| problem.map_or(&[][..], TableProblem::bad));
     for bad in now.iter().filter(|bad| !before.contains(bad)) {
         tracing::error!(definition = %bad.path.display(), "{bad}");
     }
-    for was in &before {
+    for was in before {
         if !now.iter().any(|bad| bad.path == was.path) {
             tracing::info!(definition = %was.path.display(), "the definition in {} is valid again", was.path.display());
             metrics::bad_definition(&was.path, false);
         }
     }
-    for bad in &now {
+    for bad in now {
         metrics::bad_definition(&bad.path, true);
     }
 }
 
+/// Limits the tables in memory to [`MOST_TABLES`].
 #[derive(Clone, Debug)]
 pub(crate) struct TableSlots(Arc<Semaphore>);
 
 impl Default for TableSlots {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(TABLES)))
+        Self(Arc::new(Semaphore::new(MOST_TABLES)))
     }
 }
 
@@ -113,12 +117,12 @@ impl TableSlots {
     pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
         match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
             Ok(Ok(slot)) => Ok(slot),
-            _ => Err(Error::TooManyTables(TABLES)),
+            _ => Err(Error::TooManyTables(MOST_TABLES)),
         }
     }
 
     pub(crate) fn taken(&self) -> usize {
-        TABLES.saturating_sub(self.0.available_permits())
+        MOST_TABLES.saturating_sub(self.0.available_permits())
     }
 }
 
@@ -127,7 +131,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_up_to_a_minute() {
+    async fn pauses_between_retries_double_up_to_a_minute() {
         let mut problem = None;
         let mut pauses = Vec::new();
         for _ in 0..9 {
@@ -141,16 +145,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mistake_is_not_tried_again() {
+    async fn a_mistake_is_not_retried_without_a_change() {
         let error = Error::Definitions(admittance_definitions::Mistakes::new());
         assert!(TableProblem::after(None, Arc::new(error)).next.is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tables_have_slots() {
+    async fn a_ninth_table_waits_for_a_slot() {
         let slots = TableSlots::default();
         let mut taken = Vec::new();
-        for count in 0..TABLES {
+        for count in 0..MOST_TABLES {
             assert_eq!(slots.taken(), count);
             taken.push(slots.take(Duration::ZERO).await.unwrap());
         }

@@ -21,16 +21,16 @@ use crate::{
     status::metrics,
 };
 
-/// The interval of looking at the replicas without a change, so that expired ones are noticed.
-const LOOK: Duration = Duration::from_secs(1);
-/// The time for which a replica that knows no target is not ready, since it may still learn of one.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The time for which nothing is logged about replicas that are still preparing a change.
+/// The interval of looking at the replicas, so that expired ones are noticed although nothing changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The time after the start for which a replica without a target is not ready, because it may still learn of one.
+const TARGET_PATIENCE: Duration = Duration::from_secs(5);
+/// The time after which replicas that are still preparing a change are logged.
 const SLOW: Duration = Duration::from_secs(10);
-/// The most of a problem that is reported, in characters.
+/// The length of a reported problem, in characters; the rest is cut off.
 const LONGEST_PROBLEM: usize = 1000;
-/// The most roll-outs that are reported, those that changed last, and the most of why one was aborted, in characters.
-/// Annotations of a Lease are limited to 256 KiB, nodes of ZooKeeper to 1 MiB.
+/// The number of rollouts that are reported, the last changed ones first, and the length of the reason of each, in
+/// characters. Annotations of a Lease are limited to 256 KiB, nodes of ZooKeeper to 1 MiB.
 const MOST_ROLLOUTS: usize = 100;
 const LONGEST_REASON: usize = 300;
 
@@ -43,19 +43,21 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Sets the report of this replica.
     fn report(&self, report: &Report);
 
-    /// Notified when reports change, and when the connection to the others is lost or restored.
+    /// Returns a receiver that is notified when reports change, and when the connection to other replicas is lost or
+    /// restored.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Returns the replicas as they are seen now. Is called at least every second.
+    /// Returns the replicas as this one sees them now. It is called at least every second.
     fn look(&self) -> Membership;
 
-    /// Publishes the target to all replicas, if this one is still the leader. What fails is retried after the next look.
+    /// Publishes the target to all replicas if this one is still the leader. A failure is retried after the next look.
     async fn publish(&self, target: Digest);
 
-    /// Takes part, once there is a report. Never returns; is dropped to stop, before [`leave`](Self::leave).
+    /// Shares reports with the other replicas. It is called after the first report, and never returns: the caller drops it
+    /// to stop, and then calls [`leave`](Self::leave).
     async fn take_part(&self);
 
-    /// Withdraws this replica, so that no other one waits for it.
+    /// Withdraws this replica, so that no other replica waits for it.
     async fn leave(&self);
 }
 
@@ -68,12 +70,11 @@ pub struct Membership {
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether another one is known to be, or to have been the last one. Without a known leader, each replica begins the
-    /// steps of roll-outs for itself.
+    /// Whether another replica leads, or led last. Without such a leader, each replica begins the steps of rollouts itself.
     pub is_led: bool,
-    /// Whether this program has no right to take part.
+    /// Whether this program lacks the permission to take part.
     pub is_refused: bool,
-    /// The reason for which this may be out of date.
+    /// The reason for which these values may be out of date.
     pub problem: Option<String>,
 }
 
@@ -115,17 +116,17 @@ impl Replicas {
     /// Whether this replica serves the table that the replicas have agreed on.
     pub fn is_ready(&self, host: &Host) -> bool {
         match self.known.lock().target {
-            None => self.started.elapsed() >= PATIENCE,
+            None => self.started.elapsed() >= TARGET_PATIENCE,
             target => is_ready(target, host.hash()),
         }
     }
 
-    /// Whether this replica [is ready](Self::is_ready), to wait for changes; `false` until it takes part.
+    /// Returns a receiver of [`is_ready`](Self::is_ready), which is `false` until this replica takes part.
     pub fn readiness(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
 
-    /// The live and the prepared table of each replica.
+    /// Returns the live and the prepared table of each replica.
     pub fn status(&self) -> ReplicasStatus {
         let known = self.known.lock();
         let replicas = known.replicas.iter();
@@ -139,8 +140,8 @@ impl Replicas {
         }
     }
 
-    /// Takes part. The host must [go live when told](crate::HostBuilder::go_live_on_request). Never returns; drop it to stop,
-    /// and then [leave](Self::leave).
+    /// Takes part. The host must have been built with [`go_live_on_request`](crate::HostBuilder::go_live_on_request). It
+    /// never returns: drop it to stop, and then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.look();
@@ -149,14 +150,14 @@ impl Replicas {
         tokio::join!(self.transport.take_part(), self.agree(host, report));
     }
 
-    /// Withdraws this replica, so that no other one waits for it.
+    /// Withdraws this replica, so that no other replica waits for it.
     pub async fn leave(&self) {
         self.transport.leave().await;
     }
 
     async fn agree(&self, host: &Host, mut report: Option<Report>) {
         let (mut changes, mut others) = (host.changes(), self.transport.changes());
-        let mut looks = interval(LOOK);
+        let mut looks = interval(LOOK_INTERVAL);
         let mut waiting = WaitingLog::default();
         loop {
             changes.mark_unchanged();
@@ -172,7 +173,7 @@ impl Replicas {
             host.follow_rollouts(rollouts(&membership.replicas)).await;
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
-            // Without the permission nothing will be known of the others: this replica is alone.
+            // Without the permission, this replica learns nothing about others, and goes live by itself.
             let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()
@@ -218,7 +219,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs missing replicas once, and the end of waiting. A replica that only needs its time is not worth a line.
+    /// Logs missing replicas once, and the end of waiting. Replicas that prepare the change without a problem are logged
+    /// only after [`SLOW`].
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {
             self.since = None;
@@ -241,8 +243,8 @@ impl WaitingLog {
     }
 }
 
-/// The current report of the replica of this name. It keeps the previous time if it has the same tables. A replica that
-/// does not learn the target reports nothing prepared, so that the others do not go live without it.
+/// Returns the current report of the replica of this name, with the previous time if nothing else changed. A replica that
+/// cannot learn the target reports no prepared table, so that the others do not go live without it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
@@ -259,7 +261,7 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
         problem: prepared
             .problem
             .map(|problem| shortened(&problem, LONGEST_PROBLEM).into_owned()),
-        rollouts: reported(host.rollouts(), name),
+        rollouts: bounded(host.rollouts(), name),
     };
     if let Some(before) = before.as_ref().filter(|before| before.is_like(&report)) {
         report.since = before.since;
@@ -267,8 +269,8 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
     before.insert(report).clone()
 }
 
-/// The roll-outs that the replica of this name reports.
-fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
+/// Returns the rollouts that the replica of this name reports, bounded in number and length.
+fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
     rollouts.truncate(MOST_ROLLOUTS);
     for rollout in &mut rollouts {
@@ -281,7 +283,7 @@ fn reported(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgre
     rollouts
 }
 
-/// The roll-outs of all live replicas. A replica that is gone may report previous definitions.
+/// Returns the rollouts of all living replicas. The last report of a replica that is gone may be of other definitions.
 fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive
@@ -302,7 +304,7 @@ mod tests {
             "since": "2026-01-01T00:00:00Z", "reason": "it failed",
         });
         let aborted: RolloutProgress = serde_json::from_value(aborted).unwrap();
-        let report = reported(vec![aborted.clone()], "web-1");
+        let report = bounded(vec![aborted.clone()], "web-1");
         assert_eq!(
             report[0].reason_and_replica().unwrap(),
             "it failed (in replica web-1)"
@@ -314,7 +316,7 @@ mod tests {
             rollout.replica = Some(format!("{number}"));
             rollout
         };
-        let report = reported((0..300).map(rollout).collect(), "web-1");
+        let report = bounded((0..300).map(rollout).collect(), "web-1");
         assert_eq!(report.len(), MOST_ROLLOUTS);
         assert_eq!(report[0].replica.as_deref(), Some("299"), "the newest");
         assert_eq!(report[0].reason.as_ref().unwrap().len(), LONGEST_REASON);

@@ -1,7 +1,7 @@
-//! Roll-outs: the candidate of a stage decides a growing share of its requests.
+//! Rollouts: the candidate of a stage decides a growing share of its requests.
 //!
-//! The share of each is a part of the live table, so that a request gets all answers of a stage from the same version.
-//! Nothing is read, fetched or built for another share: the table is derived again from its own chains.
+//! The live table contains the share of each rollout, so that a request gets all answers of a stage from the same version.
+//! Changing a share reads, fetches and builds nothing: the table is derived again from its own chains.
 
 pub(crate) mod candidate;
 
@@ -25,7 +25,7 @@ use crate::{DisableError, Host, Moment, live::disabled::resolve_stage};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RolloutStatus {
-    /// Whether it goes on by itself.
+    /// Whether the rollout continues by itself.
     pub state: RolloutState,
     /// The share of the requests that the candidate decides now: `10%`; `0%` after an abort.
     pub share: String,
@@ -33,12 +33,12 @@ pub struct RolloutStatus {
     pub steps: Vec<String>,
     /// The property of a request that decides which version it gets.
     pub by: RolloutKey,
-    /// The beginning of this step, or of this state if that is later.
+    /// The start of the current step or of the current state, whichever is later.
     pub since: Moment,
     /// When the next step begins, or the last one is completed; absent unless that happens by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// The reason of an abort, or the user who paused it; with the replica, if it is another one.
+    /// The reason of an abort, or the user who paused it; with the name of the replica, if it was another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The requests that the candidate decided in this step, at most during the last pause.
@@ -51,7 +51,7 @@ pub struct RolloutStatus {
     pub refused: u64,
 }
 
-/// Whether a roll-out goes on by itself.
+/// Whether a rollout continues by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RolloutState {
     /// The next step begins by itself.
@@ -71,9 +71,9 @@ words!(RolloutState, "state of a roll-out": Progressing = "progressing", Paused 
 pub enum RolloutAction {
     /// Begins the next step now.
     Next,
-    /// Stays at the share.
+    /// Keeps the share until a user resumes the rollout.
     Pause,
-    /// Goes on by itself after a pause; after an abort, from its first step.
+    /// Continues a paused rollout; an aborted one starts again at its first step.
     Resume,
     /// Lets the plugin decide all requests again.
     Abort,
@@ -96,12 +96,12 @@ pub struct Steered {
 }
 
 impl Host {
-    /// Steers the roll-out of this stage's candidate. This takes effect with the next request, whatever the state of
-    /// definitions and stores is.
+    /// Steers the rollout of this stage's candidate. The action takes effect with the next request, even if definitions are
+    /// invalid or stores are unreachable.
     ///
     /// # Errors
     ///
-    /// When the live table has no roll-out of that stage, or two; when its state does not allow the action.
+    /// Fails if the live table has no rollout of a stage of this name, or several, or if its state does not allow the action.
     pub async fn steer(
         &self,
         stage: &StageId,
@@ -131,19 +131,19 @@ impl Host {
         })
     }
 
-    /// The progress of the roll-outs of the live table.
+    /// Returns the progress of the rollouts of the live table.
     pub fn rollouts(&self) -> Vec<RolloutProgress> {
         self.0.disabled.lock().rollouts().list()
     }
 
-    /// Goes where other replicas are with their roll-outs, as far as the live table has the same: to what happened last,
-    /// in whichever of them. An abort holds until one of them begins anew.
+    /// Takes over the progress of other replicas for the rollouts that the live table has too. The latest event of any
+    /// replica counts; an abort holds until a replica starts the rollout again.
     pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Whether another replica begins the steps when their time has come, which this one then follows. Limits and users
-    /// end roll-outs here all the same.
+    /// Sets whether another replica begins the steps of rollouts, which this one then follows. Limits and users end rollouts
+    /// in this replica in any case.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts().is_led() != is_led {
@@ -151,12 +151,12 @@ impl Host {
         }
     }
 
-    /// Begins the steps whose time has come, and ends the roll-outs that have reached a limit.
+    /// Begins the steps that are due, and aborts the rollouts that have reached a limit.
     pub(crate) async fn move_rollouts(&self) {
         self.change_rollouts(Rollouts::advance).await;
     }
 
-    /// `change` returns whether any roll-out changed.
+    /// Changes the rollouts; `change` returns whether it changed any.
     async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
             let mut stages = self.0.disabled.lock();
@@ -165,7 +165,7 @@ impl Host {
             }
             self.show_disabled(&stages);
         }
-        // A failure is logged.
+        // `keep_rollouts` logs failures.
         let _ = self.0.disabled.keep_rollouts().await;
     }
 }

@@ -31,7 +31,7 @@ pub struct Status {
     pub prepared: Option<Digest>,
     /// When that table went live, in this process.
     pub live_since: Moment,
-    /// The action that created the table.
+    /// The action that created the live table.
     pub origin: Origin,
     /// The user who requested it; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,17 +87,17 @@ pub struct ExceptionStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Problem {
-    /// When it was first seen.
+    /// When the problem was first seen.
     pub since: Moment,
     /// The number of attempts.
     pub attempts: u64,
     /// When it is retried without a change; absent if a retry cannot help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Moment>,
-    /// Each mistake as a sentence: where, what, and what to do.
+    /// Each mistake as a sentence with the place, the mistake and the fix.
     pub mistakes: Vec<String>,
-    /// The invalid definitions of stores, and those whose modules cannot be fetched, if the rest is live.
-    /// If it is empty, the whole previous table is live.
+    /// The invalid definitions of stores, and the definitions whose modules cannot be fetched; the rest is live. If the list
+    /// is empty, the whole previous table is live.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_definitions: Vec<BadDefinitionStatus>,
 }
@@ -153,10 +153,10 @@ pub struct StoreStatus {
     pub location: String,
     /// Whether it consists of files or of entries.
     pub kind: StoreKind,
-    /// The number of these when it was last read; absent before that.
+    /// The number of files or entries when the store was last read; absent before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
-    /// Whether it could not be read since.
+    /// Whether the last attempt to read the store failed.
     pub lost: bool,
 }
 
@@ -179,7 +179,7 @@ pub struct StorageStatus {
 }
 
 impl StorageStatus {
-    /// Reads the directory, so it blocks. What disappears in the meantime is not counted.
+    /// Sums up the files of the directory, which blocks. Files that disappear meanwhile are not counted.
     pub(crate) fn of(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
         let mut status = Self {
             name: name.to_owned(),
@@ -214,7 +214,7 @@ pub struct ChainStatus {
     pub name: String,
     /// When its stages are called.
     pub phase: Phase,
-    /// The requests that it is for, and that do not reach chains; absent if all do.
+    /// The requests that match the chain but do not reach chains; absent if all of them do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
     /// The stages, in the order in which they are called.
@@ -234,7 +234,7 @@ pub struct StageStatus {
     pub mode: Mode,
     /// The failure policy.
     pub failure_policy: FailurePolicy,
-    /// The health by the last call.
+    /// The health of the stage, by its last call.
     pub state: StageState,
     /// The statistics of its calls. In mode `Audit` they count what it would have done.
     pub calls: CallStatus,
@@ -279,7 +279,7 @@ pub struct PluginStatus {
     /// The reason for which every call configures it, which is slower; absent if it was configured once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
-    /// The kinds of the control plane that it may read.
+    /// The kinds of the control plane that the plugin may read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster: Vec<String>,
     /// Whether its compiled form was in the store.
@@ -361,7 +361,7 @@ pub struct FailureStatus {
 pub struct CandidateStatus {
     /// The plugin that is the candidate.
     pub plugin: PluginStatus,
-    /// The share of the stage's calls that it gets: `10%`.
+    /// The share of the stage's calls in which the candidate is compared: `10%`.
     pub share: String,
     /// The start of the statistics.
     pub since: Moment,
@@ -369,11 +369,11 @@ pub struct CandidateStatus {
     pub same: u64,
     /// Calls in which its verdict, its change or its notes differed.
     pub different: u64,
-    /// Calls in which it failed and the plugin did not; also counted in `different`.
+    /// Calls in which the candidate failed and the plugin did not; also counted in `different`.
     pub failed: u64,
     /// Calls that were skipped because too many were waiting.
     pub passed_over: u64,
-    /// The requests that it decides; absent if it decides none.
+    /// The rollout of the candidate; absent if it decides no requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
 }
@@ -394,7 +394,7 @@ pub struct CandidateReport {
 }
 
 impl CandidateReport {
-    /// Removes the values that patches write, which are parts of objects. Their paths stay.
+    /// Removes the values that patches write, which are parts of objects; the paths stay.
     pub fn without_values(&mut self) {
         let answers = self
             .samples
@@ -439,7 +439,7 @@ pub struct AnswerSample {
     /// The message of a denial or a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The changes, as a JSON Patch. A long one has no values, and a very long one not all operations.
+    /// The changes as a JSON Patch. A long patch has no values, and a very long one lacks operations at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
     /// The number of operations at the end that were left out.

@@ -85,7 +85,7 @@ impl Host {
         let (is_change, again) = tokio::select! {
             _ = watch.changed() => (true, HashSet::new()),
             () = self.0.stores.changed() => (true, HashSet::new()),
-            () = self.0.again.notified() => (true, HashSet::new()),
+            () = self.0.reread.notified() => (true, HashSet::new()),
             due = schedule.due() => (false, due),
             () = at(retry.map(|(instant, _)| instant)) => (false, schedule.take_failed()),
         };

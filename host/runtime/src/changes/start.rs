@@ -44,7 +44,7 @@ impl Host {
             problem,
         } = first_table(&mut source, &history).await?;
         if history.last() != Some(&entry) {
-            history.note(entry.clone());
+            history.add(entry.clone());
             if let Err(error) = history.write().await {
                 tracing::error!("{error}");
             }
@@ -95,7 +95,7 @@ impl Host {
             observer: source.observer.clone(),
             state: Mutex::new(state),
             waits,
-            again: Notify::new(),
+            reread: Notify::new(),
             slots,
             disabled,
         }));
@@ -140,7 +140,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
                 Some(last) if last.is_like(&new) => last.clone(),
                 _ => Arc::new(new),
             };
-            let problem = TableProblem::with(&built.bad, None);
+            let problem = TableProblem::of_bad(&built.bad, None);
             Ok(FirstTable {
                 built,
                 entry,

@@ -65,7 +65,7 @@ async fn one_that_cannot_be_written_is_known_until_the_end() {
     assert!(history.push(entry(1, "text").into()).await.is_err());
     assert!(history.problem.is_some());
     assert_eq!(history.last(), None);
-    history.note(entry(1, "text").into());
+    history.add(entry(1, "text").into());
     assert!(history.write().await.is_err());
     assert_eq!(history.last().unwrap().revision().number, 1);
     std::fs::create_dir(&path).unwrap();

@@ -114,7 +114,7 @@ impl Host {
         self.log_change();
         // Until now the definitions matched the table that was live before.
         if is_stale {
-            self.0.again.notify_one();
+            self.0.reread.notify_one();
         }
         true
     }
