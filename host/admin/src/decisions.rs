@@ -165,7 +165,7 @@ impl DecisionsOfUid {
         };
         if let Some(database) = &api.sources.decisions {
             let room = if found.older == 0 {
-                DecisionLog::OF_UID - found.in_memory.len()
+                DecisionLog::PAGE_OF_UID - found.in_memory.len()
             } else {
                 0
             };

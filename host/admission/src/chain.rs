@@ -55,19 +55,19 @@ impl<S> Chain<S> {
         }
     }
 
-    /// Whether the chain applies to this request.
+    /// Returns whether the chain applies to this request.
     pub fn matches(&self, request: &Request) -> bool {
         self.is_for_namespace_of(request) && self.rules.iter().any(|rule| rule.matches(request))
     }
 
-    /// Whether the request is within the chain's namespace, if it has one.
+    /// Returns whether the request is within the chain's namespace, if it has one.
     pub(crate) fn is_for_namespace_of(&self, request: &Request) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| {
             !request.is_cluster_wide() && request.namespace.as_deref() == Some(namespace)
         })
     }
 
-    /// Whether the chain may apply to a request of which only this outline is known.
+    /// Returns whether the chain may apply to a request of which only this outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.rules.iter().any(|rule| rule.may_match(outline))
     }
@@ -125,7 +125,7 @@ impl FromStr for Selection {
 }
 
 impl Selection {
-    /// Whether the chain is selected.
+    /// Returns whether the chain is selected.
     pub fn selects<S>(&self, chain: &Chain<S>) -> bool {
         match self {
             Self::All => true,

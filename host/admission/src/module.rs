@@ -44,22 +44,22 @@ impl OciReference {
     /// The default tag, as in other registry tools.
     pub const DEFAULT_TAG: &str = "latest";
 
-    /// The host, and the port if there is one.
+    /// Returns the host, and the port if there is one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// The path in the registry.
+    /// Returns the path in the registry.
     pub fn repository(&self) -> &str {
         &self.repository
     }
 
-    /// The registry and the path in it, without tag and digest.
+    /// Returns the registry and the path in it, without tag and digest.
     pub fn name(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// The tag; [`DEFAULT_TAG`](Self::DEFAULT_TAG) if there is neither tag nor digest.
+    /// Returns the tag; [`DEFAULT_TAG`](Self::DEFAULT_TAG) if there is neither tag nor digest.
     pub fn tag(&self) -> Option<&str> {
         match (&self.tag, self.digest) {
             (Some(tag), _) => Some(tag),
@@ -68,7 +68,7 @@ impl OciReference {
         }
     }
 
-    /// The digest of the artifact's manifest, not of the module.
+    /// Returns the digest of the artifact's manifest, not of the module.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
@@ -143,7 +143,7 @@ fn is_host(text: &str) -> bool {
     named && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// Whether this is a repository name by the OCI distribution specification.
+/// Returns whether this is a repository name by the OCI distribution specification.
 fn is_repository(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| {
@@ -154,7 +154,7 @@ fn is_repository(text: &str) -> bool {
     text.len() <= 255 && text.split('/').all(is_part)
 }
 
-/// Whether this is a tag by the OCI distribution specification.
+/// Returns whether this is a tag by the OCI distribution specification.
 fn is_tag(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.len() <= 128

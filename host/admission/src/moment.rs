@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub struct Moment(pub SystemTime);
 
 impl Moment {
-    /// The current time.
+    /// Returns the current time.
     #[allow(clippy::disallowed_methods, reason = "everything else reads the clock here")]
     pub fn now() -> Self {
         Self(SystemTime::now())

@@ -58,7 +58,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// When it is not UTF-8 or not one JSON object; when no tree can be built, because it is nested too
+    /// Fails when it is not UTF-8 or not one JSON object; when no tree can be built, because it is nested too
     /// deeply or a number or an escape is out of range; or when `apiVersion`, `kind` or `metadata` is
     /// duplicated (parsers treat duplicates differently).
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
@@ -72,7 +72,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The errors of [`parse`](Self::parse).
+    /// Returns the errors of [`parse`](Self::parse).
     pub fn within(document: &ByteString, part: &RawValue) -> Result<Self, ObjectError> {
         let head = Head::read_valid(part)?;
         Ok(Self::with_head(document.slice_ref(part.get()), head))
@@ -91,7 +91,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The errors of [`parse`](Self::parse), and duplicate keys.
+    /// Returns the errors of [`parse`](Self::parse), and duplicate keys.
     pub fn parse_unique(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let object = Self::parse(text)?;
         unique_keys(object.text())?;
@@ -113,7 +113,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// When the value cannot be serialized, or does not become an object.
+    /// Fails when the value cannot be serialized, or does not become an object.
     pub fn from_serialize(value: &(impl Serialize + ?Sized)) -> Result<Self, ObjectError> {
         Self::parse(serde_json::to_vec(value)?)
     }
@@ -127,7 +127,7 @@ impl Object {
         }))
     }
 
-    /// Whether both share the same allocation.
+    /// Returns whether both share the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -158,7 +158,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// When the deadline passes first.
+    /// Fails when the deadline passes first.
     pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
         let is_built = self.0.value.get().is_some();
         let Some(text) = self.0.text.get().filter(|text| !is_built && text.len() > SMALL) else {
@@ -175,12 +175,12 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// When the object does not have the shape of the type.
+    /// Fails when the object does not have the shape of the type.
     pub fn deserialize<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.text())
     }
 
-    /// The top-level fields.
+    /// Returns the top-level fields.
     pub fn head(&self) -> &Head {
         self.0.head.get_or_init(|| {
             // An existing tree is faster to read than the text.
@@ -190,9 +190,9 @@ impl Object {
         })
     }
 
-    /// Whether a key of the identity of a Kubernetes object occurs twice or in another spelling than the documented
-    /// one. `false` for an object that was not read from text. [`Spelling::canonical`](crate::Spelling::canonical) says
-    /// which key it is.
+    /// Returns whether a key of the identity of a Kubernetes object occurs twice or in another spelling than the
+    /// documented one. `false` for an object that was not read from text.
+    /// [`Spelling::canonical`](crate::Spelling::canonical) says which key it is.
     pub fn is_ambiguous(&self) -> bool {
         self.head().is_ambiguous
     }
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::Spelling;
 
-    /// The text as a part of a document, if it is JSON at all; with the same result as for the text alone.
+    /// Returns the text as a part of a document, if it is JSON at all; with the same result as for the text alone.
     fn part_of_a_document(text: &str) -> Option<Object> {
         let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
         let raw = document

@@ -230,7 +230,7 @@ impl Patch {
         Self(vec![Arc::new(Part { operations, size })])
     }
 
-    /// Whether the patch has no operations.
+    /// Returns whether the patch has no operations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -279,7 +279,7 @@ impl Patch {
     ///
     /// # Errors
     ///
-    /// When an operation does not apply, the result is not an object, or a limit is exceeded.
+    /// Fails when an operation does not apply, the result is not an object, or a limit is exceeded.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
         self.apply_by(object, None)
     }
@@ -288,7 +288,7 @@ impl Patch {
     ///
     /// # Errors
     ///
-    /// The errors of [`apply`](Self::apply), and [`PatchError::DeadlinePassed`].
+    /// Returns the errors of [`apply`](Self::apply), and [`PatchError::DeadlinePassed`].
     pub fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
         let mut budget = Self::budget(size + self.size(), deadline);
@@ -350,7 +350,7 @@ impl Patch {
         all
     }
 
-    /// Whether the patch may change the value at this place.
+    /// Returns whether the patch may change the value at this place.
     pub(crate) fn may_reach(&self, place: &str) -> bool {
         self.operations().any(|operation| {
             let source = match &operation.action {
@@ -378,7 +378,7 @@ fn malformed(index: usize, reason: String) -> PatchError {
     PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
-/// Whether a change at `path` may affect the value at `place`: one is a prefix of the other, or the change
+/// Returns whether a change at `path` may affect the value at `place`: one is a prefix of the other, or the change
 /// moves elements of an array that `place` leads through.
 fn reaches(path: &str, place: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
@@ -465,8 +465,8 @@ impl Operation {
         }
     }
 
-    /// Whether the result may be nested too deeply to be parsed. Such operations are so rare that the whole result is
-    /// checked after them.
+    /// Returns whether the result may be nested too deeply to be parsed. Such operations are so rare that the whole
+    /// result is checked after them.
     fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();

@@ -4,7 +4,7 @@
 /// The longest name part of a qualified name, in characters.
 pub const NAME_PART_LENGTH: usize = 63;
 
-/// Whether this is the name part of a qualified name of Kubernetes: at most 63 letters, digits, `-`, `_` and
+/// Returns whether this is the name part of a qualified name of Kubernetes: at most 63 letters, digits, `-`, `_` and
 /// `.`, with a letter or digit at both ends. Keys of audit annotations and names of match conditions are
 /// qualified names.
 pub fn is_name_part(text: &str) -> bool {
@@ -17,14 +17,14 @@ pub fn is_name_part(text: &str) -> bool {
         && at_end(bytes.last())
 }
 
-/// Whether this is a DNS-1123 label: at most 63 lower-case letters, digits and `-`, with a letter or digit at both
-/// ends.
+/// Returns whether this is a DNS-1123 label: at most 63 lower-case letters, digits and `-`, with a letter or digit at
+/// both ends.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_part_of_subdomain(text)
 }
 
-/// Whether this is a DNS-1123 subdomain: at most 253 characters, in parts like DNS labels, but of any length, joined
-/// by dots.
+/// Returns whether this is a DNS-1123 subdomain: at most 253 characters, in parts like DNS labels, but of any length,
+/// joined by dots.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part_of_subdomain)
 }

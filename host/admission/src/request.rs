@@ -95,7 +95,7 @@ impl Request {
         }
     }
 
-    /// Whether the request is for a cluster-scoped resource, or for a namespace itself.
+    /// Returns whether the request is for a cluster-scoped resource, or for a namespace itself.
     pub fn is_cluster_wide(&self) -> bool {
         self.namespace.is_none() || (self.resource.group.is_empty() && self.resource.resource == "namespaces")
     }

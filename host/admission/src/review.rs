@@ -16,7 +16,7 @@ pub struct Review {
 }
 
 impl Review {
-    /// Whether the request is allowed unchanged without calling any hook.
+    /// Returns whether the request is allowed unchanged without calling any hook.
     pub fn is_never_hooked(&self) -> bool {
         self.request.resource.is_never_hooked()
     }

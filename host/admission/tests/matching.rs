@@ -13,7 +13,7 @@ use admittance_admission::{
 };
 use serde_json::{Value, json};
 
-/// A request for `group/version/resource` or `group/version/resource/subresource`.
+/// Creates a request for `group/version/resource` or `group/version/resource/subresource`.
 fn request(operation: Operation, resource: &str, namespace: Option<&str>) -> Request {
     let mut parts = resource.split('/').map(str::to_owned);
     let mut part = || parts.next().unwrap();

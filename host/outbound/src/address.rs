@@ -10,14 +10,14 @@ use std::{
 use admittance_admission::{HttpGrant, IpNet};
 use hyper_util::client::legacy::connect::dns::Name;
 
-/// Resolves host names for one grant. The addresses that it returns are those that are connected to.
+/// Resolves host names for one grant, to addresses that may be connected to.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver {
     pub(crate) fixed: Arc<BTreeMap<String, IpAddr>>,
     pub(crate) networks: Arc<[IpNet]>,
 }
 
-/// A host name resolves only to addresses that the grant does not include.
+/// The error for a host name whose addresses are all outside of the grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{host}` resolves to {address}, which is not a public address; if that is intended, add `{address}` or its \
@@ -48,8 +48,8 @@ impl Resolver {
     }
 }
 
-/// The networks that may be connected to besides public ones. A host that is itself an address is not resolved: the
-/// grant names it.
+/// Returns the networks that may be connected to besides public ones. A host that is itself an address is not resolved:
+/// the grant names it.
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn only_public_and_granted_addresses_may_be_connected_to() {
         for (address, expected) in [
             ("93.184.215.14", true),
             ("1.1.1.1", true),

@@ -1,4 +1,4 @@
-//! Responses that are kept as their `Cache-Control` allows.
+//! The cache of responses, which follows their `Cache-Control`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,8 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Answer;
 
-/// Everything that a response may depend on. So a stage never gets a response that was fetched with a grant that it
-/// does not have, or with other headers: any header may hold a credential.
+/// Everything that a response may depend on. A stage never gets a response that was fetched with a grant that it lacks
+/// or with other headers, any of which may contain a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     networks: Vec<IpNet>,
@@ -39,7 +39,7 @@ impl Key {
     }
 }
 
-/// A response, and when it may be used.
+/// A response, and the policy that decides when it may be used.
 #[derive(Debug)]
 pub(crate) struct Stored {
     policy: CachePolicy,
@@ -47,8 +47,7 @@ pub(crate) struct Stored {
     size: u64,
 }
 
-/// Bounded by the size of its responses: the least recently used ones make room for others. Lives as long as the
-/// program.
+/// The cache, bounded by the size of its responses: the least recently used ones make room for others.
 #[derive(Debug)]
 pub(crate) struct Cache {
     limit: u64,
@@ -103,7 +102,7 @@ impl Entries {
 /// The next step for a request.
 pub(crate) enum Lookup {
     Answer(Answer),
-    /// Send the request with these headers, so that the server need not repeat a response that is still valid.
+    /// The request must be sent with these headers, so that the server need not repeat a response that is still valid.
     Revalidate(Arc<Stored>, HeaderMap),
     Send,
 }
@@ -116,16 +115,15 @@ const OPTIONS: CacheOptions = CacheOptions {
     ignore_cargo_cult: false,
 };
 
-/// The bytes that a response takes besides its texts, and each header besides its name and value.
+/// The bytes that a response counts in addition to its texts, and each header in addition to its name and value.
 const OVERHEAD: usize = 1 << 10;
 const HEADER_OVERHEAD: usize = 1 << 8;
 
-/// The largest `Age` of a response that is kept, in seconds. The arithmetic of the policy would overflow with a value
-/// near the largest one.
+/// The largest `Age` of a response that is kept, in seconds. Values near the maximum would overflow in the policy.
 const OLDEST: u64 = 365 * 24 * 3600;
 
 impl Cache {
-    /// `None` for the size 0.
+    /// Creates a cache of this size; `None` for the size 0.
     pub(crate) fn new(limit: u64) -> Option<Self> {
         (limit > 0).then(|| Self {
             limit,
@@ -134,12 +132,11 @@ impl Cache {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        // Nothing panics halfway through a change.
         self.entries.lock()
     }
 
-    /// Whether the request may be answered from the cache: not if the plugin itself sends credentials, conditions or
-    /// ranges.
+    /// Returns whether the request may be answered from the cache. Requests with the plugin's own credentials,
+    /// conditions or ranges may not.
     pub(crate) fn is_for(request: &request::Parts) -> bool {
         let own = [
             header::AUTHORIZATION,
@@ -181,14 +178,13 @@ impl Cache {
         }
     }
 
-    /// Keeps the response if it may be kept.
+    /// Keeps the response if its headers allow that.
     pub(crate) fn keep(&self, key: Key, request: &request::Parts, head: &response::Parts, body: &Bytes) {
         let policy = CachePolicy::new_options(request, head, Moment::now().0, OPTIONS);
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
-    /// The answer to a request for which the server said that the stored response is valid; `None` if it means another
-    /// response.
+    /// Returns the stored response, which the server has declared valid; `None` if the server means another response.
     pub(crate) fn validated(
         &self,
         key: Key,
@@ -234,7 +230,7 @@ impl Cache {
         let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
         let stored = Stored {
             policy,
-            // Copied, because a slice of a larger buffer would keep all of it in memory.
+            // The body is copied, because a slice would keep its whole buffer in memory.
             body: Bytes::copy_from_slice(body),
             size: size as u64,
         };
@@ -242,8 +238,8 @@ impl Cache {
     }
 }
 
-/// Whether the response can be used again, at least after the server has validated it. Most are neither fresh for any
-/// time nor have a validator, and would only take the place of others.
+/// Returns whether the response can be used again, at least after the server has validated it. Responses that are never
+/// fresh and have no validator would only take the place of others.
 fn is_reusable(policy: &CachePolicy, headers: &HeaderMap) -> bool {
     !policy.is_stale(Moment::now().0)
         || headers.contains_key(header::ETAG)
@@ -269,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_make_room() {
+    fn the_least_recently_used_responses_make_room_for_others() {
         let key = |path: &'static str| Key {
             networks: Vec::new(),
             credential: None,

@@ -29,10 +29,10 @@ use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{OutboundConfig, address::Resolver};
 
-/// A lost SYN is sent again after a second, and may still be answered.
+/// The time for connecting: a lost SYN is sent again after a second, and may still be answered.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An idle connection is closed after this time.
+/// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The number of idle connections to each server that are kept.
@@ -47,8 +47,8 @@ pub(crate) type Pool = Client<
     Full<Bytes>,
 >;
 
-/// The pools of connections, one for all grants with the same networks: a connection to an address that one stage
-/// may use is never used for another stage. Lives as long as the program.
+/// The pools of connections. Grants with the same networks share a pool, so that a stage never uses a connection to an
+/// address that its own grant does not allow.
 pub(crate) struct Pools {
     tls: ClientConfig,
     fixed: Arc<BTreeMap<String, IpAddr>>,
@@ -66,14 +66,13 @@ impl Pools {
         })
     }
 
-    /// The pool for grants with these networks.
+    /// Returns the pool for grants with these networks.
     pub(crate) fn of(&self, networks: Vec<IpNet>) -> Pool {
-        // Nothing panics halfway through a change of the map.
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();
         }
-        // Which of them belong to definitions that are gone is not known.
+        // All pools are dropped, because nothing tells which of them are still needed.
         if pools.len() >= POOLS {
             pools.clear();
         }
@@ -91,7 +90,7 @@ impl Pools {
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(self.tls.clone())
-            // An origin with http is on a loopback interface.
+            // Grants allow http only on loopback interfaces.
             .https_or_http()
             .enable_http1()
             .enable_http2()
@@ -101,7 +100,7 @@ impl Pools {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            // Only for a request of which nothing was sent.
+            // A request is only sent again if no byte of it was sent.
             .retry_canceled_requests(true)
             .build(BoxCloneSyncService::new(https.map_response(limited)))
     }

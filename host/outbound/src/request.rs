@@ -1,4 +1,4 @@
-//! Requests as plugins write them.
+//! Checks the requests that plugins write.
 
 use admittance_admission::{HttpError, HttpRequest, path::header_key};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", 
 /// The largest body, in bytes: the sandbox lets no more out of a plugin by default.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// The most headers, and their size in bytes: what servers commonly accept.
+/// The limits of the number of headers and of their size in bytes, which servers commonly accept.
 const HEADERS_LIMIT: usize = 64;
 const HEADERS_SIZE_LIMIT: usize = 16 << 10;
 
@@ -28,7 +28,8 @@ const OF_THE_HOST: [HeaderName; 11] = [
     header::UPGRADE,
 ];
 
-/// The request as it is sent, but for a credential. `credential` is the header in which there will be one.
+/// Converts a plugin's request to the request that is sent. The credential, which is added later, goes to the header
+/// `credential`.
 pub(crate) fn parse(
     request: HttpRequest,
     credential: Option<&HeaderName>,
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_sent() {
+    fn an_invalid_request_is_refused() {
         let url = || "https://a.example/".parse().unwrap();
         let with = |name: &str, value: &str| {
             let mut request = HttpRequest::new("GET", url());

@@ -43,7 +43,7 @@ pub struct Outbound {
     cache: Option<Cache>,
 }
 
-/// A response, and whether it was in the cache.
+/// A response, and whether it came from the cache.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -64,11 +64,11 @@ impl Answer {
 }
 
 impl Outbound {
-    /// Connects at the first request.
+    /// Creates the sender, which connects at the first request.
     ///
     /// # Errors
     ///
-    /// When the file of CAs cannot be used.
+    /// Fails if the file of CAs cannot be used.
     pub fn new(config: OutboundConfig) -> Result<Self, TlsError> {
         Ok(Self {
             pools: Pools::new(&config)?,
@@ -100,7 +100,7 @@ impl Outbound {
         }
         let pool = self.pools.of(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
-        // Before too: the request may take effect although its response does not arrive in time.
+        // Cached responses are also removed before the request, which may take effect although its response is late.
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }
@@ -151,7 +151,7 @@ impl Outbound {
         }
     }
 
-    /// The credential that the grant names, if its origin may have it.
+    /// Returns the credential that the grant names, if it may be sent to the origin.
     fn credential(&self, grant: &HttpGrant) -> Result<Option<&Credential>, HttpError> {
         let Some(name) = &grant.credential else {
             return Ok(None);
@@ -178,7 +178,7 @@ impl Credential {
     }
 }
 
-/// The value of the header. The plugin learns only that there is none.
+/// Reads the value of the header from its file. If that fails, the plugin learns only that there is no credential.
 async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let (file, origin) = (credential.file.display(), &grant.origin);

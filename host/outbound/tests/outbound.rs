@@ -105,7 +105,7 @@ impl Scene {
         Outbound::new(self.config.clone()).unwrap()
     }
 
-    /// The origin of the server under this name.
+    /// Returns the origin of the server under this name.
     fn origin(&self, scheme: &str, host: &str) -> String {
         format!("{scheme}://{host}:{}", self.address.port())
     }
@@ -133,7 +133,7 @@ impl Scene {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
-    /// A credential for the server, with this text in its file.
+    /// Creates a credential for the server, with this text in its file.
     fn credential(&self, text: &str) -> (Credential, PathBuf) {
         let file = self.directory.path().join("token");
         fs::write(&file, text).unwrap();
@@ -294,7 +294,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
 }
 
 #[tokio::test]
-async fn what_was_cached_for_one_grant_is_not_for_another() {
+async fn a_response_is_not_cached_for_other_grants() {
     let scene = Scene::new().await;
     let sender = scene.sender();
     send(&sender, &scene.grant(), scene.get("/minute")).await.unwrap();
@@ -306,7 +306,7 @@ async fn what_was_cached_for_one_grant_is_not_for_another() {
 }
 
 #[tokio::test]
-async fn a_post_discards_what_was_cached_of_its_uri() {
+async fn a_post_discards_the_cached_responses_of_its_uri() {
     let scene = Scene::new().await;
     let sender = scene.sender();
     let get = async |path: &str| send(&sender, &scene.grant(), scene.get(path)).await.unwrap();

@@ -122,8 +122,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets what is served in place of an invalid definition in a store. The other definitions are served in any case, and
-    /// [`Host::status`] reports the invalid one. Default: its last valid version stays in force.
+    /// Sets what is served in place of an invalid definition in a store. The other definitions are served in any case,
+    /// and [`Host::status`] reports the invalid one. Default: its last valid version stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
@@ -242,8 +242,8 @@ impl HostBuilder {
         self
     }
 
-    /// Lets each table that is built after the start wait until the program calls [`Host::go_live_with`], so that replicas
-    /// can go live together. Default: a table goes live at once.
+    /// Lets each table that is built after the start wait until the program calls [`Host::go_live_with`], so that
+    /// replicas can go live together. Default: a table goes live at once.
     pub fn go_live_on_request(mut self) -> Self {
         self.waits = true;
         self
@@ -259,8 +259,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if a definition is invalid or a stage cannot be built, and lists every mistake of every file, or every such
-    /// stage.
+    /// Fails if a definition is invalid or a stage cannot be built, and lists every mistake of every file, or every
+    /// such stage.
     pub async fn build(self) -> Result<Host, Error> {
         let history = match &self.history {
             Some(directory) => History::open(directory, self.keep)?,

@@ -36,7 +36,7 @@ impl HistoryEntry {
         &self.detail.revision
     }
 
-    /// Whether both have the same definitions in the same places, and the same plugins.
+    /// Returns whether both have the same definitions in the same places, and the same plugins.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let (own, others) = (self.revision(), other.revision());
         self.detail.files == other.detail.files && own.modules == others.modules && own.hash == others.hash
@@ -172,8 +172,8 @@ impl History {
         written
     }
 
-    /// Writes the file changes that lead to a revision before they are made, so that the next start can complete them if
-    /// the program is killed. The next [`write`](Self::write) replaces the announcement.
+    /// Writes the file changes that lead to a revision before they are made, so that the next start can complete them
+    /// if the program is killed. The next [`write`](Self::write) replaces the announcement.
     pub(crate) async fn announce(
         &self,
         entry: &HistoryEntry,

@@ -133,7 +133,8 @@ impl Host {
             .collect()
     }
 
-    /// Starts recording requests that pass chains. Each is delivered once it is answered, until the recording is dropped.
+    /// Starts recording requests that pass chains. Each is delivered once it is answered, until the recording is
+    /// dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }

@@ -23,8 +23,8 @@ use crate::{
     status::{BadDefinitionStatus, Problem, metrics},
 };
 
-/// The limit of tables in memory: the live one, the next one, and the tables of requests in flight. At the limit, the next
-/// change waits for requests to end.
+/// The limit of tables in memory: the live one, the next one, and the tables of requests in flight. At the limit, the
+/// next change waits for requests to end.
 pub(crate) const MOST_TABLES: usize = 8;
 
 /// The reason for which the newest definitions are not live, and the retries.

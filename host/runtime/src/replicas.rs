@@ -1,5 +1,5 @@
-//! Replicas that go live together: each tells the others what it serves and what it has prepared, and goes live with what
-//! they agree on.
+//! Replicas that go live together: each tells the others what it serves and what it has prepared, and goes live with
+//! what they agree on.
 
 pub mod agreement;
 
@@ -37,7 +37,7 @@ const LONGEST_REASON: usize = 300;
 /// Connects the replicas of an installation.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// The name of this replica.
+    /// Returns the name of this replica.
     fn name(&self) -> &str;
 
     /// Sets the report of this replica.
@@ -53,8 +53,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Publishes the target to all replicas if this one is still the leader. A failure is retried after the next look.
     async fn publish(&self, target: Digest);
 
-    /// Shares reports with the other replicas. It is called after the first report, and never returns: the caller drops it
-    /// to stop, and then calls [`leave`](Self::leave).
+    /// Shares reports with the other replicas. It is called after the first report, and never returns: the caller drops
+    /// it to stop, and then calls [`leave`](Self::leave).
     async fn take_part(&self);
 
     /// Withdraws this replica, so that no other replica waits for it.
@@ -70,7 +70,8 @@ pub struct Membership {
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether another replica leads, or led last. Without such a leader, each replica begins the steps of rollouts itself.
+    /// Whether another replica leads, or led last. Without such a leader, each replica begins the steps of rollouts
+    /// itself.
     pub is_led: bool,
     /// Whether this program lacks the permission to take part.
     pub is_refused: bool,
@@ -113,7 +114,7 @@ impl Replicas {
         }
     }
 
-    /// Whether this replica serves the table that the replicas have agreed on.
+    /// Returns whether this replica serves the table that the replicas have agreed on.
     pub fn is_ready(&self, host: &Host) -> bool {
         match self.known.lock().target {
             None => self.started.elapsed() >= TARGET_PATIENCE,
@@ -140,8 +141,8 @@ impl Replicas {
         }
     }
 
-    /// Takes part. The host must have been built with [`go_live_on_request`](crate::HostBuilder::go_live_on_request). It
-    /// never returns: drop it to stop, and then call [`leave`](Self::leave).
+    /// Takes part. The host must have been built with [`go_live_on_request`](crate::HostBuilder::go_live_on_request).
+    /// It never returns: drop it to stop, and then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.look();
@@ -219,8 +220,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs missing replicas once, and the end of waiting. Replicas that prepare the change without a problem are logged
-    /// only after [`SLOW`].
+    /// Logs missing replicas once, and the end of waiting. Replicas that prepare the change without a problem are
+    /// logged only after [`SLOW`].
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {
             self.since = None;
@@ -243,8 +244,8 @@ impl WaitingLog {
     }
 }
 
-/// Returns the current report of the replica of this name, with the previous time if nothing else changed. A replica that
-/// cannot learn the target reports no prepared table, so that the others do not go live without it.
+/// Returns the current report of the replica of this name, with the previous time if nothing else changed. A replica
+/// that cannot learn the target reports no prepared table, so that the others do not go live without it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem

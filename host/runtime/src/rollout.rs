@@ -1,7 +1,7 @@
 //! Rollouts: the candidate of a stage decides a growing share of its requests.
 //!
-//! The live table contains the share of each rollout, so that a request gets all answers of a stage from the same version.
-//! Changing a share reads, fetches and builds nothing: the table is derived again from its own chains.
+//! The live table contains the share of each rollout, so that a request gets all answers of a stage from the same
+//! version. Changing a share reads, fetches and builds nothing: the table is derived again from its own chains.
 
 pub(crate) mod candidate;
 
@@ -20,7 +20,7 @@ pub use self::progress::RolloutProgress;
 pub(crate) use self::{progress::Rollouts, tally::Rollout};
 use crate::{DisableError, Host, Moment, live::disabled::resolve_stage};
 
-/// The roll-out of a candidate.
+/// The rollout of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -66,7 +66,7 @@ pub enum RolloutState {
 
 words!(RolloutState, "state of a roll-out": Progressing = "progressing", Paused = "paused", Aborted = "aborted", Completed = "completed");
 
-/// The actions of users on a roll-out.
+/// The actions of users on a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutAction {
     /// Begins the next step now.
@@ -81,14 +81,14 @@ pub enum RolloutAction {
 
 words!(RolloutAction, "action on a roll-out": Next = "next", Pause = "pause", Resume = "resume", Abort = "abort");
 
-/// A roll-out after a user's action.
+/// A rollout after a user's action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Steered {
     /// The stage: `Mutating:pods/images`.
     pub stage: String,
-    /// Its roll-out.
+    /// Its rollout.
     pub rollout: RolloutStatus,
     /// The reason for which the program forgets this when it ends; absent if it is kept over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,12 +96,13 @@ pub struct Steered {
 }
 
 impl Host {
-    /// Steers the rollout of this stage's candidate. The action takes effect with the next request, even if definitions are
-    /// invalid or stores are unreachable.
+    /// Steers the rollout of this stage's candidate. The action takes effect with the next request, even if definitions
+    /// are invalid or stores are unreachable.
     ///
     /// # Errors
     ///
-    /// Fails if the live table has no rollout of a stage of this name, or several, or if its state does not allow the action.
+    /// Fails if the live table has no rollout of a stage of this name, or several, or if its state does not allow the
+    /// action.
     pub async fn steer(
         &self,
         stage: &StageId,
@@ -121,7 +122,7 @@ impl Host {
             let status = stages
                 .change_rollouts(|rollouts| rollouts.steer(&stage, action, by.as_deref()))
                 .map_err(refused)?;
-            self.show_disabled(&stages);
+            self.apply_disabled(&stages);
             (stage, status)
         };
         Ok(Steered {
@@ -142,8 +143,8 @@ impl Host {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Sets whether another replica begins the steps of rollouts, which this one then follows. Limits and users end rollouts
-    /// in this replica in any case.
+    /// Sets whether another replica begins the steps of rollouts, which this one then follows. Limits and users end
+    /// rollouts in this replica in any case.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts().is_led() != is_led {
@@ -163,7 +164,7 @@ impl Host {
             if !stages.change_rollouts(change) {
                 return;
             }
-            self.show_disabled(&stages);
+            self.apply_disabled(&stages);
         }
         // `keep_rollouts` logs failures.
         let _ = self.0.disabled.keep_rollouts().await;

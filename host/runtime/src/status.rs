@@ -96,8 +96,8 @@ pub struct Problem {
     pub next_attempt: Option<Moment>,
     /// Each mistake as a sentence with the place, the mistake and the fix.
     pub mistakes: Vec<String>,
-    /// The invalid definitions of stores, and the definitions whose modules cannot be fetched; the rest is live. If the list
-    /// is empty, the whole previous table is live.
+    /// The invalid definitions of stores, and the definitions whose modules cannot be fetched; the rest is live. If the
+    /// list is empty, the whole previous table is live.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_definitions: Vec<BadDefinitionStatus>,
 }

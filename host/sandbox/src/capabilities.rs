@@ -91,7 +91,7 @@ const PROVIDED: [Provided; 6] = [
     },
 ];
 
-/// Whether this is a version of WASI that this host provides.
+/// Returns whether this is a version of WASI that this host provides.
 pub(crate) fn is_wasi(version: &str) -> bool {
     version.starts_with("0.2.")
 }

@@ -137,7 +137,7 @@ mod tests {
         assert!(child.status.success(), "{child:?}");
     }
 
-    /// Whether nothing can be reached once this process is confined.
+    /// Returns whether nothing can be reached once this process is confined.
     fn confined() -> bool {
         let file = File::open("/proc/self/status").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

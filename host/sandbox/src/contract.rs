@@ -22,7 +22,7 @@ pub(crate) const PACKAGE: &str = "admittance:plugin/";
 /// The versions of the contract that this host accepts.
 pub(crate) const ACCEPTED: &str = "0.1.x";
 
-/// Whether this host accepts a plugin that was built for this version.
+/// Returns whether this host accepts a plugin that was built for this version.
 pub(crate) fn accepts(version: &str) -> bool {
     let release = version
         .split_once(['-', '+'])

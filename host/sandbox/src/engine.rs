@@ -52,7 +52,7 @@ const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 /// requests never wait for each other.
 const PREPARATIONS: u32 = 4;
 
-/// Prepares, loads and runs plugins. One per process; cheap to clone.
+/// Prepares, loads and runs plugins. A process has one; it is cheap to clone.
 ///
 /// The sandbox lives until the last clone and the last of its plugins are dropped.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// When the address space cannot be reserved, or the thread cannot be started.
+    /// Fails when the address space cannot be reserved, or the thread cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Self, Error> {
         let engine = Engine::new(&engine_config(&config)).map_err(|error| Error::Engine(chain(&error)))?;
         let mut linker = Linker::new(&engine);

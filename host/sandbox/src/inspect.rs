@@ -51,7 +51,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// When the bytes are not a plugin of an accepted version, when it has unknown imports, or when a step
+    /// Fails when the bytes are not a plugin of an accepted version, when it has unknown imports, or when a step
     /// times out.
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<Inspection, Error> {
         let module = module.into();

@@ -73,7 +73,7 @@ impl Plugin {
     ///
     /// # Errors
     ///
-    /// When the memory limit is above the sandbox's.
+    /// Fails when the memory limit is above the sandbox's.
     pub fn with(&self, config: &PluginConfig) -> Result<Self, Error> {
         self.sandbox.check_limits(config)?;
         Ok(Self::new(&self.sandbox, Arc::clone(&self.base), config))
@@ -241,9 +241,10 @@ type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 impl Plugin {
     async fn slot(&self, deadline: Deadline) -> Result<Slot, Failure> {
         // Audits wait for one another before they wait for what others need too.
-        let audit = match is_audit() {
-            true => Some(self.permit(&self.sandbox.audits, deadline).await?),
-            false => None,
+        let audit = if is_audit() {
+            Some(self.permit(&self.sandbox.audits, deadline).await?)
+        } else {
+            None
         };
         Ok((self.permit(&self.sandbox.calls, deadline).await?, audit))
     }

@@ -59,7 +59,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// When the bytes are not a plugin of an accepted version, when it has unknown imports, when it rejects
+    /// Fails when the bytes are not a plugin of an accepted version, when it has unknown imports, when it rejects
     /// its settings, or when a step times out.
     pub async fn prepare(
         &self,
@@ -80,7 +80,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// When it was prepared by another version of this program or for another machine, or when the
+    /// Fails when it was prepared by another version of this program or for another machine, or when the
     /// memory limit is above the sandbox's.
     pub fn load(&self, prepared: &Prepared, config: &PluginConfig) -> Result<Plugin, Error> {
         self.inner.check_limits(config)?;

@@ -78,7 +78,7 @@ impl<'a> Instrumented<'a> {
     ///
     /// # Errors
     ///
-    /// When the memories are too large to be kept: every call would have to fill them.
+    /// Fails when the memories are too large to be kept: every call would have to fill them.
     pub(crate) async fn snapshot(
         &self,
         store: &mut Store<CallState>,
@@ -144,7 +144,7 @@ impl KeptMemory {
         if held { memory } else { &[] }
     }
 
-    /// Whether all memories are held.
+    /// Returns whether all memories are held.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.bytes > KEPT {
             return Err(Error::KeptMemory {

@@ -176,7 +176,7 @@ impl CallState {
         self.memory.limit
     }
 
-    /// Whether the guest holds no host resource.
+    /// Returns whether the guest holds no host resource.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.table.is_empty()
     }

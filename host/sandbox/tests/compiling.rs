@@ -17,7 +17,7 @@ use admittance_sandbox::{Error, PluginConfig, Sandbox, SandboxConfig};
 
 const COMPILER: &str = env!("CARGO_BIN_EXE_admittance-compiler");
 
-/// A sandbox that compiles in a process with these limits.
+/// Creates a sandbox that compiles in a process with these limits.
 fn sandbox(memory: u64, time: Duration) -> Sandbox {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
@@ -63,7 +63,7 @@ async fn refusal(sandbox: &Sandbox, module: Vec<u8>) -> Error {
     prepared.unwrap_err()
 }
 
-/// The number of child processes that have not ended.
+/// Returns the number of child processes that have not ended.
 fn children() -> usize {
     let me = std::process::id().to_string();
     let is_mine = |entry: io::Result<fs::DirEntry>| {
@@ -127,7 +127,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     assert_eq!(compiler.wait().unwrap().code(), Some(4));
 }
 
-/// Whether the kernel filters the system calls of a process, and gives it no more privileges.
+/// Returns whether the kernel filters the system calls of a process, and gives it no more privileges.
 #[cfg(target_os = "linux")]
 fn is_confined(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();

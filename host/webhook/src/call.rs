@@ -17,10 +17,10 @@ use crate::{client::PooledClient, endpoint::Endpoint, tls};
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The number of bytes of an error response's body that are read.
+/// The number of bytes that are read of the body of an error response.
 const EXCERPT_BYTES: usize = 8 * 1024;
 
-/// The number of these that are quoted in the message.
+/// The number of bytes of the body that are quoted in the message.
 const EXCERPT: usize = 300;
 
 /// Posts JSON to one server. Lives as long as its webhook.
@@ -106,7 +106,7 @@ impl Caller {
         }
     }
 
-    /// The request accepts no encoding, so an encoded body is refused.
+    /// Refuses an encoded body, because the request accepts no encoding.
     fn check_encoding(&self, headers: &HeaderMap) -> Result<(), Failure> {
         match headers.get(header::CONTENT_ENCODING) {
             Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(Failure::new(
@@ -179,7 +179,7 @@ impl Caller {
     }
 }
 
-/// Continues the trace of the request.
+/// Adds headers that continue the trace of the request.
 fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     if let Ok(parent) = HeaderValue::try_from(trace.to_string()) {
         headers.insert(TRACEPARENT, parent);
@@ -189,10 +189,10 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     }
 }
 
-/// The reason why a call failed.
+/// A failed call, and whether it may be retried.
 pub(crate) struct Refused {
     pub(crate) failure: Failure,
-    /// The server has not processed the request, and asks for a retry after this time.
+    /// The pause after which the server asks for a retry; it has not processed the request.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -211,7 +211,8 @@ impl From<Refused> for Failure {
     }
 }
 
-/// Responses that client-go retries: status 429 or at least 500, with `Retry-After` in seconds.
+/// Returns the pause before a retry if client-go retries the response: status 429 or at least 500, with `Retry-After`
+/// in seconds.
 fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
@@ -221,7 +222,7 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     value.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// The beginning of a body, as far as it can be read.
+/// Reads the beginning of a body, as far as it arrives.
 async fn beginning(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < EXCERPT_BYTES {
@@ -233,7 +234,7 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     bytes
 }
 
-/// A server's text as part of one line: without control characters, and shortened.
+/// Converts a server's text for a message: removes control characters and shortens it.
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let clean: String = text

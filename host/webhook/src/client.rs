@@ -20,19 +20,19 @@ use crate::{
     tls,
 };
 
-/// An idle connection is closed after this time.
+/// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The number of idle connections that are kept for each server.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// All calls share one connection of HTTP/2, so a dead peer must be noticed soon.
+/// The interval of pings. All calls share one HTTP/2 connection, so a dead peer must be noticed soon.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The timeout of such a ping.
+/// The timeout of a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One pool of connections.
+/// A pool of connections.
 pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 
 /// The connection pools of all webhooks, and their address overrides. Lives as long as the program; cheap to
@@ -57,8 +57,7 @@ struct Key {
 }
 
 impl WebhookClients {
-    /// Creates it without connections, and with address overrides for some host names; the others are
-    /// resolved by DNS.
+    /// Creates empty pools. The table overrides the addresses of some host names; DNS resolves the others.
     pub fn new(resolve: Resolve) -> Self {
         Self(Arc::new(Shared {
             resolve: Arc::new(resolve),
@@ -75,7 +74,6 @@ impl WebhookClients {
             ca_bundle: ca_bundle.map(<[_]>::to_vec),
             connect_timeout,
         };
-        // Nothing panics halfway through a change of the map.
         let mut pools = self.0.pools.lock();
         if let Some(client) = pools.get(&key).and_then(Weak::upgrade) {
             return Ok(client);
@@ -91,7 +89,7 @@ impl WebhookClients {
                 .http2_keep_alive_interval(PING_INTERVAL)
                 .http2_keep_alive_timeout(PING_TIMEOUT)
                 .http2_keep_alive_while_idle(true)
-                // Only for a request of which no byte was sent, because the server had closed the idle
+                // A request is only sent again if no byte of it was sent, because the server had closed the idle
                 // connection. A POST that may have arrived is never sent again.
                 .retry_canceled_requests(true)
                 .build(connector),

@@ -13,8 +13,8 @@ pub struct WebhookConfig {
     /// The CAs that are trusted for the server's certificate. Required for a service of BCS; otherwise none
     /// means the CAs of the operating system.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-    /// The webhook may only allow or deny. A `v1` AdmissionReview with a patch is then invalid, and the patch of a
-    /// `v1beta1` one is ignored, as in kube-apiserver. Default: false.
+    /// Whether the webhook may only allow or deny. Then a `v1` AdmissionReview with a patch is invalid, and the patch
+    /// of a `v1beta1` review is ignored, as in kube-apiserver. Default: false.
     pub validating: bool,
     /// The largest body of an answer, in bytes. Default: 8 MiB.
     pub response_limit: usize,
@@ -31,7 +31,7 @@ impl WebhookConfig {
     /// and may still be answered.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// A webhook without a CA bundle, with the default limits.
+    /// Creates the configuration of a webhook without a CA bundle, with the default limits.
     pub fn new(protocol: Protocol, target: WebhookTarget) -> Self {
         Self {
             protocol,

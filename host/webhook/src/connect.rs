@@ -19,7 +19,7 @@ use crate::{Resolve, tls};
 pub(crate) type Connector =
     BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
-/// Host names are resolved by the table, or else by DNS.
+/// Creates a connector that resolves host names by the table, or else by DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
     // Divided among the addresses of a name, so that an unreachable one leaves time for the next.

@@ -123,7 +123,7 @@ impl Endpoint {
         })
     }
 
-    /// The URI of a request; `query` is added for AdmissionReview only.
+    /// Returns the URI of a request. The `query` is added for AdmissionReviews only.
     pub(crate) fn uri(&self, query: Option<&str>) -> Uri {
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());
@@ -143,7 +143,7 @@ impl Endpoint {
 }
 
 impl std::fmt::Display for Endpoint {
-    /// Omits the query, which may contain a secret.
+    /// Writes the URL without its query, which may contain a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://{}{}", self.scheme, self.authority, self.path.path())
     }

@@ -1,7 +1,7 @@
 use admittance_net::tls::TlsError;
 use rustls_pki_types::InvalidDnsNameError;
 
-/// The reason why the configuration of a webhook is invalid.
+/// The errors in the configuration of a webhook.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -32,7 +32,7 @@ impl fmt::Display for Address {
 }
 
 impl Resolve {
-    /// A table of host names and their addresses, `HOST:PORT`. A host name in an address is resolved by DNS,
+    /// Creates a table of host names and their addresses, `HOST:PORT`. A host name in an address is resolved by DNS,
     /// not by this table.
     pub fn parse<H: AsRef<str>, A: AsRef<str>>(
         entries: impl IntoIterator<Item = (H, A)>,
@@ -50,12 +50,12 @@ impl Resolve {
             .map(Self)
     }
 
-    /// The address for a host name; case does not matter.
+    /// Returns the address for a host name, whose case does not matter.
     pub fn get(&self, host: &str) -> Option<&Address> {
         self.0.get(key(host).as_ref())
     }
 
-    /// The address to connect to for this URI, if the table has one, with the same scheme.
+    /// Returns the address to connect to for this URI, with the same scheme, if the table has one.
     pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
         let Address(authority) = self.get(uri.host()?)?;
         let mut parts = http::uri::Parts::default();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn an_address_is_a_host_and_a_port() {
         for (text, ok) in [
             ("127.0.0.1:9443", true),
             ("[::1]:9443", true),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_changes_only_where_to_connect() {
+    fn the_table_changes_the_address_but_not_the_scheme() {
         let table = Resolve::parse([("Hook.Ns", "127.0.0.1:9443")]).unwrap();
         for (uri, dialled) in [
             ("https://hook.ns/x?y", Some("https://127.0.0.1:9443/")),

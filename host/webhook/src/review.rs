@@ -21,7 +21,7 @@ const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewForm {
     pub(crate) version: ReviewVersion,
-    /// The webhook may not change the object.
+    /// Whether the webhook may not change the object.
     pub(crate) validating: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) async fn call(
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let body = write_review(form.version, request);
-    // Rounded up to a second, as in kube-apiserver: a webhook that obeys it never gives up early.
+    // The timeout is rounded up to a second, as in kube-apiserver, so that the webhook does not give up early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
     let is_success = |status: StatusCode| (200..=206).contains(&status.as_u16());

@@ -19,7 +19,7 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "check that it is not an http port",
 };
 
-/// A client configuration that trusts only these CAs, or the operating system's if none are given.
+/// Creates a client configuration that trusts only these CAs, or those of the operating system if none are given.
 pub(crate) fn client_config(ca_bundle: Option<&[CertificateDer<'static>]>) -> Result<ClientConfig, Error> {
     match ca_bundle {
         Some(certificates) => tls::client(Trust::Only(certificates), None).map_err(Error::CaBundle),
@@ -54,7 +54,7 @@ fn no_connection(authority: &str, host: &str, reason: &str) -> Failure {
     )
 }
 
-/// The alert about a client certificate in a message of rustls.
+/// Finds an alert about a client certificate in a message of rustls.
 pub(crate) fn alert_in(text: &str) -> Option<rustls::Error> {
     [
         AlertDescription::CertificateRequired,

@@ -41,18 +41,18 @@ impl ClusterKind {
         &self.kind
     }
 
-    /// The kind whose grant lets a plugin ask what the user of its request may do.
+    /// Returns the kind whose grant lets a plugin ask what the user of its request may do.
     pub fn own_access() -> Self {
         Self::new(AUTHORIZATION, OWN_ACCESS)
     }
 
-    /// The kind whose grant lets a plugin ask what any user may do.
+    /// Returns the kind whose grant lets a plugin ask what any user may do.
     pub fn any_access() -> Self {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
 
-    /// Whether it is the kind of an access review: a grant of it allows questions about users, and it has no objects to
-    /// read.
+    /// Returns whether it is the kind of an access review: a grant of it allows questions about users, and it has no
+    /// objects to read.
     pub fn is_access_review(&self) -> bool {
         self.api_version == AUTHORIZATION && [OWN_ACCESS, ANY_ACCESS].contains(&self.kind.as_str())
     }
@@ -106,7 +106,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the control plane does not answer; the error is passed to the plugin.
+    /// Fails when the control plane does not answer; the error is passed to the plugin.
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -119,7 +119,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the control plane does not answer, or the query is not valid; the error is passed to the plugin.
+    /// Fails when the control plane does not answer, or the query is not valid; the error is passed to the plugin.
     async fn list(
         &self,
         kind: &ClusterKind,
@@ -131,7 +131,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When it cannot be checked; the error is passed to the plugin.
+    /// Fails when it cannot be checked; the error is passed to the plugin.
     async fn access(
         &self,
         user: &UserInfo,

@@ -44,17 +44,17 @@ pub enum InvalidGrant {
 }
 
 impl Grants {
-    /// Whether the plugin may check what the user of its request may do.
+    /// Returns whether the plugin may check what the user of its request may do.
     pub fn own_access(&self) -> bool {
         self.any_access() || self.cluster.contains(&ClusterKind::own_access())
     }
 
-    /// Whether the plugin may check what any user may do.
+    /// Returns whether the plugin may check what any user may do.
     pub fn any_access(&self) -> bool {
         self.cluster.contains(&ClusterKind::any_access())
     }
 
-    /// Whether the plugin may let the host call servers other than the control plane.
+    /// Returns whether the plugin may let the host call servers other than the control plane.
     pub fn calls_out(&self) -> bool {
         !self.http.is_empty() || !self.images.is_empty()
     }

@@ -48,7 +48,7 @@ impl HttpOrigin {
         &self.0
     }
 
-    /// Whether the host is the name of the loopback interface.
+    /// Returns whether the host is the name of the loopback interface.
     pub fn is_localhost(&self) -> bool {
         let (_, rest) = self.0.split_once("://").unwrap_or_default();
         rest.strip_prefix(LOCALHOST)
@@ -161,7 +161,7 @@ pub struct PathPrefix(String);
 pub struct InvalidPathPrefix(pub String);
 
 impl PathPrefix {
-    /// Whether the prefix includes this path, in every way in which a server could read it.
+    /// Returns whether the prefix includes this path, in every way in which a server could read it.
     fn includes(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.0.as_str());
         let is_included =
@@ -204,7 +204,7 @@ pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the server does not answer. The error is passed to the plugin, except for [`HttpError::Denied`].
+    /// Fails when the server does not answer. The error is passed to the plugin, except for [`HttpError::Denied`].
     async fn send(
         &self,
         grant: &HttpGrant,
@@ -228,7 +228,7 @@ pub struct HttpRequest {
 }
 
 impl HttpRequest {
-    /// A request without headers and body.
+    /// Creates a request without headers and body.
     pub fn new(method: impl Into<String>, url: Url) -> Self {
         Self {
             method: method.into(),
@@ -252,7 +252,7 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// A response without headers.
+    /// Creates a response without headers.
     pub fn new(status: u16, body: Vec<u8>) -> Self {
         Self {
             status,

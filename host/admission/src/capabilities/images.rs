@@ -17,14 +17,14 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When it cannot be read; the error is passed to the plugin.
+    /// Fails when it cannot be read; the error is passed to the plugin.
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError>;
 
     /// Reads the manifest and the configuration of an image. An index stands for its image for this machine.
     ///
     /// # Errors
     ///
-    /// When it cannot be read; the error is passed to the plugin.
+    /// Fails when it cannot be read; the error is passed to the plugin.
     async fn configuration(&self, image: &OciReference)
     -> Result<(ImageManifest, Arc<RawValue>), ImageError>;
 
@@ -32,7 +32,7 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the image cannot be read, or a signature is missing.
+    /// Fails when the image cannot be read, or a signature is missing.
     async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError>;
 }
 
@@ -99,7 +99,7 @@ impl ImageGrant {
     /// All images, except those of registries that must be named.
     pub const ALL: Self = Self(None);
 
-    /// Whether the grant includes this image.
+    /// Returns whether the grant includes this image.
     pub fn includes(&self, image: &OciReference) -> bool {
         let Self(Some(granted)) = self else {
             return has_name(image.registry());
@@ -110,7 +110,7 @@ impl ImageGrant {
     }
 }
 
-/// Whether a registry has a DNS name other than `localhost`, and not an IP address.
+/// Returns whether a registry has a DNS name other than `localhost`, and not an IP address.
 fn has_name(registry: &str) -> bool {
     let is_address = Url::parse(&format!("https://{registry}"))
         .is_ok_and(|url| !matches!(url.host(), Some(Host::Domain(_))));

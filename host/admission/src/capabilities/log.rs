@@ -87,7 +87,7 @@ pub fn decided_by_candidate() {
     change(|notes| notes.by_candidate = true);
 }
 
-/// Whether the stage that is called in this task is in mode `Audit`.
+/// Returns whether the stage that is called in this task is in mode `Audit`.
 pub fn is_audit() -> bool {
     let is_audit = |notes: &Arc<Mutex<CallNotes>>| notes.lock().is_audit;
     CURRENT.try_with(is_audit).unwrap_or_default()

@@ -52,7 +52,8 @@ impl Taped {
         }
     }
 
-    /// Whether an entry of this size fits, for which it reserves the space. An entry that does not fit is counted.
+    /// Returns whether an entry of this size fits, for which it reserves the space. An entry that does not fit is
+    /// counted.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;

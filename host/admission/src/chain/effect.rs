@@ -25,7 +25,7 @@ impl Verdict {
     ///
     /// # Errors
     ///
-    /// When the verdict cannot be applied, violates one of these rules, exceeds the limits of [`Patch`], or
+    /// Fails when the verdict cannot be applied, violates one of these rules, exceeds the limits of [`Patch`], or
     /// is not applied by the deadline.
     pub async fn effect(self, request: &Request, deadline: Deadline) -> Result<Effect, Failure> {
         match self {

@@ -212,9 +212,12 @@ impl Evaluation {
         };
         let bytes = before.text().len() + after.text().len();
         let is_long = self.patch.len() > Patch::MAX_OPERATIONS;
-        let shorter = move || match before == after {
-            true => Some(Patch::default()),
-            false => is_long.then(|| Patch::between(&before, &after)),
+        let shorter = move || {
+            if before == after {
+                Some(Patch::default())
+            } else {
+                is_long.then(|| Patch::between(&before, &after))
+            }
         };
         // If that fails the patch stays: it is correct, but not minimal.
         if let Ok(Some(patch)) = offload(bytes, self.deadline, shorter).await {
@@ -389,7 +392,7 @@ impl Evaluation {
     }
 }
 
-/// The stages of the chains of a phase, in order.
+/// Returns the stages of the chains of a phase, in order.
 fn visits<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<Visit<'a>> {
     let mut visits = Vec::new();
     for chain in chains {

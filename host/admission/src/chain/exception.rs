@@ -43,12 +43,12 @@ impl Exception {
         }
     }
 
-    /// Whether the exception matches no request because its time has ended.
+    /// Returns whether the exception matches no request because its time has ended.
     pub fn has_expired(&self, now: Moment) -> bool {
         self.until <= now
     }
 
-    /// Whether this request is excepted.
+    /// Returns whether this request is excepted.
     pub(crate) async fn matches(
         &self,
         request: &Request,
@@ -107,7 +107,7 @@ impl Glob {
         Self(text.into())
     }
 
-    /// Whether this text matches.
+    /// Returns whether this text matches.
     pub fn matches(&self, text: &str) -> bool {
         let Some((start, rest)) = self.0.split_once('*') else {
             return self.0 == text;

@@ -12,17 +12,17 @@ use crate::{Deadline, Failure, Request, Rule, Surroundings};
 /// `admittance-mutation` implements this for the expansion templates of Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
-    /// The rules for the requests from whose objects something is generated.
+    /// Returns the rules for the requests from whose objects something is generated.
     fn generators(&self) -> &[Rule];
 
-    /// Whether both generate equal objects from equal requests.
+    /// Returns whether both generate equal objects from equal requests.
     fn is_equal(&self, other: &dyn ObjectGenerator) -> bool;
 
     /// Returns the request to create the generated object; `None` if nothing is generated from this request's object.
     ///
     /// # Errors
     ///
-    /// When it cannot be generated, or not by the deadline.
+    /// Fails when it cannot be generated, or not by the deadline.
     async fn generate(
         &self,
         request: &Request,

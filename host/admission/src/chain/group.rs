@@ -48,7 +48,7 @@ impl Formula {
         })
     }
 
-    /// Whether the formula names this member.
+    /// Returns whether the formula names this member.
     pub fn uses(&self, member: usize) -> bool {
         match self {
             Self::Constant(_) => false,
@@ -61,7 +61,7 @@ impl Formula {
     }
 }
 
-/// The value of `&&` or `||`: one side with the deciding value is enough, even if the other failed.
+/// Returns the value of `&&` or `||`: one side with the deciding value is enough, even if the other failed.
 fn decided(
     deciding: bool,
     [one, other]: &[Formula; 2],

@@ -98,7 +98,7 @@ impl StageSpec {
         }
     }
 
-    /// Whether the match conditions of the stage, or of its exceptions, may use the authorizer.
+    /// Returns whether the match conditions of the stage, or of its exceptions, may use the authorizer.
     pub fn uses_authorizer(&self) -> bool {
         let of_exceptions = self.exceptions.iter();
         let mut all = of_exceptions.map(|exception| &exception.match_conditions);
@@ -170,7 +170,7 @@ pub enum SideEffects {
 words!(SideEffects, "kind of side effects": None = "None", NoneOnDryRun = "NoneOnDryRun", Some = "Some", Unknown = "Unknown");
 
 impl SideEffects {
-    /// Whether the stage may be called in a dry run.
+    /// Returns whether the stage may be called in a dry run.
     pub fn allow_dry_run(self) -> bool {
         matches!(self, Self::None | Self::NoneOnDryRun)
     }

@@ -60,7 +60,7 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// When it cannot be determined; in an evaluation, that is a failure of the stage.
+    /// Fails when it cannot be determined; in an evaluation, that is a failure of the stage.
     pub async fn skip_reason(
         &self,
         request: &Request,
@@ -220,7 +220,7 @@ impl StageSpec {
     ///
     /// # Errors
     ///
-    /// When it cannot be determined.
+    /// Fails when it cannot be determined.
     pub async fn skip_reason(
         &self,
         request: &Request,

@@ -28,19 +28,19 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first 12 hexadecimal digits, for people.
+    /// Returns the first 12 hexadecimal digits, for people.
     pub fn short(self) -> String {
         let mut digits = self.to_hex();
         digits.truncate(12);
         digits
     }
 
-    /// The 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits.
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
     }

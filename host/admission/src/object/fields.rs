@@ -55,12 +55,12 @@ impl FieldMask {
         Ok(mask)
     }
 
-    /// Whether the mask chooses whole objects.
+    /// Returns whether the mask chooses whole objects.
     pub fn is_whole(&self) -> bool {
         self.0.0.is_empty()
     }
 
-    /// Whether all fields of the mask are below `metadata`.
+    /// Returns whether all fields of the mask are below `metadata`.
     pub fn is_metadata(&self) -> bool {
         self.0.0.keys().all(|key| key == "metadata") && !self.is_whole()
     }
@@ -69,7 +69,7 @@ impl FieldMask {
     ///
     /// # Errors
     ///
-    /// When the text is not JSON.
+    /// Fails when the text is not JSON.
     pub fn apply(&self, object: &str) -> Result<String, serde_json::Error> {
         let mut out = String::new();
         if !self.0.write(object.trim(), &mut out)? {

@@ -208,7 +208,7 @@ fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether a Go server reads `key`, which is none of `keys`, as one of them.
+/// Returns whether a Go server reads `key`, which is none of `keys`, as one of them.
 fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
     keys.iter().any(|canonical| same_key(key, canonical))
 }

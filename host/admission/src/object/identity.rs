@@ -68,7 +68,7 @@ impl IdentityFields {
     }
 }
 
-/// Whether the value is absent, not a string, or empty.
+/// Returns whether the value is absent, not a string, or empty.
 fn is_empty(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).is_none_or(str::is_empty)
 }

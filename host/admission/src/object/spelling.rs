@@ -54,7 +54,7 @@ pub enum SpellingError {
 }
 
 impl Spelling {
-    /// Whether the spellings are clones of each other.
+    /// Returns whether the spellings are clones of each other.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -96,12 +96,12 @@ impl Spelling {
     ///
     /// # Errors
     ///
-    /// When it is not JSON, or has duplicates of one of the keys, in one spelling or in two.
+    /// Fails when it is not JSON, or has duplicates of one of the keys, in one spelling or in two.
     pub fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
         self.0.canonical(document)
     }
 
-    /// Whether a patch may change the spelling of a document that has this spelling.
+    /// Returns whether a patch may change the spelling of a document that has this spelling.
     pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
         patch
             .operations()
@@ -223,7 +223,7 @@ impl Shape {
     }
 }
 
-/// Whether a Go server treats `key` as `canonical`: ASCII case-insensitively, and with the two non-ASCII
+/// Returns whether a Go server treats `key` as `canonical`: ASCII case-insensitively, and with the two non-ASCII
 /// letters that Unicode folds to ASCII.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {

@@ -289,7 +289,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether the value is an object.
+    /// Returns whether the value is an object.
     pub(crate) fn is_object(&self) -> bool {
         match self {
             Self::Text(text) => text.starts_with('{'),

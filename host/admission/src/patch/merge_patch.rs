@@ -24,12 +24,13 @@ impl MergePatch {
     ///
     /// # Errors
     ///
-    /// When the text is not a JSON object, or has duplicate keys anywhere: servers disagree about which one counts.
+    /// Fails when the text is not a JSON object, or has duplicate keys anywhere: servers disagree about which one
+    /// counts.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         Object::parse_unique(text).map(Self)
     }
 
-    /// The patch as JSON text.
+    /// Returns the patch as JSON text.
     pub fn text(&self) -> &str {
         self.0.text()
     }
@@ -38,7 +39,7 @@ impl MergePatch {
     ///
     /// # Errors
     ///
-    /// When it changes more than [`Patch::MAX_OPERATIONS`] values, or the result exceeds the limits of a patch.
+    /// Fails when it changes more than [`Patch::MAX_OPERATIONS`] values, or the result exceeds the limits of a patch.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
         let mut steps = Steps::new(&self.0);
         if let (Some(patch), Some(target)) = (self.0.value().as_object(), object.value().as_object()) {
@@ -173,7 +174,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Whether merging an object removes a member: it has a null outside of lists.
+/// Returns whether merging an object removes a member: it has a null outside of lists.
 fn removes(patch: &Map<String, Value>) -> bool {
     patch.values().any(|value| match value {
         Value::Null => true,

@@ -96,7 +96,7 @@ struct ReviewRequest<'a> {
 ///
 /// # Errors
 ///
-/// If the text is not such a review, or its request is invalid.
+/// Fails if the text is not such a review, or its request is invalid.
 pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     let text = ByteString::try_from(text.into())?;
     let envelope: RequestEnvelope<'_> = serde_json::from_str(&text)?;

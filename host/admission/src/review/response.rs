@@ -177,7 +177,7 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 ///
 /// # Errors
 ///
-/// When the answer has no valid verdict.
+/// Fails when the answer has no valid verdict.
 pub fn read_response(
     reply: &[u8],
     version: ReviewVersion,
@@ -409,7 +409,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{AuditAnnotation, Phase};
+    use crate::{AuditAnnotation, Phase, RefusalCause};
 
     fn outcome(decision: Decision) -> Outcome {
         Outcome::new(Uid::from("u".to_owned()), decision)

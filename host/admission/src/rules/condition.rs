@@ -14,7 +14,7 @@ pub trait Conditions: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When a condition cannot be evaluated for this request.
+    /// Fails when a condition cannot be evaluated for this request.
     async fn first_false(
         &self,
         request: &Request,
@@ -22,7 +22,7 @@ pub trait Conditions: Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<Option<Arc<str>>, Failure>;
 
-    /// Whether any condition may use the authorizer.
+    /// Returns whether any condition may use the authorizer.
     fn uses_authorizer(&self) -> bool;
 
     /// Returns name and expression of each condition, in the order in which they are evaluated.
@@ -39,7 +39,7 @@ impl MatchConditions {
         Self(Some(Arc::new(conditions)))
     }
 
-    /// Whether every request matches, because the stage has no conditions.
+    /// Returns whether every request matches, because the stage has no conditions.
     pub fn is_empty(&self) -> bool {
         self.expressions().is_empty()
     }
@@ -52,7 +52,7 @@ impl MatchConditions {
             .unwrap_or_default()
     }
 
-    /// Whether any condition may use the authorizer, so that the stage needs a cluster.
+    /// Returns whether any condition may use the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.0
             .as_ref()
@@ -73,7 +73,7 @@ impl MatchConditions {
     ///
     /// # Errors
     ///
-    /// When a condition cannot be evaluated for this request.
+    /// Fails when a condition cannot be evaluated for this request.
     pub async fn first_false(
         &self,
         request: &Request,
@@ -113,7 +113,7 @@ pub trait Authorizer: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When it cannot be checked. The condition sees the error as in kube-apiserver: `allowed()` is false,
+    /// Fails when it cannot be checked. The condition sees the error as in kube-apiserver: `allowed()` is false,
     /// `errored()` is true, and `error()` is the text.
     async fn authorize(
         &self,

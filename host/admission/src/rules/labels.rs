@@ -31,7 +31,7 @@ impl LabelSelector {
         })
     }
 
-    /// Whether the selector selects everything.
+    /// Returns whether the selector selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -43,7 +43,7 @@ impl LabelSelector {
         self
     }
 
-    /// Whether these labels meet every requirement.
+    /// Returns whether these labels meet every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements
             .iter()
@@ -122,7 +122,7 @@ impl Requirement {
     ///
     /// # Errors
     ///
-    /// When the key is empty, or the values do not fit the operator.
+    /// Fails when the key is empty, or the values do not fit the operator.
     pub fn new(
         key: impl Into<String>,
         operator: LabelOperator,
@@ -151,7 +151,7 @@ impl Requirement {
     ///
     /// # Errors
     ///
-    /// When the key is empty.
+    /// Fails when the key is empty.
     pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
         Self::new(key, LabelOperator::In, vec![value.into()])
     }

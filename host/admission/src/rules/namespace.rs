@@ -27,7 +27,7 @@ pub trait NamespaceSource: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the namespace does not exist, or cannot be read.
+    /// Fails when the namespace does not exist, or cannot be read.
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError>;
 }
 
@@ -57,7 +57,7 @@ impl NamespaceSource for StaticNamespaces {
 }
 
 impl NamespaceSelector {
-    /// Whether the stage applies to this request. Labels are looked up only if the selector needs them.
+    /// Returns whether the stage applies to this request. Labels are looked up only if the selector needs them.
     ///
     /// A label selector works as in kube-apiserver: it compares the labels of a Namespace that is created or changed,
     /// and otherwise the labels of the request's namespace. A request for any other cluster-scoped resource always
@@ -65,7 +65,7 @@ impl NamespaceSelector {
     ///
     /// # Errors
     ///
-    /// When the labels are needed and cannot be read.
+    /// Fails when the labels are needed and cannot be read.
     pub async fn matches(
         &self,
         request: &Request,

@@ -193,7 +193,7 @@ pub fn in_one_case(text: &str) -> String {
         .collect()
 }
 
-/// Whether all servers read the path alike.
+/// Returns whether all servers read the path alike.
 fn is_plain(path: &str) -> bool {
     path.bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))

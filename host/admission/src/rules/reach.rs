@@ -41,13 +41,13 @@ const NEVER_HOOKED: [(&str, &[&str]); 4] = [
 ];
 
 impl GroupVersionResource {
-    /// Whether requests of this resource are allowed unchanged without calling any hook.
+    /// Returns whether requests of this resource are allowed unchanged without calling any hook.
     pub fn is_never_hooked(&self) -> bool {
         is_never_hooked(&self.group, Some(&self.resource))
     }
 }
 
-/// Whether no hook is called for a resource of a group, or for any of its resources.
+/// Returns whether no hook is called for a resource of a group, or for any of its resources.
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
     let mut groups = NEVER_HOOKED.iter();
     groups.any(|(own, resources)| {
@@ -56,12 +56,12 @@ fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
 }
 
 impl Rule {
-    /// Whether the rule selects requests by their kind and not by their resource.
+    /// Returns whether the rule selects requests by their kind and not by their resource.
     pub fn is_by_kind_alone(&self) -> bool {
         self.kinds != Matcher::Any && self.resources == [crate::ResourcePattern::everything()]
     }
 
-    /// Whether no hook is called for anything that the rule matches.
+    /// Returns whether no hook is called for anything that the rule matches.
     fn is_never_hooked(&self) -> bool {
         let Matcher::Only(groups) = &self.api_groups else {
             return false;

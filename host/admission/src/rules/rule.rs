@@ -137,7 +137,7 @@ impl ResourcePattern {
     ///
     /// # Errors
     ///
-    /// When a part of it is empty.
+    /// Fails when a part of it is empty.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let (resource, subresource) = match text.split_once('/') {
             None => (text, Subresource::None),
@@ -232,7 +232,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule matches this request.
+    /// Returns whether the rule matches this request.
     pub fn matches(&self, request: &Request) -> bool {
         self.mismatch(request).is_none()
     }
@@ -266,7 +266,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule may match a request of which only this outline is known.
+    /// Returns whether the rule may match a request of which only this outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.operations.matches(&outline.operation)
             && outline.resource.is_none_or(|resource| {
@@ -279,7 +279,7 @@ impl Rule {
             && outline.kind.is_none_or(|kind| self.matches_kind(kind))
     }
 
-    /// Whether the rule matches some request with this operation on this resource or subresource, whose
+    /// Returns whether the rule matches some request with this operation on this resource or subresource, whose
     /// objects are of this kind.
     pub fn covers(
         &self,

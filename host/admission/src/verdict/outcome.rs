@@ -25,7 +25,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the request is allowed.
+    /// Returns whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         matches!(self.decision, Decision::Allowed)
     }
@@ -43,7 +43,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a stage changed the object.
+    /// Returns whether a stage changed the object.
     pub fn is_changed(&self) -> bool {
         !self.patch.is_empty()
     }
@@ -214,7 +214,7 @@ impl TraceRow {
         }
     }
 
-    /// Whether the stage was called, or failed before it was.
+    /// Returns whether the stage was called, or failed before it was.
     pub fn was_called(&self) -> bool {
         !matches!(self.result, StageResult::Skipped(_) | StageResult::NotReached)
     }

@@ -27,7 +27,7 @@ impl Deadline {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether the deadline has passed.
+    /// Returns whether the deadline has passed.
     pub fn has_passed(self) -> bool {
         self.remaining().is_zero()
     }

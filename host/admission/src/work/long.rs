@@ -80,8 +80,8 @@ thread_local! {
     static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
 }
 
-/// Whether the call that this thread polls is on a thread that serves, so that it should [`leave`] before it computes
-/// for long.
+/// Returns whether the call that this thread polls is on a thread that serves, so that it should [`leave`] before it
+/// computes for long.
 pub fn may_leave() -> bool {
     MOBILITY.get() == Mobility::Movable
 }
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// A call that computes for this number of ticks. Its output is the name of the thread on which it ended.
+    /// Creates a call that computes for this number of ticks. Its output is the name of the thread on which it ended.
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {

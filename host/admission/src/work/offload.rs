@@ -48,9 +48,12 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
 /// Gives this thread a lower priority than the threads that serve. On Linux it applies to the calling thread only. A
 /// thread that already has such a priority keeps it: a compiler inherits it from the thread that starts it.
 pub fn lower_priority() {
-    let lowered = getpriority_process(None).and_then(|nice| match nice < NICE {
-        true => setpriority_process(None, NICE),
-        false => Ok(()),
+    let lowered = getpriority_process(None).and_then(|nice| {
+        if nice < NICE {
+            setpriority_process(None, NICE)
+        } else {
+            Ok(())
+        }
     });
     if let Err(error) = lowered {
         tracing::debug!(%error, "the priority of this thread cannot be lowered");

@@ -53,7 +53,7 @@ async fn outcome(stage: Stage, request: Request) -> Outcome {
     run(vec![stage], request, Duration::from_secs(1)).await
 }
 
-/// The exception in the only row of the trace.
+/// Returns the exception in the only row of the trace.
 fn passed_by(outcome: &Outcome) -> Option<&str> {
     let [row] = &*outcome.trace else {
         panic!("{:?}", outcome.trace);

@@ -21,7 +21,7 @@ impl Hook for Member {
     }
 }
 
-/// A group of the members `a`, `b` and so on, and the names of those that are called.
+/// Creates a group of the members `a`, `b` and so on, and the names of those that are called.
 fn group(formula: Formula, scripts: Vec<Script>) -> (Group, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::default());
     let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {

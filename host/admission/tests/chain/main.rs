@@ -127,7 +127,7 @@ async fn run(stages: Vec<Stage>, request: Request, budget: Duration) -> Outcome 
     evaluation.outcome()
 }
 
-/// The words of the trace, the refusal's sentence, and what changed against the original object.
+/// Returns the words of the trace, the refusal's sentence, and what changed against the original object.
 fn summary(outcome: &Outcome) -> (Vec<&'static str>, String, Value) {
     let words = outcome.trace.iter().map(|row| row.result.as_str()).collect();
     let refusal = match &outcome.decision {

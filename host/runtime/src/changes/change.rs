@@ -45,7 +45,8 @@ pub struct Applied {
     pub revision: u64,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Whether it is not live yet: it was written and prepared here, and goes live when all replicas have prepared it.
+    /// Whether the change was written and prepared here but is not live yet: it goes live when all replicas have
+    /// prepared it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
     /// The effect on each definition.
@@ -81,12 +82,12 @@ pub enum ChangeError {
     /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// There is no history. A change of files is written to the history first, so that it can be completed after a crash.
+    /// There is no history, to which a change of files is written first, so that it can be completed after a crash.
     #[error(
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
     NoHistory,
-    /// A rollback is prepared, and not live: other replicas have not prepared it.
+    /// A rollback is prepared but not live, because other replicas have not prepared it.
     #[error(
         "revision {to} is prepared here, and goes live when all replicas have prepared it; roll back each of them: see \
          `admittance status --fleet`"
@@ -109,15 +110,15 @@ pub enum ChangeError {
 }
 
 impl Host {
-    /// The current definitions of all stores, which are not live if they are invalid.
+    /// Returns the current definitions of all stores; invalid ones are not live.
     ///
     /// # Errors
     ///
-    /// When they cannot be read.
+    /// Fails when they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // A kept earlier version is not a current definition.
+        // `ServeRest` leaves out an earlier version that is served in place of an invalid definition.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -125,12 +126,13 @@ impl Host {
         Ok(blocking(read).await?)
     }
 
-    /// The definitions that make a chain of the live table. They may differ from the current ones if those are invalid, or
-    /// after a rollback. Empty if there is no such chain, or if it is a chain of the embedding program.
+    /// Returns the definitions from which a chain of the live table was built. They may differ from the current ones if
+    /// those are invalid, or after a rollback. The list is empty if there is no such chain, or if the embedding program
+    /// made it.
     ///
     /// # Errors
     ///
-    /// When the host is shutting down.
+    /// Fails if the host is shutting down.
     pub async fn live_definitions(&self, chain: &ChainId) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.set_of(&self.0.live.load().entry);
         let chain = chain.clone();
@@ -138,12 +140,12 @@ impl Host {
         Ok(blocking(read).await?)
     }
 
-    /// Applies the definitions in this text to the existing ones; one of the same kind and name is replaced.
-    /// The store is written after the table was built. `name` stands for the text in mistakes.
+    /// Adds the definitions in this text to the store, in place of definitions of the same kind and name. The store is
+    /// written once the table is built. `name` stands for the text in mistakes.
     ///
     /// # Errors
     ///
-    /// When the text is invalid, the table cannot be built, or it cannot be written. Then nothing is changed.
+    /// Fails, and changes nothing, if the text is invalid, the table cannot be built, or the store cannot be written.
     pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
         let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
         let edit = move |set: &DefinitionSet, stores: &Stores| {
@@ -156,7 +158,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When it does not exist, the rest cannot be loaded, or it cannot be written. Then nothing is changed.
+    /// Fails, and changes nothing, if it does not exist, the rest cannot be loaded, or the store cannot be written.
     pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
         let edit = move |set: &DefinitionSet, _: &Stores| set.delete(&id);
@@ -167,7 +169,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When there is no candidate, or the definition cannot be written. Then nothing is changed.
+    /// Fails, and changes nothing, if there is no candidate, or the store cannot be written.
     pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
@@ -195,9 +197,10 @@ impl Host {
                 return Err(ChangeError::NoHistory);
             }
             let plan = plan(&source, edit.clone()).await?;
-            let store = match how.dry_run {
-                true => None,
-                false => self.0.stores.of_changes(&plan.change.files)?,
+            let store = if how.dry_run {
+                None
+            } else {
+                self.0.stores.of_changes(&plan.change.files)?
             };
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
@@ -205,7 +208,7 @@ impl Host {
             // Modules of other definitions are not fetched: this change only waits for servers that it needs.
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
-            let built = source.make(plan.usable.clone(), modules, purpose).await?;
+            let built = source.build(plan.usable.clone(), modules, purpose).await?;
             let hash = built.hash;
             let done = self.finish(plan, built, store, base, how, origin.clone()).await?;
             if let Some(mut applied) = done {
@@ -215,8 +218,8 @@ impl Host {
         }
     }
 
-    /// Writes a change, and goes live with its table. `None` if another table than `base` went live in the meantime, or the
-    /// definitions were read again; then nothing was written.
+    /// Writes a change, and goes live with its table. Returns `None`, and writes nothing, if another table than `base`
+    /// went live in the meantime, or the definitions were read again.
     async fn finish(
         &self,
         plan: Plan,
@@ -228,17 +231,17 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        // The plan is also stale if the definitions were read again since then: they may be invalid now, and going live
-        // with this plan would hide that.
+        // If the definitions were read again, they may be invalid now, and going live with this plan would hide that.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
         if !how.dry_run && is_stale {
             return Ok(None);
         }
         let number = state.history.next_number();
         let entry = Arc::new(entry_of(&built, number, origin, how.by.clone()));
-        let is_new = match how.dry_run {
-            true => !state.history.is_newest(&entry),
-            false => !state.is_newest(&entry),
+        let is_new = if how.dry_run {
+            !state.history.is_newest(&entry)
+        } else {
+            !state.is_newest(&entry)
         };
         let applied = Applied {
             revision: if is_new {
@@ -255,8 +258,7 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The requested state may already be live while the definitions differ: they may be invalid, or just have
-        // been changed.
+        // The store is written even if the table is live already: its definitions may be invalid or differ.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -279,7 +281,7 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // Only what is live is in the history.
+            // The history contains only tables that went live.
             if self.0.waits && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }
@@ -287,35 +289,35 @@ impl Host {
             self.settle(&state, problem);
         }
         if plan.pending.is_none() {
-            // So that an immediate rollback is recognized as a difference from what was written.
+            // An immediate rollback is compared with the definitions that were just written.
             let contents = Contents::of(&self.0.stores, &plan.change.set);
-            let _ = state.source.act_upon(contents).await;
+            let _ = state.source.record_contents(contents).await;
         }
         Ok(Some(applied))
     }
 
-    /// The kept revisions, the newest first.
+    /// Returns the kept revisions, the newest first.
     pub fn history(&self) -> Vec<Revision> {
         let live = self.0.live.load();
         let newest_first = live.revisions.iter().rev();
         newest_first.map(|entry| entry.revision().clone()).collect()
     }
 
-    /// A revision with its definitions.
+    /// Returns a revision with its definitions.
     ///
     /// # Errors
     ///
-    /// When it is not kept.
+    /// Fails if it is not kept.
     pub fn revision(&self, number: u64) -> Result<RevisionDetail, HistoryError> {
         let live = self.0.live.load();
         Ok(history::find(&live.revisions, number)?.detail.clone())
     }
 
-    /// The differences between two revisions.
+    /// Returns the differences between two revisions.
     ///
     /// # Errors
     ///
-    /// When one of them is not kept.
+    /// Fails if one of them is not kept.
     pub fn compare(&self, from: u64, to: u64) -> Result<Comparison, HistoryError> {
         let live = self.0.live.load();
         let find = |number| history::find(&live.revisions, number);
@@ -327,7 +329,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When the revision or one of its modules is no longer available, or the new revision cannot be written.
+    /// Fails if the revision or one of its modules is no longer available, or the new revision cannot be written.
     pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
         let _building = self.building();
         let (source, target) = {
@@ -352,7 +354,7 @@ impl Host {
         if self.0.waits {
             self.offer(&mut state, table, problem).await;
         } else {
-            // Written first, because a rollback must survive a restart.
+            // The revision is written before it goes live, because a rollback must survive a restart.
             state.history.push(entry.clone()).await?;
             self.make_live(&mut state, table, problem);
         }

@@ -9,32 +9,32 @@ use crate::{
     live::source::{blocking, modules_and_warnings},
 };
 
-/// The kind of definitions that name others.
+/// The kind of definitions that refer to stages of other definitions.
 const EXCEPTION: &str = "AdmissionException";
 
-/// The result of a check. Each text has the field, the message and a fix.
+/// The result of a check. Each text contains the field, the message and a fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The mistakes because of which the definition cannot be used.
+    /// The mistakes that make the definition unusable.
     pub mistakes: Vec<String>,
-    /// Valid settings that are probably not intended.
+    /// Valid settings that are probably unintended.
     pub warnings: Vec<String>,
 }
 
 impl Host {
-    /// Checks a version of a definition, in place of the one that its store has now: its document, its conflicts with
-    /// files as they were read last, what a chain of a namespace may use, and whether its module files exist and its
-    /// plugins may have their memory. Nothing is fetched, and no plugin is loaded.
+    /// Checks a version of a definition as if its store had it: the document, conflicts with the files that were read
+    /// last, the limits for a chain of a namespace, whether module files exist, and the memory of plugins. It fetches
+    /// no module and loads no plugin.
     ///
     /// # Errors
     ///
-    /// When the host is shutting down.
+    /// Fails if the host is shutting down.
     pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
-        // Entries of one store have names of their own, so others need not be read again; but an exception names stages of
-        // any of them.
+        // Entries have names of their own, so they conflict only with files; but an exception refers to stages of any
+        // entry.
         let names_others = version.place.as_ref().is_some_and(|id| id.kind == EXCEPTION);
         let is_read =
             |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
@@ -64,8 +64,8 @@ impl Host {
     }
 }
 
-/// A mistake for each plugin of this definition whose module is a file that does not exist, or whose memory is above what
-/// this host allows, in bytes.
+/// Returns a mistake for each plugin of this definition whose module file does not exist, and for each whose memory
+/// exceeds `most` bytes.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {
@@ -98,7 +98,7 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String>
     mistakes
 }
 
-/// A mistake without the place of the definition, which who wrote it knows.
+/// Removes the location from a mistake, because its reader is editing that definition.
 fn without_place<'t>(text: &'t str, path: &Path) -> &'t str {
     let place = path.to_str().unwrap_or_default();
     let rest = text.strip_prefix(place).and_then(|rest| rest.split_once(": "));

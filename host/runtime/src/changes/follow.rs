@@ -12,15 +12,15 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
 
-/// The limit of waiting for module files that are being written.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time to wait for module files that are being written. A module that takes longer fails to load.
+const WRITERS_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A reason to build a table.
 struct Attempt {
-    /// Something changed. Changes that need no server go live first.
+    /// Whether definitions or modules changed. The part of a change that needs no server goes live first.
     is_change: bool,
-    /// Modules that are due for a refresh.
-    again: HashSet<ModuleReference>,
+    /// The modules to request from servers again.
+    refresh: HashSet<ModuleReference>,
 }
 
 impl Host {
@@ -28,16 +28,16 @@ impl Host {
     /// refreshes modules on their schedule; and retries temporary failures. It never returns; drop it to
     /// stop. Failures are logged, counted and shown by [`status`](Self::status).
     ///
-    /// A change that needs no server does not wait for one.
+    /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {
-        // The files of modules; the stores watch the definitions.
+        // This watches the files of modules, while stores watch the definitions.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
         let mut superseded: Option<Attempt> = None;
         loop {
             {
                 let state = self.0.state.lock().await;
-                // The modules that the definitions name may have changed.
+                // The live definitions may name other modules than before.
                 watch.expect(state.source.modules.clone());
                 schedule.set(&state.source.refreshed, Instant::now());
             }
@@ -45,33 +45,31 @@ impl Host {
                 Some(attempt) => attempt,
                 None => self.next_attempt(&mut watch, &mut schedule).await,
             };
-            // Whatever the reason is, a module may be incomplete now. One that is written for longer fails to load.
-            watch.writers().finished(PATIENCE).await;
-            let Attempt { is_change, again } = attempt;
-            // Only changes may go live without servers.
-            let mut result = match is_change {
-                true => self.follow_once(Servers::none(), &mut watch).await,
-                false => Ok(Reload::LacksModules),
+            watch.writers().finished(WRITERS_PATIENCE).await;
+            let Attempt { is_change, refresh } = attempt;
+            let mut result = if is_change {
+                self.follow_once(Servers::none(), &mut watch).await
+            } else {
+                Ok(Reload::LacksModules)
             };
             let needs_servers = match &result {
                 Ok(Reload::LacksModules) => true,
-                Ok(Reload::Live(_)) => !again.is_empty(),
+                Ok(Reload::Live(_)) => !refresh.is_empty(),
                 Ok(Reload::Superseded) | Err(_) => false,
             };
             if needs_servers {
-                result = self
-                    .follow_once(Servers::All(Arc::new(again.clone())), &mut watch)
-                    .await;
+                let servers = Servers::All(Arc::new(refresh.clone()));
+                result = self.follow_once(servers, &mut watch).await;
             }
             match result {
                 Ok(Reload::Superseded) => {
                     superseded = Some(Attempt {
                         is_change: true,
-                        again,
+                        refresh,
                     });
                 }
                 Ok(_) if self.0.live.load().problem.is_none() => {}
-                _ => schedule.failed(again),
+                _ => schedule.failed.extend(refresh),
             }
         }
     }
@@ -82,14 +80,14 @@ impl Host {
             let live = self.0.live.load();
             live.problem.as_ref().and_then(|problem| problem.next)
         };
-        let (is_change, again) = tokio::select! {
+        let (is_change, refresh) = tokio::select! {
             _ = watch.changed() => (true, HashSet::new()),
             () = self.0.stores.changed() => (true, HashSet::new()),
             () = self.0.reread.notified() => (true, HashSet::new()),
             due = schedule.due() => (false, due),
-            () = at(retry.map(|(instant, _)| instant)) => (false, schedule.take_failed()),
+            () = at(retry.map(|(instant, _)| instant)) => (false, std::mem::take(&mut schedule.failed)),
         };
-        Attempt { is_change, again }
+        Attempt { is_change, refresh }
     }
 
     /// Goes live with the definitions, requesting only these modules from servers, and logs the result.
@@ -145,7 +143,7 @@ impl Host {
     }
 }
 
-/// The names of the first few that were added, changed or removed, and the number of others.
+/// Lists the names of the first few items that were added, changed or removed, and counts the others.
 fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
     const MOST: usize = 5;
     let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
@@ -168,6 +166,7 @@ fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -
     text
 }
 
+/// Sleeps until this instant, or forever without one.
 async fn at(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
@@ -175,8 +174,10 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
+/// The times at which modules are refreshed.
 #[derive(Debug, Default)]
 struct Schedule {
+    /// The interval of each module, and its next refresh.
     modules: HashMap<ModuleReference, (Duration, Instant)>,
     /// The modules whose refresh failed, to be retried with the next attempt.
     failed: HashSet<ModuleReference>,
@@ -195,7 +196,7 @@ impl Schedule {
         self.modules = new;
     }
 
-    /// Waits until some are due, and reschedules each.
+    /// Waits until modules are due, and schedules the next refresh of each.
     async fn due(&mut self) -> HashSet<ModuleReference> {
         at(self.modules.values().map(|(_, next)| *next).min()).await;
         let now = Instant::now();
@@ -207,14 +208,6 @@ impl Schedule {
             }
         }
         due
-    }
-
-    fn failed(&mut self, due: HashSet<ModuleReference>) {
-        self.failed.extend(due);
-    }
-
-    fn take_failed(&mut self) -> HashSet<ModuleReference> {
-        std::mem::take(&mut self.failed)
     }
 }
 
@@ -249,9 +242,8 @@ mod tests {
             (6, vec![a.clone(), b.clone()]),
         ];
         assert_eq!(found, expected);
-        schedule.failed([a.clone(), b].into());
+        schedule.failed.extend([a.clone(), b]);
         schedule.set(&modules[..1], Instant::now());
-        assert_eq!(schedule.take_failed(), [a].into());
-        assert_eq!(schedule.take_failed(), HashSet::new());
+        assert_eq!(schedule.failed, [a].into());
     }
 }

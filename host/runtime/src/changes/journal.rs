@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
 
-/// The limit of the logged part of an audited stage's patch, in bytes.
-const PATCH: usize = 4 << 10;
+/// The length of a patch in the log, in bytes; the rest is cut off.
+const MOST_PATCH: usize = 4 << 10;
 
-/// Failures, what audited stages would have done, and the stages' notes for the audit log.
+/// Logs failures, the verdicts of audited stages, and the audit annotations of all stages.
 pub(crate) fn write(outcome: &Outcome) {
     for row in &outcome.trace {
         write_row(outcome, row);
@@ -47,10 +47,10 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
     }
 }
 
-/// The beginning of a patch. The rest, which may be megabytes, is not written.
+/// Returns the beginning of a patch, without serializing the rest, which may be megabytes.
 fn beginning(patch: &Patch) -> String {
     let mut beginning = Beginning(Vec::with_capacity(256));
-    // It fails when there is enough.
+    // Serializing fails once the limit is reached.
     let is_whole = serde_json::to_writer(&mut beginning, patch).is_ok();
     let mut text = String::from_utf8_lossy(&beginning.0).into_owned();
     if !is_whole {
@@ -59,11 +59,12 @@ fn beginning(patch: &Patch) -> String {
     text
 }
 
+/// A writer that accepts [`MOST_PATCH`] bytes.
 struct Beginning(Vec<u8>);
 
 impl Write for Beginning {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let fit = bytes.len().min(PATCH.saturating_sub(self.0.len()));
+        let fit = bytes.len().min(MOST_PATCH.saturating_sub(self.0.len()));
         self.0.write(bytes.get(..fit).unwrap_or_default())
     }
 
@@ -89,6 +90,10 @@ mod tests {
             long.starts_with(r#"[{"op":"add","path":"/a","value":"éé"#),
             "{long:.60}"
         );
-        assert!(long.len() < PATCH + 10 && long.ends_with("..."), "{}", long.len());
+        assert!(
+            long.len() < MOST_PATCH + 10 && long.ends_with("..."),
+            "{}",
+            long.len()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Plans requested changes: the files to write, and the definitions that are served then.
+//! Plans requested changes: the files to write, and the definitions that are served afterwards.
 
 use std::{
     collections::HashSet,
@@ -20,17 +20,18 @@ use crate::{
 
 pub(super) type Edit = dyn Fn(&DefinitionSet, &Stores) -> Result<Change, InvalidChange> + Send + Sync;
 
-/// A change that was checked, and whose table is not built yet.
+/// A checked change whose table is not built yet.
 pub(super) struct Plan {
-    /// The version of the source when it was made.
+    /// The version of the source on which the plan is based.
     pub(super) version: u64,
     pub(super) change: Change,
     pub(super) usable: Usable,
+    /// The files that the change writes.
     pub(super) paths: Vec<PathBuf>,
-    /// The modules that those name, and the warnings about them.
+    /// The modules that these files name.
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The error of files that cannot be used now. Files outside of the change keep the version that is in force.
+    /// The error of files outside of the change that cannot be used; they keep the version that is in force.
     pub(super) pending: Option<Arc<Error>>,
 }
 
@@ -39,7 +40,7 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-    // What is stored already is not written again, and may be bad too.
+    // A definition that is stored already is not written again, but may be invalid.
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
     let mut own = usable.bad.clone();
     own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
@@ -66,11 +67,11 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     })
 }
 
-/// The change of the current definitions. If there are mistakes in files, which are used together, it is one of the files
-/// that are in force, and the mistakes are returned too.
+/// Applies the edit to the current definitions. Files are used together or not at all, so if any has mistakes, the edit
+/// is applied to the files that are in force, and the mistakes are returned too.
 async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
-    let known = source.stores.set_after(&contents);
+    let known = source.stores.set_after_reading(&contents);
     let unread = match contents.set() {
         Ok(_) => None,
         Err(Error::Definitions(mistakes)) => Some(mistakes),
@@ -95,13 +96,13 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
             let there = set.all().find(|there| there.path == file.path);
             match there {
                 Some(there) => file.before = Some(there.text.clone()),
-                // It was deleted since then, and its definitions are still in force.
+                // The file was deleted, but its definitions are still in force.
                 None if unread.is_none() => file.before = None,
                 None => {}
             }
         }
         change.files.retain(|file| file.before != file.after);
-        // What is in force already is written too, if its file has something else.
+        // A definition that is in force already is written too if its file has other content.
         let stored = change.set.documents();
         for (id, effect) in &mut change.effects {
             let applied = stored.iter().find(|stored| stored.id == *id);

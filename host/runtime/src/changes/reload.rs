@@ -13,24 +13,24 @@ use crate::{
     live::source::Purpose,
 };
 
-/// A newer change cancels building a table only after this time, so that a quick series of changes does not
-/// prevent all of them from going live.
-const MAKING: Duration = Duration::from_secs(1);
+/// The time for which building a table is not cancelled by a newer change, so that a quick series of changes cannot
+/// keep all of them from going live.
+const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 /// The result of building a table.
 pub(crate) enum Reload {
     /// The table is live, or equals the live one.
     Live(Arc<Table>),
-    /// The table is live as far as that is possible without servers.
+    /// The part of the table that needs no module from a server is live.
     LacksModules,
-    /// Another table went live first, or the definitions changed again: the preparation was dropped.
+    /// Another table went live first, or the definitions changed again, so the new table was dropped.
     Superseded,
 }
 
 impl Host {
-    /// Reloads the definitions and their modules, and goes live with them. Requests in flight finish on the
-    /// table that they started with. Nothing happens if the live table already matches. If the modules of a
-    /// file cannot be fetched, its previous version stays live, and [`status`](Self::status) reports it.
+    /// Reloads the definitions and their modules, and goes live with them, unless the live table already matches.
+    /// Requests in flight finish on the table that they started with. If the modules of a file cannot be fetched, its
+    /// previous version stays live, and [`status`](Self::status) reports it.
     ///
     /// # Errors
     ///
@@ -43,8 +43,8 @@ impl Host {
         }
     }
 
-    /// Reloads like [`reload`](Self::reload), with these servers. It ends early if definitions, or the watched files of
-    /// modules, change again.
+    /// Reloads like [`reload`](Self::reload), and requests only these modules from servers. It ends early if
+    /// definitions or watched modules change again.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
@@ -55,7 +55,7 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // Without the lock: reading waits for files that are being written, and modules may be on a slow disk.
+        // The lock is not held here: reading waits for files that are being written, and modules may be on a slow disk.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;
@@ -74,18 +74,18 @@ impl Host {
             }
             (state.source.clone(), read)
         };
-        let (origin, asks_all) = match &servers {
+        let (origin, is_with_servers) = match &servers {
             Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),
             Servers::All(_) => (Origin::Files, true),
             Servers::Of(_) => (Origin::Files, false),
         };
         let make = async {
             let built = source
-                .make(read?, Modules::Current(servers), Purpose::Follow)
+                .build(read?, Modules::Current(servers), Purpose::Follow)
                 .await?;
             Ok::<_, Error>((built, self.slot().await?))
         };
-        // Dropping it cancels fetches, compilations and configurations.
+        // Dropping `make` cancels fetches, compilations and configurations.
         let built = match watch {
             None => make.await,
             Some(watch) => {
@@ -103,9 +103,9 @@ impl Host {
         }
         let (built, slot) = match built {
             Ok(built) => built,
-            // With modules from servers, it may be possible to go live.
+            // The caller may try again with modules from servers.
             Err(Error::Stages(errors))
-                if !asks_all && errors.iter().any(|error| error.cause.is_not_fetched()) =>
+                if !is_with_servers && errors.iter().any(|error| error.cause.is_not_fetched()) =>
             {
                 return Ok(Reload::LacksModules);
             }
@@ -125,15 +125,16 @@ impl Host {
             let table = PreparedTable { built, entry, slot };
             self.offer(&mut state, table, problem).await
         };
-        Ok(match lacks_modules {
-            true => Reload::LacksModules,
-            false => Reload::Live(table),
+        Ok(if lacks_modules {
+            Reload::LacksModules
+        } else {
+            Reload::Live(table)
         })
     }
 
     /// Waits until definitions or their modules change again.
     async fn changed_again(&self, watch: &mut Watch) {
-        tokio::time::sleep(MAKING).await;
+        tokio::time::sleep(UNINTERRUPTED).await;
         tokio::select! {
             _ = watch.changed() => {}
             () = self.0.stores.changed() => {}

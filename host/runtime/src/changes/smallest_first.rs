@@ -18,7 +18,7 @@ struct State {
     arrivals: u64,
 }
 
-/// Permission to work, which is passed to the next item when this is dropped.
+/// The permission to work. Dropping it passes the permission to the next item.
 #[derive(Debug)]
 pub(crate) struct Turn(SmallestFirst);
 
@@ -41,7 +41,7 @@ impl SmallestFirst {
         self.state().limit
     }
 
-    /// Waits for permission to work on an item of this size. Of the items that wait, the smallest is next.
+    /// Waits for permission to work on an item of this size. The smallest waiting item is next.
     pub(crate) async fn turn(&self, size: usize) -> Turn {
         let (turn, given) = oneshot::channel();
         {
@@ -58,7 +58,7 @@ impl SmallestFirst {
         }
     }
 
-    /// Lets items that wait begin, as far as the limit allows.
+    /// Gives turns to waiting items up to the limit.
     fn give(&self) {
         loop {
             let next = {
@@ -75,13 +75,12 @@ impl SmallestFirst {
                 state.working += 1;
                 next
             };
-            // If the receiver was dropped just now, so is the turn, which takes the lock again.
+            // The lock is released here, because a turn whose receiver is gone is dropped, which takes the lock.
             drop(next.send(Turn(self.clone())));
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics halfway through a change.
         self.0.lock()
     }
 }
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_smallest_is_next() {
+    async fn the_smallest_waiting_item_gets_the_next_turn() {
         let limit = SmallestFirst::new(1);
         let first = limit.turn(100).await;
         let mut large = Box::pin(limit.turn(50));
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lower_limit_applies_to_the_next() {
+    async fn a_lower_limit_delays_the_next_turn() {
         let limit = SmallestFirst::new(2);
         let (first, second) = (limit.turn(1).await, limit.turn(1).await);
         limit.set_limit(1);

@@ -1,4 +1,4 @@
-//! The start of a host: its first table, and changes of definitions that a crash left unfinished.
+//! Starts a host: builds its first table, and completes a change of definitions that a crash interrupted.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -36,7 +36,7 @@ impl Host {
         let slot = slots.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
             source.record_live(last);
-            source.stores.were_live(&source.in_force).await;
+            source.stores.record_last_live(&source.in_force).await;
         }
         let FirstTable {
             built,
@@ -71,7 +71,7 @@ impl Host {
         let table = Arc::new(table.with_disabled(&disabled.lock()));
         metrics::stages_live(&table.chains);
         let now = Moment::now();
-        exceptions::changed(&[], &table.exceptions, now);
+        exceptions::log_new(&[], &table.exceptions, now);
         let ends = {
             let mut disabled = disabled.lock();
             disabled.watch_exceptions(&table.exceptions, now);
@@ -102,7 +102,7 @@ impl Host {
         let limits = host.0.assembler.trials.limits.clone();
         tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
         if has_new_rollouts {
-            // A failure is logged.
+            // `keep_rollouts` logs failures.
             let _ = host.0.disabled.keep_rollouts().await;
         }
         host.prune(&*host.0.state.lock().await);
@@ -116,7 +116,8 @@ struct FirstTable {
     problem: Option<TableProblem>,
 }
 
-/// The table of the definitions; the last live one if they were rolled back, or no table can be built from them.
+/// Builds the table of the definitions; or the last live table, if it is a rollback or the definitions cannot be
+/// loaded.
 async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
     let read = source.read_first().await;
     let inputs = source.inputs();
@@ -130,7 +131,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
     let making = async {
         source
-            .make(read?, Modules::Current(Servers::all()), Purpose::Start)
+            .build(read?, Modules::Current(Servers::all()), Purpose::Start)
             .await
     };
     match (making.await, last) {
@@ -162,7 +163,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
 }
 
-/// Writes the files of the last change that a kill left unwritten, except those that were changed since.
+/// Writes the files that the last change did not reach before the program was killed, unless they changed since.
 async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
     let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
         return Ok(());
@@ -189,13 +190,14 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
     Ok(())
 }
 
+/// Builds the table of a revision again, with its exact modules.
 pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
-    // What was allowed then may not be now.
+    // A use that was allowed then may not be allowed now.
     let usable = source.usable(definitions).await?;
     // A stage that was live without its module is live without it again.
-    let mut built = source.make_of(usable.served(), modules, MayFail::All).await?;
+    let mut built = source.build_all(usable.served(), modules, MayFail::All).await?;
     built.bad.splice(0..0, usable.bad);
     Ok(built)
 }

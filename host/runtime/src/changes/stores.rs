@@ -13,34 +13,36 @@ use tokio::sync::Notify;
 use crate::{ChangeError, Error, StoreStatus, history::HistoryEntry};
 
 /// The content of a store, sorted by path.
-type Held = Arc<[DefinitionFile]>;
+type StoreContent = Arc<[DefinitionFile]>;
 
+/// The last known content of a store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoreSnapshot {
-    /// Its content when it was last read successfully; `None` before that.
-    held: Option<Held>,
-    /// Whether it could not be read since.
+    /// The content when the store was last read successfully; `None` before that.
+    content: Option<StoreContent>,
+    /// Whether the last attempt to read the store failed.
     is_lost: bool,
 }
 
 /// All stores of definitions. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct Stores {
-    /// The first store that accepts a new definition gets it.
+    /// The stores; the first one that accepts a new definition gets it.
     stores: Vec<Arc<dyn DefinitionStore>>,
-    /// The snapshot of each store from which a table was last built, successfully or not.
+    /// The snapshot of each store when a table was last built from it, successfully or not.
     known: Mutex<Vec<StoreSnapshot>>,
-    /// Notified when a read finds changed content.
-    news: Notify,
+    /// Notified when [`peek`](Self::peek) finds changed content.
+    changed_on_peek: Notify,
     /// The systems whose documents are read.
     forms: DocumentForms,
 }
 
+/// The result of reading all stores.
 #[derive(Debug)]
 pub(crate) struct Contents {
-    stores: Vec<Result<Held, StoreError>>,
-    /// The set whose texts were read already.
-    read: DefinitionSet,
+    stores: Vec<Result<StoreContent, StoreError>>,
+    /// A set that keeps parsed texts, so that each is parsed once.
+    parsed: DefinitionSet,
 }
 
 impl Stores {
@@ -48,12 +50,11 @@ impl Stores {
         Self {
             known: Mutex::new(vec![StoreSnapshot::default(); stores.len()]),
             stores,
-            news: Notify::new(),
+            changed_on_peek: Notify::new(),
             forms,
         }
     }
 
-    /// Whether all that can be changed are files.
     pub(crate) fn are_files(&self) -> bool {
         self.stores.iter().all(|store| store.kind() == StoreKind::Files)
     }
@@ -63,8 +64,8 @@ impl Stores {
         stores.find(|store| store.owns(path))
     }
 
-    /// These definitions were live when the host ended.
-    pub(crate) async fn were_live(&self, files: &[DefinitionFile]) {
+    /// Informs each store which of its definitions were live when the host last ended.
+    pub(crate) async fn record_last_live(&self, files: &[DefinitionFile]) {
         for store in &self.stores {
             let own = files.iter().filter(|file| store.owns(&file.path));
             store.was_live(own.cloned().collect()).await;
@@ -75,19 +76,20 @@ impl Stores {
         let reads = join_all(self.stores.iter().map(|store| store.read())).await;
         Contents {
             stores: reads.into_iter().map(|read| read.map(sorted)).collect(),
-            read: self.set(Vec::new()),
+            parsed: self.set(Vec::new()),
         }
     }
 
-    /// Reads all stores without acting on the result. If it differs from what is known, [`changed`](Self::changed)
-    /// reports it, even if the caller is dropped meanwhile: a store does not report again what was read already.
+    /// Reads all stores without making the result the known content. If it differs from the known content,
+    /// [`changed`](Self::changed) reports that, even if the caller is dropped meanwhile: a store does not report again
+    /// a change that was read already.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
             let contents = stores.read().await;
             let known = stores.known();
             if contents.after(&known) != known {
-                stores.news.notify_one();
+                stores.changed_on_peek.notify_one();
             }
             contents
         });
@@ -96,7 +98,7 @@ impl Stores {
 
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
-            // The configuration may have changed since.
+            // No store has the path any more if the configuration has changed since.
             let kind = self
                 .owner(&file.path)
                 .map_or(StoreKind::Files, DefinitionStore::kind);
@@ -105,12 +107,12 @@ impl Stores {
         self.set(files.collect())
     }
 
-    /// These definitions, of which nothing was read.
+    /// Returns a set of these definitions, none of which is parsed yet.
     pub(crate) fn set(&self, files: Vec<DefinitionFile>) -> DefinitionSet {
         DefinitionSet::of_forms(files, &self.forms)
     }
 
-    /// The destination of a new definition: the first store that accepts it.
+    /// Returns the destination of a new definition in the first store that accepts it.
     pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
         self.stores.iter().find_map(|store| {
             Some(Destination {
@@ -120,7 +122,7 @@ impl Stores {
         })
     }
 
-    /// The store of all of these changes; `None` without changes.
+    /// Returns the one store that all of these changes are for; `None` without changes.
     pub(crate) fn of_changes(
         &self,
         changes: &[FileChange],
@@ -144,15 +146,15 @@ impl Stores {
         Ok(one)
     }
 
-    /// Waits until a store may hold something else than what is known.
+    /// Waits until the content of a store may differ from the known content.
     pub(crate) async fn changed(&self) {
         let mut changes: Vec<_> = self.stores.iter().map(|store| store.changed()).collect();
-        changes.push(Box::pin(self.news.notified()));
+        changes.push(Box::pin(self.changed_on_peek.notified()));
         select_all(changes).await;
     }
 
     /// Makes this the known content.
-    pub(crate) fn act_upon(&self, contents: &Contents) {
+    pub(crate) fn set_known(&self, contents: &Contents) {
         let mut known = self.known.lock();
         *known = contents.after(&known);
     }
@@ -161,8 +163,8 @@ impl Stores {
         self.known.lock().clone()
     }
 
-    pub(crate) fn known_content(&self) -> Vec<Option<Held>> {
-        self.known().into_iter().map(|known| known.held).collect()
+    pub(crate) fn known_content(&self) -> Vec<Option<StoreContent>> {
+        self.known().into_iter().map(|known| known.content).collect()
     }
 
     pub(crate) fn status(&self) -> Vec<StoreStatus> {
@@ -170,7 +172,7 @@ impl Stores {
         let status = stores.map(|(store, known)| StoreStatus {
             location: store.location(),
             kind: store.kind(),
-            count: known.held.map(|held| held.len()),
+            count: known.content.map(|content| content.len()),
             lost: known.is_lost,
         });
         status.collect()
@@ -180,34 +182,35 @@ impl Stores {
         self.set(files_of(self.known()))
     }
 
-    /// All definitions as far as they will be known after this was read.
-    pub(crate) fn set_after(&self, contents: &Contents) -> DefinitionSet {
+    /// Returns the definitions that are known once these contents are; of an unreadable store, the content of before.
+    pub(crate) fn set_after_reading(&self, contents: &Contents) -> DefinitionSet {
         contents
-            .read
+            .parsed
             .with_contents(files_of(contents.after(&self.known())))
     }
 }
 
 fn files_of(known: Vec<StoreSnapshot>) -> Vec<DefinitionFile> {
-    let held: Vec<Held> = known.into_iter().filter_map(|known| known.held).collect();
-    held.iter().flat_map(|held| held.iter().cloned()).collect()
+    let contents = known.iter().filter_map(|known| known.content.as_ref());
+    contents.flat_map(|content| content.iter().cloned()).collect()
 }
 
-fn sorted(mut files: Vec<DefinitionFile>) -> Held {
+fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.into()
 }
 
 impl Contents {
+    /// Returns the snapshots that follow `known`; an unreadable store keeps its content.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
-        let after = |(read, known): (&Result<Held, StoreError>, &StoreSnapshot)| StoreSnapshot {
-            held: read.as_ref().ok().or(known.held.as_ref()).cloned(),
+        let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
+            content: read.as_ref().ok().or(known.content.as_ref()).cloned(),
             is_lost: read.is_err(),
         };
         self.stores.iter().zip(known).map(after).collect()
     }
 
-    /// The content of the stores once these definitions are written.
+    /// Returns the content that the stores have once these definitions are written.
     pub(crate) fn of(stores: &Stores, set: &DefinitionSet) -> Self {
         let of_store = |store: &Arc<dyn DefinitionStore>| {
             let files = set.all().filter(|file| store.owns(&file.path));
@@ -215,32 +218,27 @@ impl Contents {
         };
         Self {
             stores: stores.stores.iter().map(of_store).collect(),
-            read: set.clone(),
+            parsed: set.clone(),
         }
     }
 
-    pub(crate) fn is_lost(&self) -> bool {
-        let is_unreachable =
-            |read: &Result<Held, StoreError>| matches!(read, Err(StoreError::Unreachable { .. }));
-        self.stores.iter().any(is_unreachable)
+    pub(crate) fn has_unreachable_store(&self) -> bool {
+        let mut errors = self.stores.iter().filter_map(|read| read.as_ref().err());
+        errors.any(|error| matches!(error, StoreError::Unreachable { .. }))
     }
 
-    /// All definitions.
-    ///
-    /// # Errors
-    ///
-    /// All mistakes in files, and all stores that cannot be read.
+    /// Returns all definitions, or all mistakes in files and all errors of stores that cannot be read.
     pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
         let (mut mistakes, mut lost, mut files) = (Mistakes::new(), Vec::new(), Vec::new());
         for read in self.stores {
             match read {
-                Ok(held) => files.extend(held.iter().cloned()),
+                Ok(content) => files.extend(content.iter().cloned()),
                 Err(StoreError::Mistakes(wrong)) => mistakes.extend(wrong),
                 Err(error) => lost.push(error),
             }
         }
         if lost.is_empty() {
-            return Ok(mistakes.into_result(self.read.with_contents(files))?);
+            return Ok(mistakes.into_result(self.parsed.with_contents(files))?);
         }
         if !mistakes.is_empty() {
             lost.push(StoreError::Mistakes(mistakes));

@@ -1,4 +1,4 @@
-//! The live chains, for objects that exist already.
+//! A table of the live chains that judges existing objects.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{
 };
 
 impl Host {
-    /// The live chains with their exact modules and without candidates, in a table of its own: its plugins run in the slots
-    /// of [evaluations](Self::evaluate), and its outcomes are not observed. Without `call_webhooks`, it lacks the stages
-    /// that call one.
+    /// Builds a table of the live chains for audits, with their exact modules and without candidates. Its plugins run
+    /// in the slots of [evaluations](Self::evaluate), and its outcomes are not observed. Without `call_webhooks`, the
+    /// table lacks the stages that call webhooks.
     ///
     /// # Errors
     ///
-    /// When the table cannot be built.
+    /// Fails if the table cannot be built.
     pub async fn audit_table(&self, call_webhooks: bool) -> Result<Arc<Table>, Error> {
         let source = self.0.state.lock().await.source.clone();
         let live = self.0.live.load_full();

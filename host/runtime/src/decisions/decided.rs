@@ -1,4 +1,4 @@
-//! A request and its outcome, as recordings and readers of decisions get them.
+//! A request and its outcome, for recordings and readers of decisions.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. Objects are kept as texts, without parsed content; applying the patch to the object of the
-/// request yields the object of the outcome.
+/// A request with its outcome. Objects are kept as texts, without parsed content; applying the patch to the object of
+/// the request yields the object of the outcome.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     /// The request without its objects.
@@ -47,7 +47,7 @@ impl ObjectTexts {
 }
 
 impl DecidedRequest {
-    /// The request with its objects; `None` if they are not kept.
+    /// Returns the request with its objects; `None` if they are not kept.
     pub(crate) fn request(&self) -> Option<Request> {
         let ObjectTexts {
             object,
@@ -62,17 +62,17 @@ impl DecidedRequest {
         Some(request)
     }
 
-    /// `metadata.generateName` of the object, if it is kept.
+    /// Returns `metadata.generateName` of the object, if it is kept.
     pub(super) fn generate_name(&self) -> Option<String> {
         metadata(self.texts.as_ref()?.object.as_ref()?, "generateName")
     }
 
-    /// `metadata.uid` of the object before the request, if there is one and it is kept.
+    /// Returns `metadata.uid` of the stored object, if there is one and it is kept.
     pub(super) fn stored_uid(&self) -> Option<String> {
         metadata(self.texts.as_ref()?.old_object.as_ref()?, "uid")
     }
 
-    /// The object after the chains, if they changed it and it is kept.
+    /// Returns the object after the chains, if they changed it and it is kept.
     pub(crate) fn result(&self) -> Option<Object> {
         let before = Object::parse(&**self.texts.as_ref()?.object.as_ref()?).ok()?;
         let patch = Some(&self.outcome.patch).filter(|patch| !patch.is_empty())?;

@@ -7,36 +7,36 @@ use serde::{Deserialize, Serialize};
 use super::{DecisionVerdict, packed::LogEntry};
 use crate::Moment;
 
-/// Selects the decisions to which all of these apply.
+/// Selects the decisions that meet all conditions which are set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionFilter {
-    /// The request passed this chain.
+    /// The name of a chain that the request passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// This stage was called; with `chain`, the stage of that chain.
+    /// The name of a stage that was called; with `chain`, a stage of that chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// The namespace of the request; empty for requests without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name of the user.
+    /// The name of the user who made the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// A part of the type, the namespace, the name, the uid, the user or the message.
+    /// A text that the type, the namespace, the name, the uid, the user or the message contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// One of these verdicts; empty for any.
+    /// The verdicts; empty for any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<DecisionVerdict>,
-    /// Not before this moment.
+    /// The earliest moment of a decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
 }
 
 impl DecisionFilter {
-    /// Only requests of this user.
+    /// Selects only requests of this user.
     pub fn user(mut self, name: impl Into<String>) -> Self {
         self.user = Some(name.into());
         self

@@ -1,4 +1,4 @@
-//! The decisions in memory, as those who read and follow them get them.
+//! Reads and follows the decisions in memory.
 
 use std::{
     fmt,
@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{Moment, Redaction, decisions::observer::Observed};
 
-/// The pause after a first decision in which a follower gathers more, so that requests seldom wake it.
-const GATHER: Duration = Duration::from_millis(20);
+/// The pause after a decision in which a waiting follower gathers more, so that requests seldom wake it.
+const GATHERING: Duration = Duration::from_millis(20);
 
 /// The decisions on the last requests that matched a chain, in memory. Cheap to clone; lives as long as the host.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct DecisionLog(Arc<Inner>);
 struct Inner {
     memory: Memory,
     redact: Arc<[Redaction]>,
-    /// Whether a follower has seen everything, and waits.
+    /// Whether a follower has read all decisions and waits for the next one.
     is_awaited: AtomicBool,
     /// Notified when a decision arrives for which a follower waits.
     arrived: Notify,
@@ -59,12 +59,12 @@ pub enum Followed {
 pub struct DecisionStream(Pin<Box<dyn Stream<Item = Followed> + Send>>);
 
 impl DecisionLog {
-    /// The most memory of the decisions of one page, in bytes; a single larger one is a page too.
+    /// The size of a page of decisions, in bytes. A single larger decision is a page of its own.
     pub const PAGE_BYTES: usize = 4 << 20;
-    /// The most decisions of one uid on a page.
-    pub const OF_UID: usize = 20;
+    /// The number of decisions of one uid on a page.
+    pub const PAGE_OF_UID: usize = 20;
 
-    /// Keeps none without a configuration.
+    /// Creates a log, which keeps no decisions without a configuration.
     pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
         let config = config.unwrap_or(DecisionsConfig {
             count: 0,
@@ -91,14 +91,14 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // A follower says that it waits before it looks into the memory for the last time.
+        // A follower sets `is_awaited` before it reads the memory for the last time, so it misses no decision.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }
     }
 
-    /// The newest decisions, with smaller ids than `before`, at most `limit` and [`PAGE_BYTES`](Self::PAGE_BYTES), not
-    /// counting objects.
+    /// Returns the newest decisions with smaller ids than `before`: at most `limit`, and at most
+    /// [`PAGE_BYTES`](Self::PAGE_BYTES), not counting objects.
     pub fn list(&self, filter: &DecisionFilter, before: Option<u64>, limit: usize) -> DecisionList {
         let oldest = filter.since.map_or(0, Moment::as_micros);
         let mut decisions = Vec::new();
@@ -118,16 +118,20 @@ impl DecisionLog {
         DecisionList { decisions, next }
     }
 
-    /// The newest decisions of this uid with smaller ids than `before`, the oldest of them first: at most
-    /// [`OF_UID`](Self::OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES), with their objects. Also returns how many older ones there are. kube-apiserver sends one request to
-    /// several paths, each of which is a decision of its own; and clients choose uids.
+    /// Returns the newest decisions of this uid with smaller ids than `before`, the oldest first: at most
+    /// [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES), with their objects. Also returns the
+    /// number of older ones. One uid may have many decisions: kube-apiserver sends a request to several paths, and
+    /// clients choose uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
         let (mut found, mut bytes, mut older) = (Vec::new(), 0, 0);
         for entry in matching {
             bytes += entry.size;
-            if older > 0 || found.len() == Self::OF_UID || (bytes > Self::PAGE_BYTES && !found.is_empty()) {
+            if older > 0
+                || found.len() == Self::PAGE_OF_UID
+                || (bytes > Self::PAGE_BYTES && !found.is_empty())
+            {
                 older += 1;
             } else {
                 found.extend(self.logged(entry));
@@ -137,7 +141,7 @@ impl DecisionLog {
         (found, older)
     }
 
-    /// Decisions as they are made: those with larger ids than `after`, or from now on.
+    /// Returns a stream of decisions as they are made, beginning after the id `after`, or now.
     pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
         let position = {
             let ring = self.0.memory.ring();
@@ -158,7 +162,7 @@ impl DecisionLog {
         DecisionStream(Box::pin(batches.flatten()))
     }
 
-    /// The rates of each chain within this time, as far as the log reaches back.
+    /// Returns the rates of each chain within this time, as far as the log reaches back.
     pub fn rates(&self, within: Duration) -> Vec<ChainRates> {
         let now = Moment::now().0;
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
@@ -170,7 +174,7 @@ impl DecisionLog {
         rates::of(recent, within, now, is_full)
     }
 
-    /// The id of the oldest decision.
+    /// Returns the id of the oldest decision.
     pub fn oldest(&self) -> Option<u64> {
         self.0.memory.ring().oldest()
     }
@@ -183,7 +187,7 @@ impl DecisionLog {
         })
     }
 
-    /// A decision that is not in the log. Its id is 0.
+    /// Wraps a decision that is not in the log, and has the id 0.
     pub(crate) fn decision(&self, decided: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
@@ -193,7 +197,7 @@ impl DecisionLog {
         }
     }
 
-    /// The entries below this id, the newest first. Entries that leave the ring meanwhile are left out.
+    /// Returns the entries below this id, the newest first. Entries that leave the ring meanwhile are left out.
     fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = LogEntry> {
         let mut end = {
             let ring = self.0.memory.ring();
@@ -213,7 +217,7 @@ impl DecisionLog {
     }
 }
 
-/// Someone who follows the log. Lives as long as its stream.
+/// The position of a reader that follows the log. Lives as long as its stream.
 struct Follower {
     log: DecisionLog,
     filter: DecisionFilter,
@@ -226,12 +230,12 @@ impl Follower {
         let log = self.log.clone();
         loop {
             let mut arrived = std::pin::pin!(log.0.arrived.notified());
-            // From here on, no notification is lost.
+            // Once `enable` was called, no notification is lost.
             arrived.as_mut().enable();
             let (missed, entries) = self.take();
             if missed == 0 && entries.is_empty() {
                 arrived.await;
-                tokio::time::sleep(GATHER).await;
+                tokio::time::sleep(GATHERING).await;
                 continue;
             }
             let mut batch = Vec::new();
@@ -244,12 +248,12 @@ impl Follower {
             if !batch.is_empty() {
                 return batch;
             }
-            // Passing over thousands of decisions must not keep others from running.
+            // Skipping thousands of decisions must not keep other tasks of this thread waiting.
             tokio::task::yield_now().await;
         }
     }
 
-    /// The next entries, and how many were missed before them.
+    /// Returns the number of missed entries, and the entries that follow them.
     fn take(&mut self) -> (u64, Vec<LogEntry>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
         let ring = self.log.0.memory.ring();
@@ -264,37 +268,37 @@ impl Follower {
 }
 
 impl LoggedDecision {
-    /// The id in the log; 0 for a decision that is not kept.
+    /// Returns the id in the log; 0 for a decision that is not kept.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The result of the chains.
+    /// Returns the result of the chains.
     pub fn verdict(&self) -> DecisionVerdict {
         self.decided.verdict
     }
 
-    /// The decision, redacted, without the objects of the request.
+    /// Returns the redacted decision, without the objects of the request.
     pub fn record(&self) -> DecisionRecord {
         write::record(self.id, &self.decided, &self.redact)
     }
 
-    /// The decision with the objects of the request, redacted.
+    /// Returns the redacted decision with the objects of the request.
     pub fn detail(&self) -> DecisionDetail {
         write::detail(self.id, &self.decided, &self.redact)
     }
 
-    /// `metadata.generateName` of the object, if it is kept.
+    /// Returns `metadata.generateName` of the object, if it is kept.
     pub fn generate_name(&self) -> Option<String> {
         self.decided.generate_name()
     }
 
-    /// `metadata.uid` of the object before the request, if there is one and it is kept.
+    /// Returns `metadata.uid` of the stored object, if there is one and it is kept.
     pub fn stored_uid(&self) -> Option<String> {
         self.decided.stored_uid()
     }
 
-    /// An estimate of the memory that it takes in the log, in bytes.
+    /// Returns an estimate of the memory that the decision takes in the log, in bytes.
     pub fn size(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! Passes on each outcome: to the metrics, the statistics of stages, the log, the decisions and the recordings.
+//! Passes each outcome on to the metrics, the statistics of stages, the log, the decisions and the recordings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -56,7 +56,7 @@ impl Observed<'_> {
         let taped = request.tape.take().as_ref().map(Tape::take).unwrap_or_default();
         let texts = ObjectTexts::take(&mut request);
         let mut outcome = self.outcome.clone();
-        // It is what the patch makes of the request's object.
+        // The object follows from the request's object and the patch.
         outcome.object = None;
         DecidedRequest {
             texts: Some(texts),

@@ -1,5 +1,5 @@
-//! A decision as the log keeps it: nearly all of it as bytes. Thousands of decisions are in no cache of the processor any
-//! more when they leave the log, and then every allocation costs.
+//! Decisions in the log are kept as bytes as far as possible. When a decision leaves the log, its memory is in no cache
+//! of the processor any more, so freeing many allocations would be slow.
 
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ pub(super) struct Unpacked {
     origin: RequestOrigin,
 }
 
-/// Properties that all requests of a front end share. Cheap to clone.
+/// The properties that all requests of a front end share. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, Spelling)>>);
 
@@ -66,7 +66,6 @@ pub(super) struct Packed<'a> {
     rows: Vec<Row<'a>>,
 }
 
-/// The texts of a request's objects.
 #[derive(Serialize, Deserialize)]
 struct Objects<'a> {
     object: Option<&'a str>,
@@ -137,7 +136,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rows of an allowed outcome without a patch, warnings or audit annotations; `None` for any other outcome.
+/// Returns the rows of an allowed outcome without a patch, warnings or audit annotations; `None` for any other outcome.
 fn rows(outcome: &Outcome) -> Option<Vec<Row<'_>>> {
     let is_plain = outcome.is_allowed()
         && !outcome.is_changed()
@@ -208,8 +207,8 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Whether a field that [`DecisionFilter::text`](super::DecisionFilter::text) searches, except the message,
-    /// contains the text.
+    /// Returns whether a field that [`DecisionFilter::text`](super::DecisionFilter::text) searches contains the text.
+    /// The message is not packed.
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
         texts.iter().any(|part| part.contains(text)) || self.kind.to_string().contains(text)
@@ -248,9 +247,9 @@ impl<'a> Packed<'a> {
 }
 
 impl RequestOrigin {
-    /// Keeps the shared value if the request has equal properties: the requests of all threads share it, and counting
-    /// its references in every request would slow them down.
-    fn keep(&mut self, request: &Request) {
+    /// Replaces the properties if this request has others. Equal ones stay shared by the decisions of a thread: sharing
+    /// the request's own would count references across threads, which slows requests down.
+    fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -271,8 +270,8 @@ impl RequestOrigin {
 }
 
 impl Unpacked {
-    /// Appends the packed part to the bytes. Nothing of the content of a Secret is kept, and no objects that are larger
-    /// than `most`. `origin` is the origin of the previous decision.
+    /// Appends the packed part to the bytes. The content of Secrets and objects larger than `most` bytes are left out.
+    /// `origin` is the origin of the previous decision.
     pub(super) fn of(
         observed: &Observed<'_>,
         most: usize,
@@ -288,9 +287,9 @@ impl Unpacked {
             .is_none()
             .then(|| Arc::new(without_objects(outcome, is_secret)));
         let packed = Packed::of(observed, objects, rows.unwrap_or_default());
-        // Only a full buffer is an error, and this one grows.
+        // The only error is a full buffer, and this buffer grows.
         *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
-        origin.keep(request);
+        origin.update(request);
         Self {
             at: observed.at,
             outcome: whole,
@@ -298,19 +297,19 @@ impl Unpacked {
         }
     }
 
-    /// An upper estimate of the memory that it refers to, in bytes.
+    /// Returns an upper estimate of the memory that it refers to, in bytes.
     pub(super) fn size(&self) -> usize {
         self.outcome.as_deref().map_or(0, size_of_outcome)
     }
 }
 
 impl LogEntry {
-    /// Never `None`, because [`Unpacked::of`] wrote the bytes.
+    /// Reads the packed part. It is never `None`, because [`Unpacked::of`] wrote the bytes.
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
 
-    /// The memory that it takes apart from the objects of the request, in bytes.
+    /// Returns the memory that it takes without the objects of the request, in bytes.
     pub(super) fn size_without_objects(&self) -> usize {
         let objects = self.read().and_then(|packed| packed.objects);
         let objects = objects.map_or(0, |objects| objects.bytes());
@@ -366,7 +365,8 @@ impl LogEntry {
     }
 }
 
-/// An outcome without its object, which follows from the request and the patch. Without patches, too, for a Secret.
+/// Copies an outcome without its object, which follows from the request and the patch; for a Secret also without
+/// patches.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);
@@ -435,11 +435,11 @@ fn size_of_row(row: &TraceRow) -> usize {
 }
 
 fn size_of_denial(denial: &Denial) -> usize {
-    let details = match denial.details.is_empty() {
-        true => 0,
-        // Trees take several times the memory of their text.
-        false => 8 * serde_json::to_string(&denial.details).map_or(0, |text| text.len()),
-    };
+    let mut details = 0;
+    if !denial.details.is_empty() {
+        // A tree takes about eight times the memory of its text.
+        details = 8 * serde_json::to_string(&denial.details).map_or(0, |text| text.len());
+    }
     denial.reason.len() + denial.message.len() + details
 }
 
@@ -453,7 +453,7 @@ mod tests {
         Object::parse(format!(r#"{{"metadata": {{"name": "{name}"}}}}"#)).ok()
     }
 
-    /// A request of which every field is set.
+    /// Creates a request with every field set.
     fn request() -> Request {
         let kind = GroupVersionKind::from_api_version("apps/v1", "Deployment");
         let mut request = Request::new(Operation::Update, kind.clone(), kind.guess_resource());
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost() {
+    fn a_packed_decision_unpacks_to_the_same_decision() {
         let mut rows: Vec<_> = [
             StageResult::Allowed,
             StageResult::NotReached,

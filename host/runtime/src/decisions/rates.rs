@@ -16,11 +16,12 @@ struct ChainCounts {
     denied: u64,
     changed: u64,
     failed: u64,
-    /// The time in the chain, of each request.
+    /// The time of each request in the chain.
     microseconds: Vec<u64>,
 }
 
-/// The rates of decisions, the newest first. `is_cut`: earlier ones within the time are not among them.
+/// Returns the rates of these decisions, which are sorted from the newest to the oldest. `is_cut` means that the log no
+/// longer has all decisions of the time, so the rates are of the time since the oldest one.
 pub(super) fn of(
     decisions: impl Iterator<Item = LogEntry>,
     within: Duration,
@@ -58,7 +59,8 @@ pub(super) fn of(
 }
 
 impl ChainCounts {
-    /// Adds the rows of one chain for one request. The second round of a mutating stage comes after all chains.
+    /// Adds the rows of one chain for one request. Rows of a second round alone are skipped, because the request is
+    /// counted.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision) {
         if rows.iter().all(|row| row.round > 1) {
             return;
@@ -92,7 +94,7 @@ impl ChainCounts {
     }
 }
 
-/// The value that this many of a hundred do not exceed.
+/// Returns the smallest value that this percentage of the values does not exceed; 0 without values.
 fn quantile(values: &mut [u64], percent: usize) -> u64 {
     if values.is_empty() {
         return 0;

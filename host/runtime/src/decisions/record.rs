@@ -1,4 +1,4 @@
-//! Decisions as operators read them: in the admin API, in the console and on disk.
+//! The form in which operators read decisions: in the admin API, in the console and on disk.
 
 use admittance_admission::{
     Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, RefusalCause, words,
@@ -8,18 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Moment, RecordedRequest, Redacted};
 
-/// The result of the chains for one request, with a row for each stage. It contains nothing of the request's objects but
-/// what the patches write.
+/// The result of the chains for one request, with a row for each stage. Of the request's objects it contains only the
+/// values that patches write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionRecord {
-    /// Identifies the decision: later ones have larger numbers, after a restart too. Several decisions may have the same
-    /// uid.
+    /// The id of the decision. Later decisions have larger ids, also after a restart; several may have the same uid.
     pub id: u64,
     /// When the chains had processed the request.
     pub at: Moment,
-    /// The uid of the request, as in the log.
+    /// The uid of the request, which log lines contain too.
     pub uid: String,
     /// The revision of the table.
     pub revision: u64,
@@ -48,12 +47,12 @@ pub struct DecisionRecord {
     pub kind: String,
     /// Its resource: `apps/v1/deployments`, with the subresource if there is one: `apps/v1/deployments/scale`.
     pub resource: String,
-    /// Absent for a resource of the cluster.
+    /// The namespace; absent for a resource of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Empty if the control plane generates it later.
+    /// The name of the object; empty if the control plane generates it later.
     pub name: String,
-    /// The chains that the request was sent to, if not to all: `Mutating`, `Mutating/Namespaced`, `Validating:images`.
+    /// The selected chains: `Mutating`, `Mutating/Namespaced`, `Validating:images`; absent if all chains were selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<String>,
     /// Whether the request is a dry run.
@@ -67,8 +66,8 @@ pub struct DecisionRecord {
     /// The HTTP status of a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The JSON Patch from the original object to the result; absent if nothing changed. It is present for a refused
-    /// request too, if stages had changed the object before.
+    /// The JSON Patch from the original object to the result; absent if nothing changed. A refused request has one if
+    /// stages changed the object before the refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
     /// The warnings for the client.
@@ -93,7 +92,7 @@ pub struct StageRecord {
     pub stage: String,
     /// 1, or 2 when it was called again because the object had changed after its first call.
     pub round: u8,
-    /// Whether its verdict is enforced. In mode `Audit` the result is what it would have done.
+    /// Whether the verdict is enforced. In mode `Audit` it is only recorded.
     pub mode: Mode,
     /// `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub result: String,
@@ -109,15 +108,15 @@ pub struct StageRecord {
     /// The policy that was applied to a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<FailurePolicy>,
-    /// The exception because of which it was not called.
+    /// The exception that kept the stage from being called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
     /// The JSON Patch of its verdict; absent if it changed nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
-    /// When it began, in microseconds after the request entered the chains.
+    /// The start of the stage, in microseconds after the request entered the chains.
     pub start_microseconds: u64,
-    /// The time between the selectors and the applied verdict, in microseconds; 0 if it was not called.
+    /// The time from evaluating the selectors to applying the verdict, in microseconds; 0 if the stage was not called.
     pub microseconds: u64,
     /// The log lines of its plugin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,8 +134,8 @@ pub struct DecisionDetail {
     /// The decision without objects.
     #[serde(flatten)]
     pub decision: DecisionRecord,
-    /// The request and the answer, as `record` writes them. Absent for Secrets, for requests that are too large to be
-    /// kept, and for clients without the role Admin.
+    /// The request and the answer in the format of `admittance record`; absent for Secrets, for requests that are too
+    /// large to be kept, and for clients without the role Admin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<RecordedRequest>,
     /// The object after the chains; absent if they did not change it, or if the review is absent.
@@ -175,7 +174,7 @@ pub enum DecisionVerdict {
 words!(DecisionVerdict, "verdict": Allowed = "allowed", Changed = "changed", Denied = "denied", Failed = "failed", Deadline = "deadline", DryRun = "dry-run");
 
 impl DecisionVerdict {
-    /// The verdict of an outcome.
+    /// Returns the verdict of an outcome.
     pub fn of(outcome: &Outcome) -> Self {
         let Decision::Refused(refusal) = &outcome.decision else {
             return if outcome.is_changed() {
@@ -192,21 +191,21 @@ impl DecisionVerdict {
         }
     }
 
-    /// Whether the request was refused.
+    /// Returns whether the request was refused.
     pub fn is_refusal(self) -> bool {
         !matches!(self, Self::Allowed | Self::Changed)
     }
 }
 
 impl StageRecord {
-    /// Whether the stage was called, or failed before it was.
+    /// Returns whether the stage was called, or failed before its hook was called.
     pub fn was_called(&self) -> bool {
         !matches!(self.result.as_str(), "skipped" | "not-reached")
     }
 }
 
 impl DecisionRecord {
-    /// Removes the values that patches write, which are parts of objects. Their paths stay.
+    /// Removes the values that patches write, which are parts of objects; the paths stay.
     pub fn without_values(&mut self) {
         let patches = self.stages.iter_mut().map(|stage| &mut stage.patch);
         let patches = patches.chain([&mut self.patch]).flatten();
@@ -219,7 +218,7 @@ impl DecisionRecord {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionList {
-    /// The newest first.
+    /// The decisions, the newest first.
     pub decisions: Vec<DecisionRecord>,
     /// The value of `before` for the next older decisions; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,7 +234,7 @@ pub struct ChainRates {
     pub chain: String,
     /// The phase of the chain.
     pub phase: Phase,
-    /// The time that the numbers are of, in seconds: shorter than asked for if the log does not reach back as far.
+    /// The length of the period, in seconds. It is shorter than requested if the log does not reach back as far.
     pub seconds: f64,
     /// The number of requests.
     pub requests: u64,

@@ -28,7 +28,7 @@ use crate::{Moment, decisions::DecidedRequest};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecordingConfig {
-    /// The share of the requests that match a chain. Default: all.
+    /// The recorded share of the requests that match a chain. Default: all.
     pub share: Share,
     /// Values to redact in objects and patches. The content of Secrets is always redacted.
     pub redact: Vec<Redaction>,
@@ -65,11 +65,11 @@ pub struct RecordingNote {
     /// The answers to HTTP requests of plugins, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<Redacted<HttpAnswer>>,
-    /// The objects that look-ups of plugins found, and roles with what users may do; absent if no plugin looked anything
-    /// up.
+    /// The objects that plugins looked up, and roles that grant what plugins were told users may do; absent if no
+    /// plugin looked anything up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Vec<Redacted>>,
-    /// The number of answers and objects that were left out, because there were too many for one request.
+    /// The number of answers and objects that were left out, because one request had too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub missed: usize,
 }
@@ -78,14 +78,14 @@ pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The limit of requests that wait to be read. Further ones are dropped, and counted.
-const WAITING: usize = 256;
+/// The number of recorded requests that wait to be read. Further ones are dropped and counted.
+const MOST_WAITING: usize = 256;
 
 /// A stream of recorded requests. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct Recording {
     requests: mpsc::Receiver<Arc<DecidedRequest>>,
-    tap: Arc<Recorder>,
+    recorder: Arc<Recorder>,
     recorders: Weak<Recorders>,
     redact: Vec<Redaction>,
 }
@@ -104,27 +104,32 @@ pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
 impl Recorders {
     pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> Recording {
-        let (sender, requests) = mpsc::channel(WAITING);
-        let tap = Arc::new(Recorder {
+        let (sender, requests) = mpsc::channel(MOST_WAITING);
+        let recorder = Arc::new(Recorder {
             share: config.share,
             requests: sender,
             seen: AtomicU64::new(0),
             missed: AtomicU64::new(0),
         });
         self.0
-            .rcu(|recorders| [recorders.as_slice(), std::slice::from_ref(&tap)].concat());
+            .rcu(|recorders| [recorders.as_slice(), std::slice::from_ref(&recorder)].concat());
         Recording {
             requests,
-            tap,
+            recorder,
             recorders: Arc::downgrade(self),
             redact: config.redact,
         }
     }
 
-    /// The recordings that want this request. For them it is recorded what its plugins will learn from outside.
+    /// Returns the recordings that include this request. If there are any, the request gets a tape for the outside data
+    /// that its plugins use.
     pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
-        let due = |tap: &&Arc<Recorder>| tap.share.is_due(tap.seen.fetch_add(1, Ordering::Relaxed));
+        let due = |recorder: &&Arc<Recorder>| {
+            recorder
+                .share
+                .is_due(recorder.seen.fetch_add(1, Ordering::Relaxed))
+        };
         let due: Vec<_> = recorders.iter().filter(due).cloned().collect();
         if !due.is_empty() {
             request.tape = Some(Tape::default());
@@ -134,7 +139,7 @@ impl Recorders {
 }
 
 impl Recorder {
-    /// Passes on a request with its outcome. It is serialized by the reader, not during the request.
+    /// Passes on a request with its outcome, which the reader serializes later.
     pub(crate) fn deliver(&self, decided: Arc<DecidedRequest>) {
         if self.requests.try_send(decided).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
@@ -143,9 +148,9 @@ impl Recorder {
 }
 
 impl Recording {
-    /// The number of requests that were dropped because the reader was too slow.
+    /// Returns the number of requests that were dropped because the reader was too slow.
     pub fn missed(&self) -> u64 {
-        self.tap.missed.load(Ordering::Relaxed)
+        self.recorder.missed.load(Ordering::Relaxed)
     }
 }
 
@@ -169,14 +174,14 @@ impl Drop for Recording {
         if let Some(recorders) = self.recorders.upgrade() {
             recorders.0.rcu(|recorders| {
                 let mut recorders = recorders.to_vec();
-                recorders.retain(|tap| !Arc::ptr_eq(tap, &self.tap));
+                recorders.retain(|other| !Arc::ptr_eq(other, &self.recorder));
                 recorders
             });
         }
     }
 }
 
-/// `None` if the objects of the request are not kept.
+/// Writes a redacted record of a request; `None` if its objects are not kept.
 pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;
@@ -204,7 +209,7 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
             .or_insert_with(|| kind.api_version().into());
         object.entry("kind").or_insert_with(|| kind.kind().into());
         let is_secret = kind.api_version() == "v1" && kind.kind() == "Secret";
-        let (object, count) = redaction::redact_found(Value::Object(object), is_secret, redact);
+        let (object, count) = redaction::redact_lookup(Value::Object(object), is_secret, redact);
         redacted += count;
         cluster.push(object);
     }

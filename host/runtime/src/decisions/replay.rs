@@ -13,7 +13,7 @@ use crate::Host;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// A stage that would get the request calls a webhook.
+    /// A stage of a matching chain calls a webhook.
     #[error(
         "stage {stage} of chain {chain} calls a webhook, which would be sent the request again; allow that explicitly, \
          or replay a recording with `admittance replay`"
@@ -29,13 +29,13 @@ pub enum ReplayError {
 }
 
 impl Host {
-    /// Passes a request through the selected chains of the live table, within the host's request timeout. The outcome is
-    /// in no metric, statistic, log, decision or recording. Webhooks are only called if that is allowed; plugins make
-    /// their look-ups and requests as for any request.
+    /// Passes a request through the selected chains of the live table, within the host's request timeout. The outcome
+    /// is not observed by metrics, statistics, logs, decisions or recordings. Plugins make their lookups and HTTP
+    /// requests as for any request.
     ///
     /// # Errors
     ///
-    /// If webhooks may not be called, and a stage of a matching chain calls one.
+    /// Fails if webhooks may not be called, and a stage of a matching chain calls one.
     pub async fn replay(
         &self,
         request: Request,
@@ -63,7 +63,7 @@ impl Host {
 }
 
 impl DecisionDetail {
-    /// The request as it was before the chains, and the chains that were selected; `None` without its objects.
+    /// Returns the request before the chains changed it, and the selected chains; `None` if its objects are absent.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let review = serde_json::to_vec(self.review.as_ref()?).ok()?;
         let request = read_review(review).ok()?.request;
@@ -76,7 +76,7 @@ impl DecisionDetail {
 }
 
 impl LoggedDecision {
-    /// The request as it was before the chains, and the chains that were selected; `None` if its objects are not kept.
+    /// Returns the request before the chains changed it, and the selected chains; `None` if its objects are not kept.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let decided = self.decided();
         Some((decided.request()?, decided.selection.clone()))

@@ -1,7 +1,8 @@
 //! The memory of the log: decisions as bytes, in a ring that is bounded by count and by bytes.
 //!
-//! Threads do not write to the ring for each request, since its memory is in the cache of another processor. Each
-//! collects a few decisions; then the collections of all threads move to the ring together, ordered by time.
+//! A thread does not write to the ring for each request, because the ring's memory is usually in the cache of another
+//! processor. Each thread collects a few decisions, then the collections of all threads move to the ring, ordered by
+//! time.
 
 use std::{
     collections::VecDeque,
@@ -16,13 +17,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::packed::{LogEntry, RequestOrigin, Unpacked};
 use crate::decisions::observer::Observed;
 
-/// The limits of the decisions that a thread collects, in number and in bytes.
+/// The limits of the decisions that a thread collects.
 const COLLECTED: usize = 16;
 const COLLECTED_BYTES: usize = 64 << 10;
 
-/// Limits of the decisions that are copied from the ring at once, so that its lock is held for a short time only.
-const TAKEN: usize = 256;
-const TAKEN_BYTES: usize = 1 << 20;
+/// The limits of the decisions that a reader copies from the ring while it holds the lock.
+const COPIED: usize = 256;
+const COPIED_BYTES: usize = 1 << 20;
 
 pub(super) struct Memory {
     count: usize,
@@ -31,7 +32,7 @@ pub(super) struct Memory {
     ring: Mutex<Ring>,
 }
 
-/// The collection of a thread, in cache lines of its own.
+/// The collection of a thread. Its alignment keeps it off the cache lines of other threads.
 #[derive(Default)]
 #[repr(align(128))]
 struct Collection(Mutex<Collected>);
@@ -46,7 +47,7 @@ struct Collected {
 #[derive(Default)]
 pub(super) struct Ring {
     bytes: VecDeque<u8>,
-    /// The oldest first.
+    /// The decisions, the oldest first.
     slots: VecDeque<Slot>,
     /// The memory of all slots.
     pub(super) size: usize,
@@ -57,13 +58,13 @@ pub(super) struct Ring {
 
 struct Slot {
     id: u64,
-    /// The number of its bytes in [`Ring::bytes`], which follow the bytes of the previous slot.
+    /// The number of its bytes in [`Ring::bytes`], where they follow the bytes of the previous slot.
     length: usize,
     size: usize,
     unpacked: Unpacked,
 }
 
-/// The index of this thread among all that have added a decision.
+/// Returns the index of this thread among all threads that have added a decision.
 fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -110,7 +111,7 @@ impl Memory {
         }
     }
 
-    /// The ring, with everything that threads have collected.
+    /// Locks the ring, after moving the collections of all threads to it.
     pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
         let mut ring = self.ring.lock();
         let mut collections: Vec<_> = self.collections.iter().map(|own| own.0.lock()).collect();
@@ -135,7 +136,7 @@ impl Memory {
 impl Ring {
     fn push(&mut self, count: usize, bytes: usize, unpacked: Unpacked, packed: &[u8]) {
         let size = size_of::<Slot>() + packed.len() + unpacked.size();
-        // What allocations are rounded up by.
+        // Allocators round sizes up by about an eighth.
         let size = size + size / 8;
         if size > bytes {
             self.gone += 1;
@@ -151,12 +152,12 @@ impl Ring {
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
-            // Not twice as much, as it would by itself.
+            // By itself, the queue would double its memory.
             self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
         }
         self.bytes.extend(packed);
         self.size += size;
-        // Ordered by time, and larger than those before the last start.
+        // Ids are times, so that they keep growing after a restart.
         self.last = unpacked.at.as_micros().max(self.last + 1);
         self.slots.push_back(Slot {
             id: self.last,
@@ -174,24 +175,24 @@ impl Ring {
         self.slots.front().map(|slot| slot.id)
     }
 
-    /// The index of the first decision with this id or a larger one.
+    /// Returns the index of the first decision with this id or a larger one.
     pub(super) fn index_of(&self, id: u64) -> usize {
         self.slots.partition_point(|slot| slot.id < id)
     }
 
-    /// The last decisions before this index that are decided at once.
+    /// Returns the range of the last decisions before this index that a reader copies together.
     pub(super) fn last_entries_before(&self, end: usize) -> Range<usize> {
         let before = self.slots.range(..end.min(self.len())).rev();
-        end.saturating_sub(taken_at_once(before))..end
+        end.saturating_sub(copied_together(before))..end
     }
 
-    /// The next decisions from this index on that are decided at once.
+    /// Returns the range of the decisions from this index on that a reader copies together.
     pub(super) fn next_entries_from(&self, start: usize) -> Range<usize> {
         let from = self.slots.range(start.min(self.len())..);
-        start..start + taken_at_once(from)
+        start..start + copied_together(from)
     }
 
-    /// These decisions, the oldest first.
+    /// Copies these decisions, the oldest first.
     pub(super) fn entries(&self, range: Range<usize>) -> Vec<LogEntry> {
         let mut start: usize = self.slots.range(..range.start).map(|slot| slot.length).sum();
         let entries = self.slots.range(range).map(|slot| {
@@ -208,12 +209,12 @@ impl Ring {
     }
 }
 
-/// The number of these slots that are copied at once: at least one, if there is any.
-fn taken_at_once<'s>(slots: impl Iterator<Item = &'s Slot>) -> usize {
+/// Returns how many of these slots a reader copies together: at least one, if there is any.
+fn copied_together<'s>(slots: impl Iterator<Item = &'s Slot>) -> usize {
     let mut bytes = 0;
-    let within = slots.take(TAKEN).enumerate().take_while(|(index, slot)| {
+    let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {
         bytes += slot.length;
-        *index == 0 || bytes <= TAKEN_BYTES
+        *index == 0 || bytes <= COPIED_BYTES
     });
     within.count()
 }

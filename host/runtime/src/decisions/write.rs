@@ -1,4 +1,4 @@
-//! Writes decisions as operators read them.
+//! Writes decisions in the form in which operators read them.
 
 use std::time::Duration;
 

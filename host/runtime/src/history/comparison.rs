@@ -4,8 +4,8 @@ use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// The most pairs of lines of two texts that are compared: texts that have nothing in common take time for each pair.
-const PAIRS: usize = 25_000_000;
+/// The most pairs of lines of two texts that are compared, because texts without common lines take time for each pair.
+const MOST_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
     Comparison {
@@ -42,10 +42,10 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     text
 }
 
-/// A unified diff. Texts with too many lines are not compared: the diff then removes all old lines and adds all new ones.
+/// Writes a unified diff. For texts with too many lines it removes all old lines and adds all new ones.
 fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
-    if old_lines * new_lines <= PAIRS {
+    if old_lines * new_lines <= MOST_PAIRS {
         let mut options = DiffOptions::new();
         options.set_original_filename(old_name);
         options.set_modified_filename(new_name);
@@ -57,7 +57,7 @@ fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String
         .map(|line| ('-', line))
         .chain(new.lines().map(|line| ('+', line)))
     {
-        // Writing into a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{sign}{line}");
     }
     text

@@ -12,26 +12,22 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{HistoryEntry, HistoryError};
 use crate::{DisabledStage, RolloutProgress};
 
-/// Revisions on disk, a file for each. One program has the directory at a time, by a lock that the
-/// system takes back when the program ends, however it ends.
+/// Revisions on disk, a file for each. One program uses the directory at a time: it holds a lock, which the system
+/// releases when the program ends.
 #[derive(Debug)]
 pub(crate) struct HistoryDirectory {
     path: PathBuf,
-    /// The lock is held while the file is open.
+    /// The open file holds the lock.
     _lock: File,
 }
 
-const TEMPORARY: &str = ".tmp";
-
-const ENDING: &str = "revision";
-
-const DISABLED: &str = "disabled";
-
-/// The file of how far roll-outs are.
-const ROLLOUTS: &str = "rollouts";
+const TEMPORARY_PREFIX: &str = ".tmp";
+const REVISION_EXTENSION: &str = "revision";
+const DISABLED_FILE: &str = "disabled";
+const ROLLOUTS_FILE: &str = "rollouts";
 
 impl HistoryDirectory {
-    /// Opens this directory; creates it, with its parents, if it does not exist.
+    /// Opens this directory, and creates it with its parents if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: path.to_owned(),
@@ -52,11 +48,11 @@ impl HistoryDirectory {
         Ok(directory)
     }
 
-    /// Removes temporary files of a killed program. The lock excludes other programs.
+    /// Removes the temporary files of a killed program.
     fn sweep(&self) {
         for file in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = file.file_name();
-            if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
+            if name.as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes())
                 && let Err(error) = fs::remove_file(file.path())
             {
                 tracing::warn!(path = %file.path().display(), %error, "a temporary file cannot be removed");
@@ -68,7 +64,7 @@ impl HistoryDirectory {
         &self.path
     }
 
-    /// All intact revisions, oldest first. Damaged ones are skipped.
+    /// Reads all revisions, the oldest first. Damaged ones are logged and skipped.
     pub(crate) fn entries(&self) -> Result<Vec<HistoryEntry>, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: self.path.clone(),
@@ -77,7 +73,7 @@ impl HistoryDirectory {
         let mut entries = Vec::<HistoryEntry>::new();
         for file in fs::read_dir(&self.path).map_err(failed)? {
             let path = file.map_err(failed)?.path();
-            if path.extension().is_none_or(|ending| ending != ENDING) {
+            if path.extension().is_none_or(|ending| ending != REVISION_EXTENSION) {
                 continue;
             }
             match read(&path) {
@@ -91,22 +87,19 @@ impl HistoryDirectory {
         Ok(entries)
     }
 
-    /// Writes a revision atomically.
     pub(crate) fn write(&self, entry: &HistoryEntry) -> Result<(), HistoryError> {
         self.replace(self.file(entry.revision().number), entry)
     }
 
-    /// The stages that are disabled, as they were last written.
     pub(crate) fn disabled(&self) -> Result<Vec<DisabledStage>, HistoryError> {
-        self.list(DISABLED)
+        self.list(DISABLED_FILE)
     }
 
-    /// The progress of roll-outs, as it was last written.
     pub(crate) fn rollouts(&self) -> Result<Vec<RolloutProgress>, HistoryError> {
-        self.list(ROLLOUTS)
+        self.list(ROLLOUTS_FILE)
     }
 
-    /// The list in this file; empty if there is none.
+    /// Reads the list in this file, which is empty if there is no file.
     fn list<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, HistoryError> {
         let path = self.path.join(name);
         match read(&path) {
@@ -115,14 +108,12 @@ impl HistoryDirectory {
         }
     }
 
-    /// Writes the stages that are disabled atomically.
     pub(crate) fn write_disabled(&self, stages: &[DisabledStage]) -> Result<(), HistoryError> {
-        self.replace(self.path.join(DISABLED), &stages)
+        self.replace(self.path.join(DISABLED_FILE), &stages)
     }
 
-    /// Writes how far roll-outs are atomically.
     pub(crate) fn write_rollouts(&self, rollouts: &[RolloutProgress]) -> Result<(), HistoryError> {
-        self.replace(self.path.join(ROLLOUTS), &rollouts)
+        self.replace(self.path.join(ROLLOUTS_FILE), &rollouts)
     }
 
     /// Writes a file atomically, with its digest in the first line.
@@ -130,24 +121,26 @@ impl HistoryDirectory {
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(content)?;
             let mut file = tempfile::Builder::new()
-                .prefix(TEMPORARY)
+                .prefix(TEMPORARY_PREFIX)
                 .tempfile_in(&self.path)?;
             writeln!(file, "{}", Digest::of(&text))?;
             file.write_all(&text)?;
             file.as_file().sync_data()?;
             file.persist(&path)?;
-            // The directory is synced too, so that the name is on disk.
+            // Syncing the directory writes the new name to disk.
             file::sync_directory(&self.path)
         };
         write().map_err(|source| HistoryError::Io { path, source })
     }
 
-    /// Removes the revisions before this one. Errors are only logged.
+    /// Removes the revisions before this one, and logs errors.
     pub(crate) fn remove_before(&self, first: u64) {
         let old = fs::read_dir(&self.path).map(|files| {
             let paths = files.filter_map(|file| Some(file.ok()?.path()));
             let is_old = |path: &PathBuf| {
-                let is_revision = path.extension().is_some_and(|ending| ending == ENDING);
+                let is_revision = path
+                    .extension()
+                    .is_some_and(|ending| ending == REVISION_EXTENSION);
                 let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
                 is_revision && number.is_some_and(|number: u64| number < first)
             };
@@ -163,7 +156,7 @@ impl HistoryDirectory {
     }
 
     fn file(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number:010}.{ENDING}"))
+        self.path.join(format!("{number:010}.{REVISION_EXTENSION}"))
     }
 }
 
@@ -204,7 +197,7 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    // For the message of other programs; the lock does not depend on it.
+    // The file contains the process id, for the error message of other programs.
     let note = file
         .set_len(0)
         .and_then(|()| file.rewind())

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Moment;
 
-/// A table that is or was live. Exists as long as the history keeps it.
+/// A table that is or was live. It exists as long as the history keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Revision {
-    /// Its number, from 1.
+    /// The number of the revision, from 1.
     pub number: u64,
-    /// The content hash of its table, the same on every replica that has it; absent in a revision of an earlier version of
-    /// the program.
+    /// The content hash of its table, which is the same on every replica; absent if an older version of the program
+    /// wrote the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub hash: Option<Digest>,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Moment;
 
-/// A revision of one file that says this, with one plugin.
+/// Creates a revision with one plugin and one file of this text.
 pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
     HistoryEntry {
         detail: RevisionDetail {
@@ -32,7 +32,7 @@ pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
 }
 
 #[tokio::test]
-async fn the_oldest_are_forgotten() {
+async fn the_oldest_revisions_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let mut history = History::open(folder.path(), 2).unwrap();
     assert_eq!(history.next_number(), 1);
@@ -57,7 +57,7 @@ async fn the_oldest_are_forgotten() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_written_is_known_until_the_end() {
+async fn a_revision_that_cannot_be_written_stays_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history");
     let mut history = History::open(&path, 2).unwrap();

@@ -1,4 +1,4 @@
-//! Builds chains from definitions: obtains, prepares and loads their modules.
+//! Builds chains from definitions: fetches, prepares and loads their modules.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,18 +33,18 @@ use crate::{
     status::statistics::Statistics,
 };
 
-/// Chains, with information about their stages.
+/// The chains that were built, their plugins and the errors.
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
     pub(crate) chains: Vec<Arc<LiveChain>>,
     /// Every plugin, including candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
-    /// Stages that are served in spite of an error, and how.
+    /// The errors of stages that are served anyway, and what is served.
     pub(crate) tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
 
-/// Selects the modules that the references of definitions resolve to.
+/// Selects the modules that references in definitions resolve to.
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     /// The current modules.
@@ -53,10 +53,10 @@ pub(crate) enum Modules {
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
-/// Selects the modules that are requested from servers and registries while a table is built.
+/// Selects the modules that may be requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
-    /// Modules that are not in the store, and additionally these.
+    /// All modules that are not in the store, and these in any case.
     All(Arc<HashSet<ModuleReference>>),
     /// These modules, unless they are in the store.
     Of(Arc<HashSet<ModuleReference>>),
@@ -72,7 +72,7 @@ impl Servers {
     }
 }
 
-/// Selects the stages that may be built although their modules cannot be fetched now. Their calls fail.
+/// Selects the stages that may be built without a module that cannot be fetched now. Their calls fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MayFail<'a> {
     All,
@@ -108,9 +108,9 @@ pub(crate) struct Assembler {
     pub(crate) compilers: SmallestFirst,
     /// Limits concurrent loading: a compiled plugin does not wait for the compiler.
     pub(crate) loaders: Semaphore,
-    /// Whether modules of files and compiled forms are kept in the store.
+    /// Whether module files and compiled plugins are kept in the store.
     pub(crate) fills_store: bool,
-    /// The selection of requests that reach the chains.
+    /// The requests that reach the chains.
     pub(crate) reach: Arc<Reach>,
 }
 
@@ -122,10 +122,10 @@ pub(crate) const WORKERS: usize = 4;
 const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {
-    /// Gives priority to requests: loads one plugin at a time, and compiles few.
+    /// Gives priority to requests from now on: loads one plugin at a time, and compiles at most two.
     pub(crate) fn work_in_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
-        // The permits are taken, so later calls have no effect.
+        // A second call finds no permits to forget.
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.started.get() {
             sandbox.prepare_in_background();
@@ -156,13 +156,14 @@ impl Assembler {
             chain.namespace = definition.namespace.map(Into::into);
             assembled.chains.push(Arc::new(chain));
         }
-        match assembled.errors.is_empty() {
-            true => Ok(assembled),
-            false => Err(Error::Stages(assembled.errors)),
+        if assembled.errors.is_empty() {
+            Ok(assembled)
+        } else {
+            Err(Error::Stages(assembled.errors))
         }
     }
 
-    /// A chain created by the program itself.
+    /// Adds what the host knows about stages to a chain that the embedding program made.
     pub(crate) fn native(&self, chain: &Chain) -> Arc<LiveChain> {
         let (phase, name) = (chain.phase, chain.name.clone());
         let stage = |stage: &Stage| {
@@ -173,7 +174,7 @@ impl Assembler {
         Arc::new(chain.clone().with_stages(stages))
     }
 
-    /// A stage with these plugins; `None` if it has errors, which are added to the others.
+    /// Builds a stage with these plugins; returns `None` if it has errors, which it adds to `assembled`.
     fn stage(
         &self,
         phase: Phase,
@@ -185,7 +186,7 @@ impl Assembler {
         let before = assembled.errors.len();
         let found: Vec<_> = plugins
             .into_iter()
-            .filter_map(|plugin| plugin.found(assembled))
+            .filter_map(|plugin| plugin.add_to(assembled))
             .collect();
         if assembled.errors.len() > before {
             return None;
@@ -195,7 +196,7 @@ impl Assembler {
             (Some(definition), [Ok(plugin), Ok(candidate)]) => {
                 Some(self.shadowed(plugin, candidate, definition, &address, stage.spec.timeout))
             }
-            // Without the candidate, there is nothing to compare.
+            // Without a candidate, there is nothing to compare.
             _ => None,
         };
         let connect = |webhook: &WebhookDefinition, phase| self.connect(webhook, phase);
@@ -221,7 +222,7 @@ impl Assembler {
         }
     }
 
-    /// The client of a webhook, and its URL.
+    /// Creates the client of a webhook. Also returns its URL.
     fn connect(
         &self,
         definition: &WebhookDefinition,
@@ -235,7 +236,7 @@ impl Assembler {
         Ok((Arc::new(webhook), url))
     }
 
-    /// A plugin that is compared with its candidate.
+    /// Creates the hook that compares a plugin with its candidate.
     fn shadowed(
         &self,
         plugin: &Loaded,
@@ -244,19 +245,19 @@ impl Assembler {
         address: &str,
         timeout: Duration,
     ) -> Arc<Shadowed> {
-        let subject = TrialIdentity {
+        let identity = TrialIdentity {
             stage: address.to_owned(),
             plugin: plugin.identity(),
             candidate: candidate.identity(),
             share: definition.share,
             rollout: definition.rollout.clone().map(|rollout| {
-                let subject = candidate.content(&rollout.to_json().to_string());
+                let subject = candidate.content_digest(&rollout.to_json().to_string());
                 (rollout, subject)
             }),
         };
         let trial = self
             .trials
-            .of(subject, plugin.status.clone(), candidate.status.clone());
+            .of(identity, plugin.status.clone(), candidate.status.clone());
         Arc::new(Shadowed {
             plugin: plugin.plugin.clone(),
             candidate: candidate.plugin.clone(),
@@ -289,10 +290,9 @@ impl Assembler {
         if self.compilers.limit() <= WORKERS_IN_BACKGROUND {
             sandbox.prepare_in_background();
         }
-        // Stages with the same module and settings share one preparation.
         let mut preparations: HashMap<_, Arc<Preparation>> = HashMap::new();
         let mut tasks = JoinSet::new();
-        // All stages of a table get the same version of a module.
+        // One resolver gives all stages of a table the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
         for (position, order) in wanted.into_iter().enumerate() {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
@@ -328,7 +328,7 @@ impl Assembler {
     }
 }
 
-/// A plugin of a stage, or why its module cannot be fetched now.
+/// The plugin of a stage, or the reason for which its module cannot be fetched now.
 type PluginOrReason = Result<Arc<Loaded>, Unavailable>;
 
 fn prepared(plugin: PluginOrReason) -> PreparedHook {
@@ -352,8 +352,8 @@ struct OrderedPlugin {
 }
 
 impl OrderedPlugin {
-    /// Adds it to the plugins or the errors of what is assembled; `None` if its stage cannot be built.
-    fn found(self, assembled: &mut Assembled) -> Option<PluginOrReason> {
+    /// Adds the plugin or its error to `assembled`; returns `None` if its stage cannot be built.
+    fn add_to(self, assembled: &mut Assembled) -> Option<PluginOrReason> {
         let order = self.order;
         let error = |cause| StageError {
             candidate: order.is_candidate,

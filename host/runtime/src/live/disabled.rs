@@ -1,7 +1,7 @@
 //! Stages that an operator disables for a time.
 //!
-//! Nothing is read, fetched or built for it: the live table is derived again from its own chains, so it takes effect at
-//! once, whatever the state of stores, registries and definitions is.
+//! The live table is derived again from its own chains, without reading, fetching or building anything, so that
+//! disabling takes effect at once even if stores and registries are unreachable or definitions are invalid.
 
 mod stages;
 
@@ -35,14 +35,15 @@ use crate::{
 pub struct DisabledStage {
     /// Phase, chain and stage: `Mutating:pods/images`.
     pub stage: String,
-    /// Whether it is called as in mode `Audit`: its answers are recorded and not enforced. Otherwise it is not called.
+    /// Whether the stage is still called as in mode `Audit`: its answers are recorded but not enforced. Otherwise it is
+    /// not called.
     pub audit: bool,
     /// The reason that the operator gave.
     pub reason: String,
     /// The user who disabled it; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Since when.
+    /// When the stage was disabled.
     pub since: Moment,
     /// When it is enabled again.
     pub until: Moment,
@@ -51,11 +52,11 @@ pub struct DisabledStage {
 /// The options of disabling a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabling {
-    /// Calls it as in mode `Audit`, in place of not calling it.
+    /// Whether the stage is still called, as in mode `Audit`.
     pub audit: bool,
     /// The duration, 1 s to 24 h.
     pub duration: Duration,
-    /// The reason for others, at most 1,000 characters.
+    /// The reason that other users read, at most 1,000 characters.
     pub reason: String,
     /// The user who requests it.
     pub by: Option<String>,
@@ -76,7 +77,7 @@ pub struct Switched {
     pub not_kept: Option<String>,
 }
 
-/// The errors of disabling or enabling a stage, and of steering the roll-out of its candidate.
+/// The errors of disabling or enabling a stage, and of steering the rollout of its candidate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
@@ -104,20 +105,20 @@ pub enum DisableError {
         /// The stages that are disabled.
         disabled: Vec<String>,
     },
-    /// The live table has no roll-out of this stage.
+    /// The live table has no rollout of this stage.
     #[error("there is no roll-out of a candidate of {id}; the roll-outs are of: {}", list(.rollouts))]
     NoRollout {
         /// The requested name.
         id: StageId,
-        /// The stages with roll-outs.
+        /// The stages with rollouts.
         rollouts: Vec<String>,
     },
-    /// The state of a roll-out does not allow this.
+    /// The state of a rollout does not allow this.
     #[error("the roll-out of the candidate of {stage} is {state}, which leaves nothing to {action}")]
     Rollout {
         /// The address of the stage.
         stage: String,
-        /// The state of its roll-out.
+        /// The state of its rollout.
         state: RolloutState,
         /// The requested action.
         action: RolloutAction,
@@ -130,26 +131,26 @@ pub enum DisableError {
     Reason,
 }
 
-/// The limits of [`Disabling`]. What is to last longer is a change of the definition.
+/// The limits of [`Disabling`]. To disable a stage for longer, change its definition.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_REASON: usize = 1000;
 
-/// The number of names that an error lists.
+/// The number of names that an error lists; it counts the others.
 const MOST_NAMES: usize = 30;
 
-/// The interval of comparing ends with the clock, which may be corrected, and runs while the machine sleeps.
+/// The interval of comparing ends with the system clock, which may be corrected, and goes on while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
-    /// Disables a stage for a time: requests pass it without calling it, or it is only audited. This takes effect with
-    /// the next request, whatever the state of definitions and stores is. It ends by itself, and is kept over restarts in
-    /// the directory of the [history](crate::HostBuilder::history). It applies to the stage of this name in later tables
-    /// too. If the stage is disabled already, this replaces it.
+    /// Disables a stage for a time: requests pass it without calling it, or it is only audited. It takes effect with
+    /// the next request, even if definitions are invalid or stores are unreachable, and also applies to the stage of
+    /// this name in later tables. The directory of the [history](crate::HostBuilder::history) keeps it over restarts.
+    /// If the stage is disabled already, the new options replace the old ones.
     ///
     /// # Errors
     ///
-    /// When the live table has no such stage, or two; when the duration or the reason is invalid.
+    /// Fails if the live table has no such stage, or several, or if the duration or the reason is invalid.
     pub async fn disable(&self, stage: &StageId, how: Disabling) -> Result<Switched, DisableError> {
         let reason = how.reason.trim().to_owned();
         if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
@@ -172,7 +173,7 @@ impl Host {
                 until: Moment(since.0 + how.duration),
             };
             let replaced = stages.insert(disabled.clone(), Instant::now() + how.duration);
-            self.show_disabled(&stages);
+            self.apply_disabled(&stages);
             (disabled, replaced)
         };
         metrics::stage_disabled(&disabled.stage, true);
@@ -185,23 +186,23 @@ impl Host {
         })
     }
 
-    /// Enables a stage before the time ends for which it was [disabled](Self::disable).
+    /// Enables a stage that was [disabled](Self::disable) before its time ends.
     ///
     /// # Errors
     ///
-    /// When it is not disabled.
+    /// Fails if the stage is not disabled.
     pub async fn enable(&self, stage: &StageId, by: Option<String>) -> Result<Switched, DisableError> {
         let disabled = {
             let mut stages = self.0.disabled.lock();
             let disabled = stages.list();
-            // The live table need not have it.
+            // A disabled stage may be missing in the live table.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
             let name = resolve_stage(stage, names.collect(), |id, disabled| DisableError::NotDisabled {
                 id,
                 disabled,
             })?;
             stages.remove(|disabled, _| disabled.stage == name);
-            self.show_disabled(&stages);
+            self.apply_disabled(&stages);
             disabled.into_iter().find(|disabled| disabled.stage == name)
         };
         let disabled = disabled.ok_or_else(|| DisableError::NotDisabled {
@@ -226,13 +227,13 @@ impl Host {
             if ended.is_empty() {
                 return;
             }
-            self.show_disabled(&stages);
+            self.apply_disabled(&stages);
             ended
         };
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // A failure is logged, and a start compares the ends with the clock.
+        // `keep` logs failures, and the next start compares the ends with the clock.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }
@@ -247,8 +248,8 @@ impl Host {
     }
 }
 
-/// Enables stages when their time ends, logs exceptions that expire, and moves roll-outs on, or back when one reaches a
-/// limit. Returns when the host is dropped.
+/// Enables stages when their time ends, logs exceptions that expire, begins the steps of rollouts, and aborts rollouts
+/// that reach a limit. It returns when the host is dropped.
 pub(crate) async fn follow_ends(
     host: Weak<Inner>,
     mut ends: watch::Receiver<Option<Instant>>,
@@ -287,7 +288,7 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Resolves a stage to one of these names. Names of BCS may contain a `/`, so the whole is compared.
+/// Finds the one of these names that identifies the stage. Names of BCS may contain a `/`, so whole names are compared.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

@@ -12,7 +12,7 @@ use crate::{
     status::metrics,
 };
 
-/// An exception of a table. Its stages have it too.
+/// An exception of a table. The stages that it excepts also have it in their specifications.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,
@@ -61,12 +61,12 @@ impl LiveException {
     }
 }
 
-/// Logs what is wrong with exceptions that `before` did not have, and tells metrics when each ends.
-pub(crate) fn changed(before: &[LiveException], now: &[LiveException], moment: Moment) {
+/// Logs the problems of exceptions that are new since `before`, and sets the metric of when each ends.
+pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
     let expired = |live: &LiveException| (live.name().to_owned(), live.until());
     for live in now {
-        let was_told = before.iter().any(|other| expired(other) == expired(live));
-        if live.until() <= moment && !was_told {
+        let was_logged = before.iter().any(|other| expired(other) == expired(live));
+        if live.until() <= moment && !was_logged {
             live.log_expired();
         }
         let is_known = |text: &String| before.iter().any(|other| other.unknown.contains(text));
@@ -83,6 +83,7 @@ pub(crate) fn changed(before: &[LiveException], now: &[LiveException], moment: M
     }
 }
 
+/// Logs the exceptions that expired between these moments.
 pub(crate) fn log_expired(exceptions: &[LiveException], after: Moment, until: Moment) {
     let has_expired = |live: &&LiveException| after < live.until() && live.until() <= until;
     exceptions

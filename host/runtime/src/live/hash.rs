@@ -10,8 +10,8 @@ use crate::{
     live::{assembly::Assembled, plugins::Loaded, stage::LiveChain},
 };
 
-/// The digest of the texts of definitions, in whatever order. Of an entry of a shared store its place counts, which names it
-/// where its text does not; files may be anywhere.
+/// Returns the digest of the texts of definitions, which does not depend on their order. The path of an entry of a
+/// shared store counts, because it may be the only name of the entry; the path of a file does not.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {
@@ -25,8 +25,8 @@ pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     Digest::of_parts(digests.iter().map(|digest| &digest.as_bytes()[..]))
 }
 
-/// The digest of a table: its definitions, the order of its chains, and of each plugin the module and the settings. What
-/// is of one replica alone does not count: its configuration, numbers, times and paths, and what is disabled there.
+/// Returns the digest of a table: its definitions, the order of its chains, and the module and settings of each plugin.
+/// Properties of a single replica do not count: its configuration, numbers, times, paths and disabled stages.
 pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
     let chain = |chain: &Arc<LiveChain>| format!("{}:{}", chain.phase, chain.name);
     let plugin = |(module, plugin): &(RevisionModule, Arc<Loaded>)| {
@@ -51,7 +51,7 @@ pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
     )
 }
 
-/// The number that the metric shows: the first 48 bits, which a float holds exactly.
+/// Returns the value of the metric: the first 48 bits, which a float represents exactly.
 pub(crate) fn number(hash: Digest) -> f64 {
     let bytes = hash.as_bytes().iter().take(6);
     bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_definitions_say_counts() {
+    fn the_hash_depends_on_texts_but_not_on_paths_of_files() {
         let hash = of_definitions(&set(&[("a.yaml", "one"), ("b.yaml", "two")]));
         let elsewhere = set(&[("/etc/chains/y.yaml", "one"), ("/etc/chains/x.yaml", "two")]);
         assert_eq!(of_definitions(&elsewhere), hash);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_compared_as_data_and_by_their_places() {
+    fn the_hash_depends_on_the_data_and_path_of_an_entry() {
         let entry = |text: &str, path: &str| {
             let file = DefinitionFile::entry(path, text, None);
             of_definitions(&DefinitionSet::of_files(vec![file]))
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_is_exact() {
+    fn the_number_in_the_metric_is_exact() {
         let mut bytes = [0xff; 32];
         assert_eq!(number(bytes.into()), 281_474_976_710_655.0);
         bytes[..6].copy_from_slice(&[0, 0, 0, 0, 1, 2]);

@@ -4,8 +4,9 @@ use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
-/// The modules, webhooks and grants that chains of namespaces in stores may use, besides expressions. Whoever may write
-/// such a chain decides about the requests of a namespace, but not about what this program reads and calls. Default: none.
+/// The modules, webhooks and grants that namespaced chains in stores may use, besides expressions. A user who may write
+/// such a chain decides about the requests of a namespace, but not about what this program reads and calls. Default:
+/// none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {
@@ -13,8 +14,8 @@ pub struct NamespacedChains {
     pub modules: Vec<SourcePattern>,
     /// The webhooks that stages may call.
     pub webhooks: NamespacedWebhooks,
-    /// The grants of plugins. Objects can be read only in the namespace of the chain. The kind of access reviews for any
-    /// user also lets expressions use the authorizer.
+    /// The grants that plugins may have. They can read objects only in the namespace of the chain. The grant of access
+    /// reviews for any user also lets expressions use the authorizer.
     pub allow: Grants,
 }
 
@@ -35,14 +36,14 @@ words!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices",
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
-    /// Lists each use that is not allowed. Empty for a chain without a namespace.
+    /// Returns a mistake for each use that is not allowed. A chain without a namespace may use everything.
     pub fn mistakes(&self, chain: &ChainDefinition) -> Vec<Mistake> {
         let Some(namespace) = &chain.namespace else {
             return Vec::new();
         };
         let mut mistakes = Vec::new();
         for (index, stage) in chain.stages.iter().enumerate() {
-            for (place, what, key) in self.of_stage(stage, namespace) {
+            for (place, what, key) in self.forbidden_uses(stage, namespace) {
                 mistakes.push(Mistake {
                     location: stage.location.clone(),
                     path: format!("spec.stages[{index}]{place}"),
@@ -56,8 +57,12 @@ impl NamespacedChains {
         mistakes
     }
 
-    /// Each place in the stage with what is there, and the key that allows it.
-    fn of_stage(&self, stage: &StageDefinition, namespace: &str) -> Vec<(String, String, &'static str)> {
+    /// Returns each forbidden use in a stage: the field, a description, and the configuration key that would allow it.
+    fn forbidden_uses(
+        &self,
+        stage: &StageDefinition,
+        namespace: &str,
+    ) -> Vec<(String, String, &'static str)> {
         let mut found = Vec::new();
         for (uses_it, place) in [
             (stage.spec.uses_authorizer(), ".matchConditions"),

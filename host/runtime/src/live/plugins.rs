@@ -1,4 +1,4 @@
-//! The plugins of live tables: each is prepared and loaded once, however many tables use it.
+//! The plugins of live tables, each prepared and loaded once for all tables that use it.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ pub enum Progress {
     },
     /// A plugin is about to be configured and compiled, because its compiled form is not in the store.
     Preparing {
-        /// The chain that it is for first.
+        /// The first chain that needs the plugin.
         chain: Arc<str>,
         /// The name of its stage.
         stage: Arc<str>,
@@ -59,7 +59,7 @@ pub enum Progress {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The chain that it was loaded for first.
+    /// The first chain that needed the plugin.
     pub chain: Arc<str>,
     /// The chain's phase.
     pub phase: Phase,
@@ -82,13 +82,13 @@ impl Loaded {
         (self.status.digest.parse().ok(), self.compiled)
     }
 
-    /// Its identity: the module, its settings, limits and grants.
+    /// Returns its module, settings, limits and grants as one text.
     pub(crate) fn identity(&self) -> String {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
 
-    /// The digest of its module and its settings, and of this text.
-    pub(crate) fn content(&self, with: &str) -> Digest {
+    /// Returns the digest of its module, its settings and this text.
+    pub(crate) fn content_digest(&self, with: &str) -> Digest {
         let parts = [&self.status.digest, &self.settings, with];
         Digest::of_parts(parts.map(str::as_bytes))
     }
@@ -97,7 +97,7 @@ impl Loaded {
         &self.settings
     }
 
-    /// Its hook, as part of a stage.
+    /// Returns its hook for a stage.
     pub(crate) fn prepared(&self) -> PreparedHook {
         let mut hook = PreparedHook::new(self.plugin.clone(), (&self.status).into());
         hook.identity.clone_from(&self.status.digest);
@@ -117,6 +117,7 @@ impl Loaded {
     }
 }
 
+/// A plugin that a stage needs.
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
@@ -156,7 +157,7 @@ impl Order {
         }
     }
 
-    /// The key of its preparation: within a table a reference names one module.
+    /// Returns the key of its preparation. Within a table, a reference resolves to one module.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
@@ -179,6 +180,7 @@ impl Order {
     }
 }
 
+/// The digest of each module of the live table, by its source.
 pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
 /// The preparation shared by stages with the same module and settings. Lives while a table is built.
@@ -199,7 +201,7 @@ type Key = (String, String, String);
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
     pub(crate) is_new: bool,
-    /// The error because of which the plugin of the live table is used instead of a current one.
+    /// The error that made the plugin of the live table take the place of a current one.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
@@ -274,7 +276,7 @@ impl Plugins {
         Ok(self.keep(loaded))
     }
 
-    /// Replaces a temporary error by the plugin of the live table.
+    /// Returns the plugin of the live table if loading failed temporarily.
     pub(crate) fn or_live(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,
@@ -299,7 +301,7 @@ impl Plugins {
         })
     }
 
-    /// A loaded plugin with the same module, settings and memory, whatever else it may do.
+    /// Finds a loaded plugin with the same module, settings and memory. Its grants may differ.
     fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
         let digest = module.digest().to_string();
         let plugins = self.0.lock();
@@ -311,7 +313,7 @@ impl Plugins {
         })
     }
 
-    /// The plugin of the live table with the same configuration.
+    /// Finds the plugin of the live table with the same configuration.
     fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
@@ -323,7 +325,7 @@ impl Plugins {
         })
     }
 
-    /// Keeps a plugin, unless another stage of the table has loaded the same one in the meantime.
+    /// Keeps a plugin, or returns the same one that another stage loaded meanwhile.
     fn keep(&self, new: Loaded) -> LoadedPlugin {
         let mut plugins = self.0.lock();
         if plugins.len() == plugins.capacity() {
@@ -354,7 +356,7 @@ impl Plugins {
         }
     }
 
-    /// The number of plugins in memory: of the live table, and of requests in flight.
+    /// Returns the number of plugins in memory, including plugins of tables that only requests in flight use.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock();
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;
@@ -362,13 +364,13 @@ impl Plugins {
     }
 }
 
-/// The plugin in memory that is the right one.
+/// Finds a plugin in memory with this key that meets the condition.
 fn find(
     plugins: &HashMap<Key, Vec<Weak<Loaded>>>,
     key: &Key,
-    is_right: impl Fn(&Arc<Loaded>) -> bool,
+    condition: impl Fn(&Arc<Loaded>) -> bool,
 ) -> Option<Arc<Loaded>> {
-    plugins.get(key)?.iter().filter_map(Weak::upgrade).find(is_right)
+    plugins.get(key)?.iter().filter_map(Weak::upgrade).find(condition)
 }
 
 async fn module(
@@ -381,7 +383,7 @@ async fn module(
     let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
             Some(digest) => return Ok(catalog.recall(&order.reference, *digest).await?),
-            // It was live without this module.
+            // The stage was live without its module.
             None => Freshness::Stored,
         },
         Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,
@@ -406,7 +408,7 @@ async fn module(
         .await?;
     let store = catalog.store().filter(|_| assembler.fills_store);
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
-        // Files may change, but a rollback needs the original.
+        // A module file may change, but a rollback needs the original.
         let (store, kept) = (store.clone(), module.clone());
         let kept = tokio::task::spawn_blocking(move || store.keep(&kept))
             .await
@@ -428,7 +430,8 @@ fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) -> CompiledKe
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
 }
 
-/// A plugin that others with the same module and settings are made from, and whether its compiled form was in the store.
+/// Loads the plugin that all stages with the same module and settings share. Also returns whether its compiled form was
+/// in the store.
 async fn plugin(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -448,8 +451,8 @@ async fn plugin(
     Ok((Arc::new(plugin), false))
 }
 
-/// The plugin whose compiled form is in the store. It is read and loaded with one permit, so that few compiled forms are in
-/// memory at a time.
+/// Loads a plugin from the store. Reading and loading hold one permit, so that few compiled forms are in memory at a
+/// time.
 async fn stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -480,7 +483,7 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // Held while others with the same module wait for their turn too.
+    // The module stays shared while other stages with it wait for their turn.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

@@ -1,4 +1,4 @@
-//! Tables that are complete, and go live when the program says so: when all replicas have prepared the same.
+//! Complete tables that wait until all replicas have prepared the same, and then go live.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,8 +10,8 @@ use crate::{
     live::state::TableState,
 };
 
-/// The time that a requested change waits until it is live.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for which a requested change waits to go live before it returns.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A table that can go live, with its entry in the history and its slot.
 pub(crate) struct PreparedTable {
@@ -25,12 +25,12 @@ pub(crate) struct PreparedTable {
 pub(crate) struct PreparedTables {
     /// The table of the newest definitions; `None` if it is live.
     newest: Option<PreparedTable>,
-    /// The previous table that waits: others may have agreed on it already.
+    /// The previous table, on which the replicas may have agreed already.
     earlier: Option<PreparedTable>,
 }
 
 impl PreparedTables {
-    /// The definitions of the newest are as in the live table.
+    /// Makes the newest table the earlier one, because the live table has the newest definitions.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);
@@ -79,14 +79,15 @@ pub struct Prepared {
     pub live: Digest,
     /// The content hash of the newest table: the live one, unless another one waits.
     pub newest: Digest,
-    /// The content hash of an earlier table that waits too.
+    /// The content hash of an earlier table that waits too, if there is one.
     pub earlier: Option<Digest>,
-    /// The reason for which the newest definitions, or some of them, are in neither.
+    /// The reason for which the newest definitions, or some of them, are in no table.
     pub problem: Option<String>,
 }
 
 impl Host {
-    /// The tables that it could serve. What is not live waits for [`go_live_with`](Self::go_live_with).
+    /// Returns the tables that this host could serve. Those that are not live wait for
+    /// [`go_live_with`](Self::go_live_with).
     pub fn prepared(&self) -> Prepared {
         let (hash, live) = (self.hash(), self.0.live.load());
         Prepared {
@@ -97,7 +98,7 @@ impl Host {
         }
     }
 
-    /// Makes the prepared table with this content hash live. Returns whether a table with it is live now.
+    /// Goes live with the prepared table of this content hash. Returns whether a table with this hash is live now.
     pub async fn go_live_with(&self, hash: Digest) -> bool {
         let mut state = self.0.state.lock().await;
         let is_newest = state.prepared.hashes().newest == Some(hash);
@@ -112,15 +113,15 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        // Until now the definitions matched the table that was live before.
+        // The definitions matched the table that was live until now.
         if is_stale {
             self.0.reread.notify_one();
         }
         true
     }
 
-    /// Goes live with a table, unless the program says when: then the table waits, except if it gives the same verdicts as
-    /// the live one.
+    /// Goes live with a table. If the program decides when tables go live, the table waits instead, unless it has the
+    /// content hash of the live one.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,
@@ -140,10 +141,10 @@ impl Host {
         self.table()
     }
 
-    /// Waits until a table with this content hash is live, but not for long.
+    /// Waits up to [`CHANGE_PATIENCE`] until a table with this content hash is live. Returns whether it is.
     pub(crate) async fn until_live(&self, hash: Digest) -> bool {
         let mut changes = self.changes();
         let live = async { while self.hash() != hash && changes.changed().await.is_ok() {} };
-        timeout(PATIENCE, live).await.is_ok()
+        timeout(CHANGE_PATIENCE, live).await.is_ok()
     }
 }

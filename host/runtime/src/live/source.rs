@@ -1,4 +1,4 @@
-//! The inputs of the table of chains, from which it is built again.
+//! The inputs from which tables are built.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -31,12 +31,13 @@ use crate::{
     live::stage::LiveChain,
 };
 
-/// Lives as long as the host; a clone, as long as a table is built in the background.
+/// The inputs of tables. Builds in the background work on a clone.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) stores: Arc<Stores>,
+    /// The chain definitions of the embedding program.
     pub(crate) given: Vec<ChainDefinition>,
-    /// Chains of the embedding program; they come first.
+    /// The chains of the embedding program; they come first.
     pub(crate) chains: Arc<[Chain]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
@@ -45,16 +46,16 @@ pub(crate) struct Source {
     pub(crate) observer: Arc<Observer>,
     /// The maximum size of the module store in bytes; `None`: unlimited.
     pub(crate) store_limit: Option<u64>,
-    /// The files of the modules that the definitions name, as they were when a table was last built from them,
-    /// successfully or not.
+    /// The fingerprint of the module files when a table was last built from them, successfully or not.
     pub(crate) modules: Fingerprint,
-    /// Counts the recorded inputs: what was read before a later one is stale.
+    /// The number of recorded inputs. A table that was built from an earlier version is stale.
     pub(crate) version: u64,
+    /// The modules to refresh, each with its interval.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
     pub(crate) on_bad: OnBadDefinition,
     pub(crate) namespaced: Arc<NamespacedChains>,
     pub(crate) starts_without_modules: bool,
-    /// The inputs of the live table.
+    /// The definitions of the live table.
     pub(crate) in_force: Arc<[DefinitionFile]>,
     pub(crate) live_modules: LiveModules,
 }
@@ -62,7 +63,7 @@ pub(crate) struct Source {
 /// The content of the stores, as the input of a table.
 pub(crate) struct Input {
     contents: Contents,
-    /// Its definitions, and those that are known of stores that cannot be read.
+    /// The definitions that were read, and the last known ones of stores that cannot be read.
     known: Usable,
     modules: Fingerprint,
     refreshed: Vec<(ModuleReference, Duration)>,
@@ -93,39 +94,39 @@ pub(crate) enum Purpose<'a> {
     Change(&'a [PathBuf]),
 }
 
-/// The time that the start waits for an unreachable store.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The time that it waits for a notification before it reads the store again.
-const PAUSE: Duration = Duration::from_millis(500);
+/// The time for which the start waits for an unreachable store.
+const START_PATIENCE: Duration = Duration::from_secs(5);
+/// The time for which the start waits for a notification before it reads the stores again.
+const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
-    /// Reads the definitions for the first table, and waits for stores that may soon be there: a start may come before
-    /// the first connection.
+    /// Reads the definitions for the first table. It waits a few seconds for unreachable stores, because the program
+    /// may start before they are connected.
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
-        let latest = Instant::now() + PATIENCE;
+        let latest = Instant::now() + START_PATIENCE;
         loop {
             let contents = self.stores.read().await;
-            if !contents.is_lost() || Instant::now() >= latest {
-                return self.act_upon(contents).await;
+            if !contents.has_unreachable_store() || Instant::now() >= latest {
+                return self.record_contents(contents).await;
             }
-            let next = (Instant::now() + PAUSE).min(latest);
+            let next = (Instant::now() + READ_PAUSE).min(latest);
             let _ = timeout_at(next, self.stores.changed()).await;
         }
     }
 
-    /// Records this as the input of the next table.
-    pub(crate) async fn act_upon(&mut self, contents: Contents) -> Result<Usable, Error> {
+    /// Records these contents as the input of the next table.
+    pub(crate) async fn record_contents(&mut self, contents: Contents) -> Result<Usable, Error> {
         let input = self.input(contents).await?;
         self.record(input)
     }
 
-    /// Looks at what was read, and at the modules that it names. That takes as long as reading those.
+    /// Checks the definitions, and reads the files of the modules that they name.
     pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
         // The modules of an unreachable store stay watched.
-        let known = self.usable(self.stores.set_after(&contents)).await?;
+        let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
         let (modules, refreshed, is_current) = blocking(move || {
-            // Invalid definitions name no modules; correcting them is a change too.
+            // Invalid definitions name no modules; they are read again once they change.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
@@ -133,7 +134,8 @@ impl Source {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // What changed before the fingerprint was taken would not be noticed later.
+        // Files that changed before the fingerprint was taken must be read again, because no later change would be
+        // noticed.
         let known = if is_current { known } else { known.afresh() };
         Ok(Input {
             contents,
@@ -143,19 +145,16 @@ impl Source {
         })
     }
 
-    /// Records an input of this version, and returns the definitions.
-    ///
-    /// # Errors
-    ///
-    /// Unless every store could be read.
+    /// Records the input of the next table, and returns its definitions, or the error of a store that could not be
+    /// read.
     pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
         self.version += 1;
-        self.stores.act_upon(&input.contents);
+        self.stores.set_known(&input.contents);
         (self.modules, self.refreshed) = (input.modules, input.refreshed);
         input.contents.set().map(|_| input.known)
     }
 
-    /// These definitions without those that cannot be used.
+    /// Returns these definitions without unusable ones.
     pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
         let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
         let namespaced = self.namespaced.clone();
@@ -169,13 +168,13 @@ impl Source {
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
-    /// The inputs from which a table was last built, successfully or not, as a text.
+    /// Returns the digest of the inputs from which a table was last built, successfully or not.
     pub(crate) fn inputs(&self) -> String {
         let mut parts: Vec<Vec<u8>> = vec![self.modules.digest().to_vec()];
-        for held in self.stores.known_content() {
-            let number = held.as_ref().map(|held| held.len().to_string());
+        for content in self.stores.known_content() {
+            let number = content.as_ref().map(|content| content.len().to_string());
             parts.push(number.unwrap_or_default().into_bytes());
-            for file in held.iter().flat_map(|held| held.iter()) {
+            for file in content.iter().flat_map(|content| content.iter()) {
                 parts.push(file.path.as_os_str().as_encoded_bytes().to_vec());
                 parts.push(file.normalized().as_bytes().to_vec());
             }
@@ -183,17 +182,17 @@ impl Source {
         Digest::of_parts(parts.iter().map(Vec::as_slice)).to_string()
     }
 
-    /// A table of these definitions, as far as it can be made now:
+    /// Builds a table of these definitions, as far as that is possible now:
     ///
-    /// - An entry whose stages cannot be made is set aside, unless it is in force as it is.
-    /// - A file whose modules cannot be fetched now is served as it was before. What is in force already, and everything
-    ///   at a start that may do [without modules](crate::HostBuilder::start_without_modules), is served with the modules
-    ///   of before or, where there are none, with stages that fail.
+    /// - An entry whose stages cannot be built is set aside, unless this version is in force already.
+    /// - A file whose modules cannot be fetched now is served in its previous version.
+    /// - A version that is in force already is served with its last modules; stages without one fail. At a start
+    ///   [without modules](crate::HostBuilder::start_without_modules), so are all definitions.
     ///
     /// # Errors
     ///
-    /// All other mistakes, and all mistakes in the files of a change.
-    pub(crate) async fn make(
+    /// Returns all other mistakes, and all mistakes in the files of a change.
+    pub(crate) async fn build(
         &self,
         mut usable: Usable,
         modules: Modules,
@@ -204,7 +203,7 @@ impl Source {
         let mut not_fetched = false;
         loop {
             let built = self
-                .make_of(usable.served(), modules.clone(), MayFail::Of(&failing))
+                .build_all(usable.served(), modules.clone(), MayFail::Of(&failing))
                 .await;
             let errors = match built {
                 Err(Error::Stages(errors)) => errors,
@@ -223,7 +222,7 @@ impl Source {
             let (mut aside, mut refused) = (Vec::new(), false);
             for (path, errors) in by_path {
                 let is_transient = errors.iter().all(|error| error.is_transient());
-                match self.instead(&usable, &path, is_transient, &purpose) {
+                match self.served_instead(&usable, &path, is_transient, &purpose) {
                     Some(Served::FailingStages) if failing.insert(path.clone()) => {}
                     Some(Served::LastVersion) => {
                         not_fetched |= errors.iter().any(|error| error.cause.is_not_fetched());
@@ -247,8 +246,8 @@ impl Source {
         }
     }
 
-    /// Decides what is served for a file of definitions whose stages cannot be made; `None` when the table cannot be made.
-    fn instead(
+    /// Decides what is served in place of a file whose stages cannot be built; `None` if the table cannot be built.
+    fn served_instead(
         &self,
         usable: &Usable,
         path: &Path,
@@ -268,8 +267,8 @@ impl Source {
         }
     }
 
-    /// Whether a stage that is in force, and is still among the `whole` of the definitions, is not `served`: it may have
-    /// been moved to a file that cannot be used yet.
+    /// Returns whether `served` lacks a stage that is in force and that the `whole` definitions still have. Such a
+    /// stage may have been moved to a file that cannot be used yet.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
@@ -283,7 +282,7 @@ impl Source {
     }
 
     /// Builds a table of all definitions in this set.
-    pub(crate) async fn make_of(
+    pub(crate) async fn build_all(
         &self,
         set: DefinitionSet,
         modules: Modules,
@@ -333,7 +332,7 @@ impl Source {
     }
 }
 
-/// The definitions of these stages, each once.
+/// Returns the definitions of these stages, each once, with the errors of its stages.
 fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
     for (error, served) in tolerated {
@@ -349,7 +348,7 @@ fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     bad.into_values().collect()
 }
 
-/// All stages of all chains; empty if there are mistakes.
+/// Returns the addresses of all stages; none if the definitions have mistakes.
 fn stages(set: &DefinitionSet) -> HashSet<String> {
     let chains = set.chains().unwrap_or_default();
     let stages = chains.iter().flat_map(|chain| {
@@ -359,7 +358,7 @@ fn stages(set: &DefinitionSet) -> HashSet<String> {
     stages.collect()
 }
 
-/// The modules that these files of definitions name, and the warnings about them.
+/// Returns the modules that these definition files name, and the warnings about the files.
 pub(crate) fn modules_and_warnings(
     set: &DefinitionSet,
     files: &[PathBuf],
@@ -395,7 +394,7 @@ fn texts(mistakes: impl IntoIterator<Item = Mistake>) -> Vec<String> {
     mistakes.into_iter().map(|mistake| mistake.to_string()).collect()
 }
 
-/// The texts of a revision, independent of how a store formats them.
+/// Returns the normalized texts, which do not depend on how a store formats them.
 fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
     let file = |file: &DefinitionFile| RevisionFile {
         path: file.path.clone(),
@@ -419,7 +418,8 @@ pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDe
     plugins.map(|(_, plugin)| plugin)
 }
 
-/// The files of this plugin: those that its settings were read from, its module, and the signatures next to it.
+/// Returns the files of a plugin: its module with the signatures next to it, and the files from which settings were
+/// read.
 fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
     let mut files = plugin.read_from.clone();
     let ModuleReference::File(path) = &plugin.source else {

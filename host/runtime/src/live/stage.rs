@@ -13,20 +13,20 @@ use crate::{
     status::statistics::StageStatistics,
 };
 
-/// A stage of a live table, as it is called now, and what the host knows about it. Lives as long as a table that has it.
+/// A stage of a live table and its state in the host: statistics, candidate, rollout and whether it is disabled.
 #[derive(Clone, Debug)]
 pub struct LiveStage {
     stage: Stage,
-    /// Its mode by its definition.
+    /// The mode in its definition.
     mode: Mode,
-    /// Whether it is disabled by its definition, which only the embedding program can say.
+    /// Whether the embedding program defined the stage as disabled.
     is_disabled: bool,
-    /// Its hook by its definition.
+    /// The hook in its definition.
     pub(crate) prepared: PreparedHook,
     pub(crate) statistics: Arc<StageStatistics>,
-    /// Its hook, if that is a plugin with a candidate.
+    /// The plugin and its candidate, if it has one.
     shadowed: Option<Arc<Shadowed>>,
-    /// The progress of the candidate's roll-out, if it has one.
+    /// The progress of the candidate's rollout, if it has one.
     pub(crate) progress: Option<Arc<RolloutProgress>>,
     pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
@@ -58,13 +58,13 @@ impl LiveStage {
         }
     }
 
-    /// A stage that the embedding program made.
+    /// Creates the live form of a stage that the embedding program made.
     pub(crate) fn native(stage: Stage, statistics: Arc<StageStatistics>) -> Self {
         let prepared = PreparedHook::new(stage.hook, HookStatus::new("native", "native"));
         Self::new(stage.spec, prepared, None, statistics)
     }
 
-    /// The candidate, compared with the plugin.
+    /// Returns the comparison of the plugin with its candidate, if there is one.
     pub(crate) fn trial(&self) -> Option<&Trial> {
         self.shadowed.as_ref().map(|shadowed| &*shadowed.trial)
     }
@@ -73,7 +73,7 @@ impl LiveStage {
         self.trial()?.rollout.as_ref()
     }
 
-    /// The hook with the share of its candidate.
+    /// Returns the hook in which the candidate decides its share of the requests, if it has a rollout.
     fn deciding(&self) -> Option<Shadowed> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
         Some(self.shadowed.as_ref()?.deciding(share))
@@ -107,7 +107,7 @@ impl LiveStage {
     }
 }
 
-/// The chain with these stages disabled, and no others, and with the current shares of candidates.
+/// Returns the chain with these disabled stages and the current shares of candidates.
 pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<LiveChain> {
     let state = |stage: &LiveStage| {
         let name = &stage.spec.name;

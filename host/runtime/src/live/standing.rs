@@ -1,4 +1,4 @@
-//! The standing of single definitions, for stores that show it to the people who write them.
+//! The standing of single definitions, which stores show to the authors.
 
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 
@@ -15,23 +15,23 @@ pub enum Standing {
     Live,
     /// The version cannot be used, or its modules cannot be fetched.
     Bad(BadDefinition),
-    /// No table can be built from all definitions together, for these reasons: the previous one is live.
+    /// The previous table is live, because no table can be built from all definitions together, for these reasons.
     Blocked(Vec<String>),
     /// An earlier revision is live, because a user rolled back.
     RolledBack,
 }
 
 impl Host {
-    /// Notified whenever the live table, what is wrong with the definitions, or the set of disabled stages may have
-    /// changed.
+    /// Returns a receiver that is notified when the live table, the problem of the definitions, or the disabled stages
+    /// may have changed.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.0.changes.subscribe()
     }
 
-    /// The standing of each of these versions of definitions; `None` while it is not known yet, since the version was not
-    /// read, or a table is being built.
+    /// Returns the standing of each of these versions of definitions. It is `None` until the version was read and a
+    /// table was built.
     pub fn standings(&self, versions: &[DefinitionFile]) -> Vec<Option<Standing>> {
-        // In this order: whatever was read before the build ended is in the table or the problem that it left.
+        // The order matters: content that was read before the build ended is in the live table or its problem.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -74,12 +74,7 @@ impl Host {
     }
 }
 
-/// Whether the definition itself is served, and only modules are not what it asks for.
+/// Returns whether this version of the definition is served, though not with the modules that it names.
 fn keeps_version(served: Served) -> bool {
-    match served {
-        Served::LastModules | Served::FailingStages => true,
-        Served::Nothing | Served::LastVersion => false,
-        // The enum may grow.
-        _ => false,
-    }
+    matches!(served, Served::LastModules | Served::FailingStages)
 }

@@ -17,7 +17,7 @@ use crate::{
     status::{HistoryStatus, metrics},
 };
 
-/// The live table, and everything that is known about it. It is replaced as a whole, so one load is consistent.
+/// The live table and its status. It is replaced as a whole, so that a reader sees a consistent state.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveState {
     pub(crate) table: Arc<Table>,
@@ -41,14 +41,15 @@ pub(crate) struct TableState {
 }
 
 impl TableState {
-    /// The newest table: the one that waits, or the live one.
+    /// Returns the revision of the newest table, which is live or waits.
     pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
         self.prepared
             .newest()
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Whether this is the newest table already, by its definitions. If it is the live one, no other table waits any more.
+    /// Returns whether the newest table already has these definitions and plugins. If the live table has them, the
+    /// table that waits is retired.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();
@@ -78,8 +79,8 @@ impl TableState {
 }
 
 impl Host {
-    /// Changes the live state, and returns the previous one. The lock on the disabled stages, which a table needs to go
-    /// live, makes this the only change at a time.
+    /// Changes the live state, and returns the previous one. The caller holds the lock of the disabled stages, so there
+    /// is one change at a time.
     fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
         let before = self.0.live.load_full();
         let mut live = (*before).clone();
@@ -91,14 +92,14 @@ impl Host {
         before
     }
 
-    /// Goes live with a table, and writes it to the history. The table stays live even if that fails.
+    /// Goes live with a table, and writes it to the history. The table stays live even if writing fails.
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
         prepared: PreparedTable,
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
-        state.history.note(prepared.entry.clone());
+        state.history.add(prepared.entry.clone());
         let table = self.make_live(state, prepared, problem);
         if let Err(error) = state.history.write().await {
             tracing::error!("{error}");
@@ -123,7 +124,7 @@ impl Host {
             let mut disabled = self.0.disabled.lock();
             if disabled.change_rollouts(|rollouts| rollouts.adopt(table.rollouts())) {
                 let disabled = self.0.disabled.clone();
-                // A failure is logged.
+                // `keep_rollouts` logs failures.
                 tokio::spawn(async move { disabled.keep_rollouts().await });
             }
             disabled.watch_exceptions(&table.exceptions, now);
@@ -131,7 +132,7 @@ impl Host {
             let live = state.live(table.clone(), entry, problem);
             (self.change_live(&disabled, |state| *state = live), table)
         };
-        exceptions::changed(&before.table.exceptions, &table.exceptions, now);
+        exceptions::log_new(&before.table.exceptions, &table.exceptions, now);
         metrics::stages_live(&table.chains);
         metrics::table_made(true);
         self.log_problem(&before);
@@ -139,8 +140,8 @@ impl Host {
         table
     }
 
-    /// Derives the live table again, with these stages disabled, and no others, and the current shares of candidates.
-    pub(crate) fn show_disabled(&self, stages: &Stages) {
+    /// Derives the live table again with these disabled stages and the current shares of candidates.
+    pub(crate) fn apply_disabled(&self, stages: &Stages) {
         let table = Arc::new(self.table().with_disabled(stages));
         metrics::stages_live(&table.chains);
         self.change_live(stages, |live| live.table = table);
@@ -164,8 +165,8 @@ impl Host {
         });
     }
 
-    /// The problem after a table was built. As long as missing modules were not requested from servers, the
-    /// previous one is kept.
+    /// Returns the problem after a table was built. The previous problem stays until missing modules were requested
+    /// from servers.
     pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();
@@ -174,7 +175,7 @@ impl Host {
     }
 
     pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
-        TableProblem::with(bad, self.0.live.load().problem.as_ref())
+        TableProblem::of_bad(bad, self.0.live.load().problem.as_ref())
     }
 
     /// Logs the changes of the problem, after the status shows them.

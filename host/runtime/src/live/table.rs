@@ -18,8 +18,7 @@ use crate::{
     status::{ChainStatus, ExceptionStatus},
 };
 
-/// The live chains. A request takes the table once and keeps it to its end, so it never sees a partial
-/// change.
+/// The live chains. A request keeps one table until it ends, so it never sees a partial change.
 #[derive(Clone)]
 pub struct Table {
     pub(crate) revision: u64,
@@ -33,13 +32,13 @@ pub struct Table {
     pub(crate) request_timeout: Duration,
     /// The observer of outcomes; `None` for a table that serves no requests.
     pub(crate) observer: Option<Arc<Observer>>,
-    /// A slot for tables in memory, released with the last request that uses this table, or one that differs from it only
-    /// in the stages that are disabled; `None` for a table that serves no requests.
+    /// The slot of this table in memory, which it shares with tables that are derived from it; `None` for a table that
+    /// serves no requests.
     pub(crate) _slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Table {
-    /// A built table, which requests pass through.
+    /// Creates a table for requests.
     pub(crate) fn new(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphorePermit) -> Self {
         Self {
             revision,
@@ -52,7 +51,7 @@ impl Table {
         }
     }
 
-    /// A table of these chains with the settings of the host, which serves no requests.
+    /// Creates a table of these chains for other uses than requests. Its outcomes are not observed.
     pub(crate) fn unobserved(source: &Source, chains: Vec<Arc<LiveChain>>) -> Self {
         Self {
             revision: 0,
@@ -69,38 +68,38 @@ impl Table {
         }
     }
 
-    /// The revision number, from 1.
+    /// Returns the revision number, from 1.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The content hash: the same for every table that gives the same verdicts.
+    /// Returns the content hash, which is the same for every table that gives the same verdicts.
     pub fn hash(&self) -> Digest {
         self.hash
     }
 
-    /// The chains, in the order in which a request passes them.
+    /// Returns the chains in the order in which a request passes them.
     pub fn chains(&self) -> impl ExactSizeIterator<Item = &Chain<LiveStage>> {
         self.chains.iter().map(|chain| &**chain)
     }
 
-    /// The plugins in the chains, including candidates.
+    /// Returns the plugins in the chains, including candidates.
     pub fn plugins(&self) -> &[Arc<Loaded>] {
         &self.plugins
     }
 
-    /// The chain of this phase and name.
+    /// Returns the chain of this phase and name.
     pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain<LiveStage>> {
         Some(&**self.chains.get(self.index.position(phase, name)?)?)
     }
 
-    /// The roll-outs of its candidates.
+    /// Returns the rollouts of its candidates.
     pub(crate) fn rollouts(&self) -> impl Iterator<Item = Arc<Rollout>> {
         let stages = self.chains.iter().flat_map(|chain| &chain.stages);
         stages.filter_map(|stage| stage.rollout().cloned())
     }
 
-    /// Returns this table with these stages disabled, and no others, and with the current shares of candidates.
+    /// Returns this table with these disabled stages and the current shares of candidates.
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
         let chains = self.chains.iter().map(|chain| with_disabled(chain, disabled));
         Self {
@@ -109,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Whether a chain may match a request of which only this is known. If not, the request need not be read.
+    /// Returns whether a chain may match a request with this outline. If not, its body need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         match self.index.candidates_of(outline) {
             Some(positions) => self.chains_at(positions).any(|chain| chain.may_match(outline)),
@@ -160,7 +159,7 @@ impl Table {
         evaluation.finish()
     }
 
-    /// The outcome of a request that entered the chains at `started`, for its receivers.
+    /// Creates the report on a request that entered the chains at `started`.
     pub(crate) fn observed<'o>(
         &self,
         request: Request,
@@ -184,7 +183,7 @@ impl Table {
             .collect()
     }
 
-    /// Counts the outcome in the statistics of stages and roll-outs.
+    /// Counts the outcome in the statistics of stages and rollouts.
     pub(crate) fn count(&self, outcome: &Outcome) {
         for row in &outcome.trace {
             let stage = self.chain(row.phase, &row.chain).and_then(|chain| {

@@ -1,5 +1,5 @@
-//! The agreement of replicas on a table: a change is prepared by all of them before one serves it. This module only
-//! decides; [`replicas`](crate::replicas) waits and communicates.
+//! The agreement of replicas on a table: all replicas prepare a change before one serves it. This module only decides;
+//! [`replicas`](crate::replicas) waits and communicates.
 
 use admittance_admission::{Digest, Moment};
 use schemars::JsonSchema;
@@ -13,28 +13,28 @@ use crate::RolloutProgress;
 pub struct Report {
     /// The content hash of the table that it serves.
     pub live: Digest,
-    /// The hash of the newest table that it could serve; equal to `live`, if nothing else is prepared.
+    /// The hash of the newest table that it could serve; equal to `live` if no other table is prepared.
     pub prepared: Digest,
-    /// The hash of one before, which it could serve too: others may have agreed on it already.
+    /// The hash of an earlier table that it could serve too, because the replicas may have agreed on it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
-    /// Since when it has reported this.
+    /// When it first made this report.
     pub since: Moment,
     /// The reason for which it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The progress of the roll-outs of the table that it serves.
+    /// The progress of the rollouts of the table that it serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rollouts: Vec<RolloutProgress>,
 }
 
 impl Report {
-    /// Whether it serves this, or goes live with it as soon as it learns that it is the target.
+    /// Returns whether the replica serves this table, or has prepared it.
     fn has(&self, target: Digest) -> bool {
         self.live == target || self.prepared == target || self.earlier == Some(target)
     }
 
-    /// Whether the other one says the same of tables.
+    /// Returns whether both reports have the same tables and problem.
     pub fn is_like(&self, other: &Self) -> bool {
         let parts = |report: &Self| {
             (
@@ -51,9 +51,9 @@ impl Report {
 /// A replica, as another one sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// Unique among the replicas of an installation.
+    /// The name, unique among the replicas of an installation.
     pub name: String,
-    /// Whether it has renewed what says that it is there.
+    /// Whether the replica has renewed its entry in time.
     pub is_alive: bool,
     /// Whether it is the leader.
     pub is_leader: bool,
@@ -64,11 +64,11 @@ pub struct Replica {
 /// The conclusion from the reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// All that count serve the target, or are about to, and none has prepared anything else.
+    /// All voters serve the target or are about to, and none has prepared another table.
     Agreed,
-    /// This becomes the target: the leader publishes it, and then every replica goes live with it.
+    /// This table becomes the target: the leader publishes it, and then every replica goes live with it.
     Switch(Digest),
-    /// Not all that count have prepared the same; these have not prepared what another one has, each with the reason.
+    /// The voters have not all prepared the same table; these replicas have not prepared the wanted one.
     Waiting(Vec<Missing>),
 }
 
@@ -84,7 +84,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// A sentence without its end.
+    /// Describes it as a sentence without its full stop.
     pub fn sentence(&self) -> String {
         let Self {
             replica,
@@ -99,10 +99,11 @@ impl Missing {
     }
 }
 
-/// Decides from the target that was published last, and from all replicas.
+/// Decides from the target that was published last and the reports of all replicas.
 ///
-/// Only replicas that are alive and have the target count, because only they answer requests: a new or late replica does
-/// not delay the others. If there is none, the live table of the leader becomes the target, so that something is served.
+/// The voters are the living replicas that have the target, because only they answer requests: a new or late replica
+/// does not delay the others. Without voters, the live table of the leader becomes the target, so that replicas become
+/// ready.
 pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&Replica> = alive()
@@ -114,9 +115,10 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     };
     let prepared = first.report.prepared;
     if voters.iter().all(|voter| voter.report.prepared == prepared) {
-        return match Some(prepared) == target {
-            true => Agreement::Agreed,
-            false => Agreement::Switch(prepared),
+        return if Some(prepared) == target {
+            Agreement::Agreed
+        } else {
+            Agreement::Switch(prepared)
         };
     }
     let wanted = most_wanted(target, &voters);
@@ -131,7 +133,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     Agreement::Waiting(missing.collect())
 }
 
-/// The table, apart from the target, that most replicas have prepared; of two, the table of the leader.
+/// Returns the table other than the target that most voters have prepared; if several have as many, the leader's table.
 fn most_wanted(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
     let others = voters
         .iter()
@@ -155,7 +157,8 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// The reasons for which replicas do not go live with a prepared table, a sentence for each replica that they wait for.
+    /// The reasons for which replicas do not go live with a prepared table, a sentence for each replica that they wait
+    /// for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
     /// The reason for which this replica does not know the tables of the others; absent if it does.
@@ -176,7 +179,7 @@ pub struct ReplicaStatus {
     pub is_self: bool,
     /// Whether it is the leader.
     pub leader: bool,
-    /// Whether it is there: it renews its entry.
+    /// Whether it has renewed its entry in time.
     pub alive: bool,
     /// Whether it serves the target.
     pub ready: bool,
@@ -186,7 +189,7 @@ pub struct ReplicaStatus {
     /// The hash of the newest table that it could serve.
     #[schemars(with = "String")]
     pub prepared: Digest,
-    /// Since when it has reported this.
+    /// When it first reported these tables.
     pub since: Moment,
     /// The reason for which it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,7 +220,7 @@ impl ReplicaStatus {
     }
 }
 
-/// Whether a replica that serves this may answer requests.
+/// Returns whether a replica with this live table may answer requests.
 pub fn is_ready(target: Option<Digest>, live: Digest) -> bool {
     target.is_none_or(|target| target == live)
 }

@@ -54,13 +54,13 @@ pub enum Applies {
     No,
     /// The answer depends on the missing object or name of the request.
     Depends,
-    /// A look-up or a condition failed. In a request, that is a failure of the stage.
+    /// A lookup or a condition failed, which would be a failure of the stage.
     Unknown,
 }
 
 impl Host {
-    /// Explains which chains and stages of the live table would see this request, with the object as it is: earlier stages may
-    /// change it. No hook is called. A request without objects stands for any object of its kind and namespace.
+    /// Explains which chains and stages of the live table would see this request, if no earlier stage changes its
+    /// object. No hook is called. A request without objects stands for any object of its kind and namespace.
     ///
     /// Chains that apply come first, each group in the order in which requests pass them.
     pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
@@ -117,33 +117,39 @@ impl Table {
         };
         let deadline = deadline.within(stage.spec.timeout);
         let is_described = request.object.is_some() || request.old_object.is_some();
-        let of_object = match is_described {
-            true => Vec::new(),
-            false => conditions_of_object(stage),
+        let of_object = if is_described {
+            Vec::new()
+        } else {
+            conditions_of_object(stage)
         };
-        let skipped = match of_object.is_empty() {
-            true => stage.skip_reason(request, surroundings, deadline).await,
-            false => {
-                let mut stage = stage.clone();
-                stage.spec.object_selector = LabelSelector::default();
-                stage.spec.match_conditions = MatchConditions::default();
-                stage.spec.yields_to.clear();
-                stage.skip_reason(request, surroundings, deadline).await
-            }
+        let skipped = if of_object.is_empty() {
+            stage.skip_reason(request, surroundings, deadline).await
+        } else {
+            let mut stage = stage.clone();
+            stage.spec.object_selector = LabelSelector::default();
+            stage.spec.match_conditions = MatchConditions::default();
+            stage.spec.yields_to.clear();
+            stage.skip_reason(request, surroundings, deadline).await
         };
         match skipped {
             Err(failure) => (Applies::Unknown, Some(failure.message)),
             Ok(None) if of_object.is_empty() => (Applies::Yes, None),
             Ok(None) => (Applies::Depends, Some(of_object.join("; "))),
             Ok(Some(reason)) => {
-                let why = self.why(reason, stage, request, deadline).await;
+                let why = self.explain_skip(reason, stage, request, deadline).await;
                 (Applies::No, Some(why))
             }
         }
     }
 
-    /// A skip reason with what does not match.
-    async fn why(&self, reason: SkipReason, stage: &Stage, request: &Request, deadline: Deadline) -> String {
+    /// Describes a skip reason and the part that does not match.
+    async fn explain_skip(
+        &self,
+        reason: SkipReason,
+        stage: &Stage,
+        request: &Request,
+        deadline: Deadline,
+    ) -> String {
         let spec = &stage.spec;
         let detail = match reason {
             SkipReason::Rules => stage.mismatch(request).map(|mismatch| mismatch.to_string()),
@@ -168,7 +174,7 @@ impl Table {
             _ => None,
         };
         match detail {
-            // It says the same.
+            // The detail repeats the reason.
             Some(detail) if reason == SkipReason::Rules => detail,
             Some(detail) => format!("{reason}: {detail}"),
             None => reason.to_string(),
@@ -204,17 +210,18 @@ async fn namespace_mismatch(
     }
 }
 
-/// `app=web, tier=a`.
+/// Formats labels as `app=web, tier=a`.
 fn labels(labels: Option<&Labels>) -> String {
     let pairs = labels.into_iter().flatten();
     let pairs: Vec<_> = pairs.map(|(key, value)| format!("{key}={value}")).collect();
-    match pairs.is_empty() {
-        true => "no labels".to_owned(),
-        false => pairs.join(", "),
+    if pairs.is_empty() {
+        "no labels".to_owned()
+    } else {
+        pairs.join(", ")
     }
 }
 
-/// Name and expression of the first condition that is false.
+/// Returns the name and the expression of the first condition that is false.
 async fn first_false(
     conditions: &MatchConditions,
     request: &Request,

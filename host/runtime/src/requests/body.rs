@@ -18,7 +18,7 @@ use http::{
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-/// When to send a body again for which there was no memory.
+/// The time after which a client may send a body again that found no memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Limits of request bodies that must be read completely.
@@ -32,7 +32,7 @@ pub struct BodyLimits {
 }
 
 impl Default for BodyLimits {
-    /// The defaults of [`AdmissionLayer`](crate::AdmissionLayer).
+    /// Returns the defaults of [`AdmissionLayer`](crate::AdmissionLayer).
     fn default() -> Self {
         Self::new(
             crate::AdmissionLayer::DEFAULT_BODY_LIMIT,
@@ -92,7 +92,7 @@ impl BodyError {
 }
 
 impl BodyLimits {
-    /// A body has at most `size` bytes, and arrives within `time`.
+    /// Limits a body to `size` bytes, which must arrive within `time`.
     pub const fn new(size: usize, time: Duration) -> Self {
         Self { size, time }
     }
@@ -102,7 +102,7 @@ impl BodyLimits {
     ///
     /// # Errors
     ///
-    /// When it was not read. A compressed body is refused before any of it is read.
+    /// Fails if the body cannot be read completely. A compressed body is refused before any of it is read.
     pub async fn collect<B>(self, head: &Parts, body: B) -> Result<Bytes, BodyError>
     where
         B: Body<Data = Bytes>,
@@ -111,8 +111,8 @@ impl BodyLimits {
         self.receive(&head.extensions, &head.headers, body).await
     }
 
-    /// Reads a whole body with these headers, of a request or of a reply to it, within the
-    /// [`BodyBudget`](admittance_net::budget::BodyBudget) among the extensions of the request.
+    /// Reads the whole body of a request or a reply with these headers. Its memory comes from the
+    /// [`BodyBudget`](admittance_net::budget::BodyBudget) in the extensions of the request.
     ///
     /// # Errors
     ///
@@ -167,7 +167,8 @@ impl BodyLimits {
     }
 }
 
-/// The work of reading a whole body once, as the bytes for [`apart`], whose measure is work that takes longer for each.
+/// Returns the work of reading a body, in the unit of [`apart`], whose bytes stand for work that takes four times
+/// longer.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }
@@ -181,8 +182,8 @@ enum Interrupted {
     Body(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The size of the pieces in which a large body is collected, in bytes. Growing one piece instead would copy megabytes on a
-/// thread that serves.
+/// The size of the pieces in which a large body is collected, in bytes. Growing a single piece would copy megabytes on
+/// a serving thread.
 const PIECE: usize = 256 << 10;
 
 /// The bytes of a body that has arrived in part.
@@ -194,7 +195,7 @@ struct PartialBody {
 }
 
 impl PartialBody {
-    /// Appends the next part of the body, of which `rest` bytes follow if its length is known.
+    /// Appends the next part of the body. If the length of the body is known, `rest` bytes follow.
     fn append(
         &mut self,
         mut part: &[u8],
@@ -204,7 +205,7 @@ impl PartialBody {
         while !part.is_empty() {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {
-                // A client that announces much and sends little takes little.
+                // A piece is small at first, so that announcing a large body takes little memory.
                 let ahead = rest.unwrap_or(self.length);
                 let size = part.len().saturating_add(ahead).min(PIECE);
                 memory.take(size)?;
@@ -228,7 +229,7 @@ impl PartialBody {
         }
         apart(self.length, move || {
             let mut all = Vec::with_capacity(self.length);
-            // Each piece is freed when it was copied, so that little more memory than the body's is used.
+            // Each piece is freed once it is copied, so that the body is in memory only about once.
             for piece in self.complete_pieces.into_iter().chain([self.last_piece]) {
                 all.extend_from_slice(&piece);
             }
@@ -238,15 +239,15 @@ impl PartialBody {
     }
 }
 
-/// The bytes of a body. Each part is dropped when it was copied, so that the connection can use its memory for the next;
-/// a body of one part is not copied.
+/// Reads the bytes of a body. Each part is dropped once it is copied, so that the connection can reuse its memory; a
+/// body of one part is not copied.
 async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, Interrupted>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
 {
     let mut partial = PartialBody::default();
     while let Some(frame) = body.frame().await {
-        // Trailers are lost.
+        // Trailers are dropped.
         let Ok(part) = frame?.into_data() else { continue };
         if partial.length == 0 && body.is_end_stream() {
             memory.take(part.len())?;
@@ -259,16 +260,15 @@ where
     Ok(partial.joined().await)
 }
 
-/// Discards what a client is still sending, for a while: a client whose connection is closed while it sends
-/// often never reads the reply.
+/// Discards the rest of a body for a while, because a client whose connection is closed while it sends often never
+/// reads the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };
-    // The rest is not waited for.
     let _ = tokio::time::timeout(PATIENCE, reading).await;
 }
 
-/// The value of `Content-Encoding`, if the body is encoded.
+/// Returns the value of `Content-Encoding`, if the body is encoded.
 pub fn encoding(headers: &HeaderMap) -> Option<String> {
     let values: Vec<_> = headers
         .get_all(CONTENT_ENCODING)

@@ -29,34 +29,34 @@ use crate::{
     live::stage::LiveChain,
 };
 
-/// The most evaluations at a time. Each runs its plugins on at most one thread.
-const AT_ONCE: usize = 2;
+/// The limit of concurrent evaluations, each of which runs its plugins on at most one thread.
+const MOST_EVALUATIONS: usize = 2;
 
-/// The limit of concurrent calls of plugins in evaluations. They have their own slots, so none of them takes one from a
-/// request.
+/// The limit of concurrent plugin calls in evaluations. Evaluations have their own slots, so they take none from
+/// requests.
 const CALLS_IN_FLIGHT: u32 = 8;
 
-/// The plugins of this many evaluations stay loaded, so that an evaluation with another object compiles nothing.
-const KEPT: usize = 4;
+/// The number of evaluations whose plugins stay loaded, so that an evaluation with another object compiles nothing.
+const KEPT_EVALUATIONS: usize = 4;
 
-/// The most plugins of an evaluation that stay loaded.
+/// The plugins of an evaluation with more of them do not stay loaded.
 const KEPT_PLUGINS: usize = 16;
 
-/// The largest schema of settings that is passed on, in bytes.
+/// The size of a settings schema in bytes, above which an evaluation does not return it.
 const LARGEST_SCHEMA: usize = 256 << 10;
 
-/// The time for an evaluation, including fetching and compiling modules.
-pub(crate) const TIME: Duration = Duration::from_secs(30);
+/// The time limit of an evaluation, including fetching and compiling modules.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The chains with which [`Host::evaluate`] evaluates a request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EvaluatedChains<'a> {
-    /// The chains of definitions that are not applied, and the name that stands for the text in mistakes.
+    /// The chains of definitions that are not applied.
     Text {
         /// One or more definitions, as in a file.
         text: &'a str,
-        /// `chain.yaml`.
+        /// The name that stands for the text in mistakes, such as `chain.yaml`.
         name: &'a str,
     },
     /// A chain of the live table, with its exact modules.
@@ -67,9 +67,10 @@ pub enum EvaluatedChains<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
-    /// Settings that replace the settings of plugins: by the name of the stage, or of stage and member, `images/signed`.
+    /// The settings that replace those of plugins, by the name of the stage, or of stage and member as in
+    /// `images/signed`.
     pub settings: BTreeMap<String, Json>,
-    /// Whether webhooks of matching chains are called. Otherwise such an evaluation is an error.
+    /// Whether webhooks may be called. If not, evaluating a request that matches a chain with a webhook is an error.
     pub call_webhooks: bool,
 }
 
@@ -77,13 +78,13 @@ pub struct EvaluateOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Evaluated {
-    /// The request as it was evaluated: a dry run.
+    /// The request that was evaluated, which is a dry run.
     pub request: Request,
     /// The outcome of the chains.
     pub outcome: Outcome,
-    /// The decision for operators. Its id is 0, since it is not kept.
+    /// The decision for operators. Its id is 0, because it is not kept.
     pub decision: DecisionRecord,
-    /// The JSON Schemas of the settings of plugins, by stage, as far as plugins describe them.
+    /// The JSON Schemas of plugin settings by stage, for plugins that have one.
     pub settings_schemas: BTreeMap<String, Json>,
     /// The chains whose rules do not match the request.
     pub unmatched: Vec<UnmatchedChain>,
@@ -103,7 +104,7 @@ pub struct UnmatchedChain {
 }
 
 impl UnmatchedChain {
-    /// `None` if the chain applies.
+    /// Returns `None` if the chain applies.
     pub(crate) fn of(chain: &LiveChain, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -123,7 +124,7 @@ pub enum EvaluateError {
     /// The chains cannot be built.
     #[error(transparent)]
     Chains(#[from] Error),
-    /// The live table has no such chain that a definition describes.
+    /// The live table has no chain of this name that was built from a definition.
     #[error("there is no definition of a live chain {0}")]
     NoSuchChain(ChainId),
     /// Settings are given for a stage that has no plugin.
@@ -131,7 +132,7 @@ pub enum EvaluateError {
         "there are settings for {0}, but none of the chains has a plugin of that name: write the stage, `images`, or the stage and the member of its group, `images/signed`"
     )]
     NoSuchPlugin(String),
-    /// A stage calls a webhook, and that is not allowed.
+    /// A stage calls a webhook, which the options do not allow.
     #[error(
         "stage {stage} of chain {chain} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)"
     )]
@@ -141,14 +142,17 @@ pub enum EvaluateError {
         /// The name of the stage.
         stage: String,
     },
-    /// The time is over.
+    /// The evaluation exceeded the time limit.
     #[error(
         "the evaluation took longer than {} s, most of it before any stage was called; if its modules take long to \
-         compile, a dry run of `apply` compiles them into the store first", TIME.as_secs()
+         compile, a dry run of `apply` compiles them into the store first", TIME_LIMIT.as_secs()
     )]
     TookTooLong,
-    /// Others are going on.
-    #[error("{} evaluations are going on, and none ended in time; try again", AT_ONCE)]
+    /// Too many other evaluations are running.
+    #[error(
+        "{} evaluations are going on, and none ended in time; try again",
+        MOST_EVALUATIONS
+    )]
     TooMany,
 }
 
@@ -160,15 +164,16 @@ pub(crate) struct Evaluator {
     kept: Mutex<VecDeque<KeptPlugins>>,
 }
 
-/// The plugins of an evaluation, loaded until others take their place.
+/// The plugins of an evaluation, which stay loaded until those of later evaluations replace them.
 struct KeptPlugins {
     plugins: Vec<Arc<Loaded>>,
-    /// So that an evaluation with other settings compiles only what depends on them.
+    /// The modules stay shared, so that an evaluation with other settings compiles only the code that depends on them.
     _modules: Vec<SharedModule>,
 }
 
 impl Evaluator {
-    /// Shares modules, limits and look-ups with the live table, but has its own slots and compiler.
+    /// Creates an evaluator, which shares modules, limits and lookups with the live table, but has its own slots and
+    /// compiler.
     pub(crate) fn new(live: &Assembler) -> Self {
         let mut sandbox = live.sandbox.clone();
         sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);
@@ -191,7 +196,7 @@ impl Evaluator {
         };
         Self {
             assembler: Arc::new(assembler),
-            turns: Semaphore::new(AT_ONCE),
+            turns: Semaphore::new(MOST_EVALUATIONS),
             kept: Mutex::default(),
         }
     }
@@ -217,20 +222,21 @@ impl Evaluator {
             plugins,
             _modules: modules,
         });
-        kept.truncate(KEPT);
+        kept.truncate(KEPT_EVALUATIONS);
     }
 }
 
 impl Host {
-    /// Evaluates a request with chains that are not live, or with a live one. Nothing of it is counted, recorded or
-    /// written to the history, and nothing goes live. The request is a dry run: a stage with side effects refuses it.
+    /// Evaluates a request with chains that are not live, or with a live one. The evaluation is not counted, recorded
+    /// or written to the history, and nothing goes live. The request is a dry run, so a stage with side effects refuses
+    /// it.
     ///
-    /// Candidates are left out. The whole is limited to 30 s, and at most two evaluations are made at a time. Plugins have
-    /// the limits of live ones, but run in slots of their own. A dropped evaluation ends, and so does a compilation for it.
+    /// Candidates are left out. An evaluation may take 30 s, and at most two run at a time. Plugins have their usual
+    /// limits, but run in slots of their own. Dropping the future ends the evaluation, including compilations.
     ///
     /// # Errors
     ///
-    /// When the chains cannot be built, or the time is over.
+    /// Fails if the chains cannot be built, or the time limit is exceeded.
     pub async fn evaluate(
         &self,
         chains: EvaluatedChains<'_>,
@@ -239,9 +245,9 @@ impl Host {
     ) -> Result<Evaluated, EvaluateError> {
         let started = Instant::now();
         let evaluator = &self.0.evaluator;
-        let turn = timeout(TIME, evaluator.turns.acquire()).await;
+        let turn = timeout(TIME_LIMIT, evaluator.turns.acquire()).await;
         let _turn = turn.ok().and_then(Result::ok).ok_or(EvaluateError::TooMany)?;
-        let rest = TIME.saturating_sub(started.elapsed());
+        let rest = TIME_LIMIT.saturating_sub(started.elapsed());
         let evaluation = self.evaluate_now(chains, request, how);
         timeout(rest, evaluation)
             .await
@@ -259,7 +265,7 @@ impl Host {
             EvaluatedChains::Text { text, name } => of_text(&source, text, name).await?,
             EvaluatedChains::Live(id) => of_live(&source, &self.0.live.load_full().entry, id).await?,
         };
-        prepare(&mut definitions, &how.settings)?;
+        adapt(&mut definitions, &how.settings)?;
         let evaluator = &self.0.evaluator;
         let (live, none) = (LiveModules::default(), HashSet::new());
         let assembler = &evaluator.assembler;
@@ -355,8 +361,8 @@ async fn of_live(
     Ok((chains, modules_of(live)))
 }
 
-/// Leaves out candidates, and replaces settings.
-fn prepare(
+/// Removes candidates and replaces settings.
+fn adapt(
     definitions: &mut [ChainDefinition],
     settings: &BTreeMap<String, Json>,
 ) -> Result<(), EvaluateError> {

@@ -22,15 +22,15 @@ use tracing::Instrument;
 use crate::{
     Host,
     requests::body::{BodyLimits, reading_work},
-    requests::stored::settle,
+    requests::stored::add_stored_state,
     requests::trace::{request_span, trace_context},
 };
 
-/// The header with a request's uid, in the request, to the inner service, and in the reply.
+/// The header with a request's uid, in the client's request, in the request to the inner service, and in the reply.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Headers that describe the bytes of the body, and are wrong once it is rewritten.
-const ABOUT_THE_BYTES: [HeaderName; 3] = [
+/// Headers with digests of the body, which are wrong once it is rewritten.
+const DIGEST_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("digest"),
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("content-md5"),
@@ -38,26 +38,27 @@ const ABOUT_THE_BYTES: [HeaderName; 3] = [
 
 /// Puts a [`Host`] in front of any `tower` service that speaks HTTP. Cheap to clone.
 ///
-/// A request that no chain can match is forwarded unchanged, streamed. The body of any other is read, passed
-/// through the chains, and forwarded unchanged or as they changed it; if they refuse it, the dialect writes
-/// the reply and the inner service never sees the request. A body that is read loses its trailers. If the dialect needs the
-/// stored object ([`Dialect::stored`]), the layer fetches it from the inner service before, within the limits of a body.
+/// A request that no chain can match is streamed to the inner service unchanged. The body of any other request is read
+/// and passed through the chains, and the result is forwarded; if the chains refuse the request, the dialect writes the
+/// reply and the inner service never sees the request. A body that is read loses its trailers. If the dialect needs the
+/// stored object ([`Dialect::stored`]), the layer first fetches it from the inner service, within the limits of a body.
 ///
 /// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
-/// of the request; otherwise a new one is created. It is sent to the inner service and to the client. A
-/// `traceparent` that is not valid does not reach the inner service, nor its `tracestate`. The decision on a request names
-/// the dialect, or the `Arc<FrontEnd>` among the extensions of the request.
+/// of the request; otherwise a new uid is created. The uid is sent to the inner service and to the client. An invalid
+/// `traceparent` does not reach the inner service, nor does its `tracestate`. The decision on a request names the
+/// `Arc<FrontEnd>` in the extensions of the request, or else the dialect.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
-/// An inner service with a [`Host`] in front of it. Made by [`AdmissionLayer`].
+/// An inner service with a [`Host`] in front of it, which [`AdmissionLayer`] creates.
 #[derive(Clone, Debug)]
 pub struct AdmissionService<S> {
     state: Arc<LayerState>,
     inner: S,
 }
 
-/// The handling of a request: an extension of every response. An extension that the inner service has set is kept.
+/// The way in which a request was handled. Every response has it as an extension; one that the inner service set is
+/// kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
@@ -72,7 +73,7 @@ pub enum Passage {
 }
 
 impl Passage {
-    /// The word for logs: `untouched`, `allowed`, `changed`, or how it ended.
+    /// Returns the word for logs: `untouched`, `allowed`, `changed`, or the reason of the end.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Untouched => "untouched",
@@ -82,7 +83,7 @@ impl Passage {
         }
     }
 
-    /// Sets it on the response.
+    /// Adds it to the extensions of a response.
     pub fn mark<B>(self, mut response: Response<B>) -> Response<B> {
         response.extensions_mut().insert(self);
         response
@@ -93,19 +94,19 @@ impl Passage {
 struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
-    /// The front end of requests without one.
+    /// The front end of requests that have none in their extensions.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
 }
 
 impl Host {
-    /// A layer that passes requests through this host's chains. A request whose body must be read uses the
-    /// table that is live when its body has arrived.
+    /// Creates a layer that passes requests through this host's chains. A request whose body must be read uses the
+    /// table that is live when the body has arrived.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
         self.layer_with(Arc::new(dialect))
     }
 
-    /// Like [`layer`](Self::layer), with a shared dialect.
+    /// Creates a [`layer`](Self::layer) with a shared dialect.
     pub fn layer_with(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
         AdmissionLayer(Arc::new(LayerState {
             host: self.clone(),
@@ -117,9 +118,9 @@ impl Host {
 }
 
 impl AdmissionLayer {
-    /// 7 MiB: twice the limit of kube-apiserver, and room for the envelope.
+    /// The default size limit of a body, 7 MiB: twice the limit of kube-apiserver, and room for an envelope.
     pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
-    /// Bodies that must be read are small; this is for slow connections.
+    /// The default time limit of a body, which allows for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Limits the size and the time of a body that is read. A streamed body has no limit. Default: 7 MiB within 30 s.
@@ -159,7 +160,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // Call the instance that was polled ready.
+        // `call` must use the instance that was polled ready, not a clone.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let state = self.state.clone();
@@ -181,7 +182,7 @@ where
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
-                    // The inner service may have said how the request ended.
+                    // The inner service may have set its own extension.
                     if response.extensions().get::<Passage>().is_none() {
                         response.extensions_mut().insert(passed.passage);
                     }
@@ -219,7 +220,7 @@ struct Passed<B> {
 }
 
 impl LayerState {
-    /// The request for the inner service, or the reply that ends the request here.
+    /// Passes a request through the chains. Returns the request for the inner service, or the reply that ends it here.
     async fn pass<S, B, R>(
         &self,
         mut head: Parts,
@@ -251,13 +252,13 @@ impl LayerState {
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
-            settle(query, &mut head, inner.clone(), self.limits, |end| {
+            add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
                 self.end(end, &[])
             })
             .await?;
             let stored = head.extensions.get::<StoredState>();
             let stored = stored.and_then(|stored| stored.object.as_ref());
-            // Applying a patch takes longer than reading a body.
+            // Applying a patch is more work than reading a body.
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
         let (dialect, original) = (self.dialect.clone(), body.clone());
@@ -276,7 +277,7 @@ impl LayerState {
         let front = head.extensions.get().unwrap_or(&self.front);
         request.front = Some(front.clone());
         request.trace = trace;
-        // Taken after the body has arrived, so that a slow body does not keep an old table alive.
+        // The table is taken after the body has arrived, so that a slow body does not keep an old table alive.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&End::Refused(refusal), &outcome.warnings).into());
@@ -284,7 +285,7 @@ impl LayerState {
         if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
             return Err(self.end(&End::Rejected(&rejection), &outcome.warnings).into());
         }
-        // No stage has read it, so its spelling does not matter.
+        // No stage has read the object, so the body keeps its spelling.
         if outcome.trace.is_empty() {
             return Ok(Passed::whole(head, body, Passage::Untouched));
         }
@@ -308,7 +309,6 @@ impl LayerState {
         Ok(passed)
     }
 
-    /// Reads the whole body of a request.
     async fn collect<B>(&self, head: &Parts, body: B) -> Result<Bytes, Response<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -329,7 +329,7 @@ impl LayerState {
 }
 
 impl<B: From<Bytes>> Passed<B> {
-    /// A request whose body has been read.
+    /// Creates a request from a body that was read completely.
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
         // The body is complete, so neither `Expect` nor `Transfer-Encoding` applies.
@@ -340,7 +340,7 @@ impl<B: From<Bytes>> Passed<B> {
             headers.insert(CONTENT_LENGTH, body.len().into());
         }
         if passage == Passage::Changed {
-            for name in ABOUT_THE_BYTES {
+            for name in DIGEST_HEADERS {
                 headers.remove(name);
             }
         }
@@ -352,8 +352,8 @@ impl<B: From<Bytes>> Passed<B> {
     }
 }
 
-/// The uid of the request with these headers: the value of [`REQUEST_ID`], if it is valid, or else a new one.
-/// Services that should behave like an [`AdmissionLayer`] use it.
+/// Returns the uid of a request with these headers: the value of [`REQUEST_ID`] if it is valid, or else a new one. It
+/// is public for services that should behave like an [`AdmissionLayer`].
 pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers
         .get(REQUEST_ID)

@@ -31,28 +31,28 @@ use crate::{
     requests::trace::{request_span, trace_context},
 };
 
-/// Answers the AdmissionReviews that kube-apiserver sends to webhooks: a `tower` service that speaks HTTP.
-/// Cheap to clone. Made by [`Host::reviews`].
+/// A `tower` service that answers the AdmissionReviews which kube-apiserver sends to webhooks. Cheap to clone;
+/// [`Host::reviews`] creates it.
 ///
-/// A POST to `/admit` calls every matching chain, `/mutate` and `/validate` the chains of a phase, and
-/// `/mutate/{chain}` and `/validate/{chain}` one chain; `-cluster` and `-namespaced` after the first word leave out the
-/// chains of namespaces and all others. The uid of a review is the uid of its request in
-/// logs. The answer is sent a little before the `timeout` in the query expires, so that the failure policy of
-/// a slow stage is applied here, instead of the failure policy of the whole webhook. The decision names the dialect
-/// `kubernetes`, or the `Arc<FrontEnd>` among the extensions of the call.
+/// A POST to `/admit` calls every matching chain; `/mutate` and `/validate` call the chains of a phase, and
+/// `/mutate/{chain}` and `/validate/{chain}` one chain. `/mutate-cluster` and `/validate-cluster` leave out the chains
+/// of namespaces, `/mutate-namespaced` and `/validate-namespaced` all others. Log lines name the uid of the review. The
+/// answer is sent a little before the `timeout` in the query expires, so that a slow stage is subject to its own
+/// failure policy and not to that of the whole webhook. The decision names the `Arc<FrontEnd>` in the extensions of the
+/// call, or else the dialect `kubernetes`.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
 #[derive(Clone)]
 struct ReviewState {
     host: Host,
-    /// The front end of reviews without one.
+    /// The front end of reviews that have none in their extensions.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
     definitions: Option<Arc<DefinitionReader>>,
 }
 
-/// Makes a definition of an object that a store of the host keeps; `None` of other objects.
+/// Reads an object that a store of the host keeps as a definition; returns `None` for other objects.
 type DefinitionReader = dyn Fn(&Object) -> Option<DefinitionFile> + Send + Sync;
 
 impl fmt::Debug for ReviewState {
@@ -65,8 +65,8 @@ impl fmt::Debug for ReviewState {
 }
 
 impl Host {
-    /// A service that answers AdmissionReviews with this host's chains. A review uses the table that is live
-    /// when it arrives.
+    /// Creates a service that answers AdmissionReviews with this host's chains. A review uses the table that is live
+    /// when it has arrived.
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
@@ -85,9 +85,9 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// Also answers reviews of definitions that the API server is about to store, at `/definitions`: those with mistakes
-    /// are denied. `read` makes a definition of an object, as the store will read it; `None` of other objects, which are
-    /// allowed.
+    /// Also answers reviews at `/definitions`, which are about definitions that the API server is about to store:
+    /// definitions with mistakes are denied. `read` reads an object as the store will; objects for which it returns
+    /// `None` are allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
@@ -97,7 +97,7 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// The reply to a call that ends without a review.
+    /// Creates the reply to a call that ends without a review.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         // kube-apiserver retries an overload within its own deadline.
         let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
@@ -157,7 +157,7 @@ impl ReviewService {
             return Err(response);
         }
         match (&address.selection, &state.definitions) {
-            (Some(selection), _) => known(&state.host.table(), selection)?,
+            (Some(selection), _) => ensure_chain_exists(&state.host.table(), selection)?,
             (None, Some(_)) => {}
             (None, None) => {
                 let message =
@@ -165,7 +165,7 @@ impl ReviewService {
                 return Err(rejected(StatusCode::NOT_FOUND, message));
             }
         }
-        content_type(head)?;
+        ensure_json(head)?;
         let body = state
             .limits
             .collect(head, body)
@@ -181,16 +181,16 @@ impl ReviewService {
         let Some(selection) = address.selection else {
             return Ok(state.check(review, patience).instrument(span).await);
         };
-        // Taken after the body has arrived, so that a slow body does not keep an old table alive.
+        // The table is taken after the body has arrived, so that a slow body does not keep an old table alive.
         let table = state.host.table();
-        known(&table, &selection)?;
+        ensure_chain_exists(&table, &selection)?;
         Ok(judge(&table, review, &selection, patience).instrument(span).await)
     }
 }
 
 impl ReviewState {
-    /// Checks the definition in a review. What cannot be checked in time is allowed: a mistake in it is found when it is
-    /// read, and a definition must be repairable whatever happens here.
+    /// Checks the definition in a review. A definition that cannot be checked in time is allowed: its mistakes are
+    /// found when the store is read, and a user must be able to repair a definition even if the check does not work.
     async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
         let Review { version, request } = review;
         let allowed = |warnings| {
@@ -210,7 +210,7 @@ impl ReviewState {
             Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
             Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
         };
-        // Labels, annotations and finalizers of a bad one can be changed, and it can be deleted.
+        // An invalid definition can be deleted, and its labels, annotations and finalizers can be changed.
         let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
         let is_same =
             request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
@@ -265,9 +265,9 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     reply(&uid, body, passage)
 }
 
-/// The time limit of the chains for a caller's timeout.
+/// Returns the time limit of the chains for a caller's timeout.
 fn within(timeout: Duration) -> Duration {
-    /// The time for the network, and for sending the review, during which the caller's timeout already runs.
+    /// The time for the network, during which the caller's timeout runs too.
     const MARGIN: Duration = Duration::from_millis(250);
     timeout.saturating_sub(MARGIN.min(timeout / 10))
 }
@@ -288,8 +288,8 @@ fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
     Box::new(Passage::Ended(END).mark(status_reply(status, message)))
 }
 
-/// A chain that is addressed by name must exist.
-fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
+/// Rejects the name of a chain that does not exist.
+fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
     let Selection::Chain(phase, name) = selection else {
         return Ok(());
     };
@@ -321,8 +321,8 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
     Err(rejected(StatusCode::NOT_FOUND, &message))
 }
 
-/// Reviews must be JSON; media type parameters are ignored.
-fn content_type(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
+/// Rejects reviews that are not JSON, ignoring the parameters of the media type.
+fn ensure_json(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
     let value = head
         .headers
         .get(CONTENT_TYPE)

@@ -1,4 +1,4 @@
-//! Asks the inner service for the object that it has stored, before the chains see a request to change it.
+//! Fetches the stored object from the inner service before the chains see a request to change it.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// The reasons for which the stored object is not known.
 enum Unknown<R, E> {
-    /// The inner service replied for the client.
+    /// The reply of the inner service is for the client.
     Replied(Response<R>),
     Failed(E),
     /// The end of a sentence about the reply.
@@ -30,12 +30,12 @@ enum Unknown<R, E> {
     NoMemory(NoBodyMemory),
 }
 
-/// The stored object, and its version as the inner service says it.
+/// The stored object and its `ETag`.
 type Stored = (StoredState, Option<HeaderValue>);
 
-/// Adds the [`StoredState`] of a request to its head, and limits the request to the version of the object that the chains
-/// will see, if the reply has one. `end` writes the reply to a client.
-pub(crate) async fn settle<S, B, R>(
+/// Fetches the stored object and adds it to the head as [`StoredState`]. If the reply has an `ETag`, the request is
+/// limited to the version of the object that the chains see. `end` writes replies to the client.
+pub(crate) async fn add_stored_state<S, B, R>(
     query: StoredQuery,
     head: &mut Parts,
     inner: S,
@@ -55,7 +55,7 @@ where
         Ok((state, version)) => {
             head.extensions.insert(state);
             return match version {
-                Some(version) => require(&mut head.headers, version)
+                Some(version) => require_version(&mut head.headers, version)
                     .map_err(|rejection| stop(end(&End::Rejected(&rejection)))),
                 None => Ok(()),
             };
@@ -83,7 +83,7 @@ where
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut request = query.request.clone().map(|()| B::from(Bytes::new()));
-    // Among them is the address of the client.
+    // The extensions contain the address of the client.
     *request.extensions_mut() = head.extensions.clone();
     if let Some(id) = head.headers.get(REQUEST_ID) {
         request.headers_mut().insert(REQUEST_ID, id.clone());
@@ -92,14 +92,14 @@ where
         .await
         .map_err(Unknown::Failed)?;
     let reply = inner.call(request).await.map_err(Unknown::Failed)?;
-    // The inner service has written a reply of its own, such as about an upstream that cannot be reached.
+    // A reply with a passage was written by the inner service itself, for example because its upstream is unreachable.
     if reply.extensions().get::<Passage>().is_some() {
         return Err(Unknown::Replied(reply));
     }
     match reply.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND if query.may_be_absent => return Ok(Stored::default()),
-        // It is about the client's request: who it is, and what it may do.
+        // The error concerns the client, such as its identity or permissions.
         status if status.is_client_error() => {
             return Err(Unknown::Replied(
                 Passage::Ended("refused-by-upstream").mark(reply),
@@ -132,8 +132,8 @@ where
     Ok((state, version))
 }
 
-/// Makes a request fail unless this version is still stored when it arrives. A client may already have asked for that.
-fn require(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
+/// Makes a request fail unless this version is still stored when it arrives. The client's own `If-Match` must allow it.
+fn require_version(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
     let mut wanted = headers.get_all(IF_MATCH).iter().peekable();
     let is_any = wanted.peek().is_none();
     let has_version = |value: &HeaderValue| {
@@ -170,7 +170,7 @@ mod tests {
             for value in wanted {
                 headers.append(IF_MATCH, HeaderValue::from_static(value));
             }
-            let required = require(&mut headers, HeaderValue::from_static("\"a\""));
+            let required = require_version(&mut headers, HeaderValue::from_static("\"a\""));
             match expected {
                 Some(version) => {
                     assert_eq!(required, Ok(()), "{wanted:?}");

@@ -5,8 +5,8 @@ use admittance_net::trace::{TRACEPARENT, TRACESTATE};
 use http::HeaderMap;
 use tracing::{Span, field::display};
 
-/// The trace context in these headers of a request. Headers that are not valid are removed, so that they are not
-/// passed on. For services that should behave like an [`AdmissionLayer`](crate::AdmissionLayer).
+/// Reads the trace context from the headers of a request. Invalid headers are removed, so that they are not passed on.
+/// It is public for services that should behave like an [`AdmissionLayer`](crate::AdmissionLayer).
 pub fn trace_context(headers: &mut HeaderMap) -> Option<TraceContext> {
     let context = parse(headers);
     if context.is_none() {
@@ -28,7 +28,7 @@ fn parse(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::parse(parent, states.ok().map(|states| states.join(",")).as_deref())
 }
 
-/// The span that names the request in each of its log lines.
+/// Creates the span that names the request in each of its log lines.
 pub fn request_span(uid: &Uid, trace: Option<&TraceContext>) -> Span {
     let trace_id = trace.map(|trace| display(trace.trace_id()));
     tracing::info_span!("request", uid = uid.as_str(), trace_id)
@@ -41,7 +41,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn headers_that_are_not_valid_are_removed() {
+    fn invalid_trace_headers_are_removed() {
         for (case, sent, expected) in [
             ("none", &[][..], None),
             ("a parent", &[("traceparent", PARENT)], Some(None)),

@@ -1,5 +1,5 @@
-//! A candidate: a new version of a plugin that is called in the background with the same requests, without
-//! any effect on them, or decides a share of them while the plugin is called in the background.
+//! Candidates: a candidate is a new version of a plugin. It is called in the background with the same requests, without
+//! any effect on them; or it decides a share of them, while the plugin is called in the background.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,14 +34,14 @@ use crate::{
 /// The number of samples that are kept for one candidate.
 const SAMPLES: usize = 20;
 
-/// The longest patch in a sample, in bytes.
-const PATCH_SIZE: usize = 16 << 10;
+/// The size in bytes to which patches in samples are shortened.
+const MOST_PATCH: usize = 16 << 10;
 
-/// The limit of concurrent calls of a candidate, so that a slow one does not take the slots of serving
+/// The limit of concurrent background calls of a candidate, so that a slow one does not take the slots of serving
 /// plugins.
-const AT_ONCE: usize = 8;
+const BACKGROUND_CALLS: usize = 8;
 
-/// A plugin and its candidate as one hook: one of them answers, and the other one is called afterwards.
+/// A plugin and its candidate as one hook: one of them answers, then the other one is called in the background.
 #[derive(Clone)]
 pub(crate) struct Shadowed {
     pub(crate) plugin: Arc<dyn Hook>,
@@ -53,16 +53,16 @@ pub(crate) struct Shadowed {
     pub(crate) decides: Option<Share>,
 }
 
-/// The statistics of a candidate. Lives as long as a table has the candidate with the same plugin.
+/// The comparison of a candidate with its plugin. Lives as long as a table has both.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    subject: TrialIdentity,
+    identity: TrialIdentity,
     plugin: PluginStatus,
     candidate: PluginStatus,
     share: Share,
     since: Moment,
     redact: Arc<[Redaction]>,
-    /// The roll-out of the candidate, if it has one.
+    /// The rollout of the candidate, if it has one.
     pub(crate) rollout: Option<Arc<Rollout>>,
     slots: Arc<Semaphore>,
     calls: AtomicU64,
@@ -70,11 +70,11 @@ pub(crate) struct Trial {
     different: AtomicU64,
     failed: AtomicU64,
     passed_over: AtomicU64,
-    /// The newest first.
+    /// The differences, the newest first.
     samples: Mutex<VecDeque<DifferenceSample>>,
 }
 
-/// The identity of a trial: another plugin, candidate, share or roll-out is another trial.
+/// The identity of a trial: a table with another plugin, candidate, share or rollout begins a new trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TrialIdentity {
     /// The stage, in the format of `promote`.
@@ -84,7 +84,7 @@ pub(crate) struct TrialIdentity {
     /// The candidate's module, settings and grants.
     pub(crate) candidate: String,
     pub(crate) share: Share,
-    /// The roll-out, with the digest of what it is of.
+    /// The rollout, and the digest of its candidate and definition.
     pub(crate) rollout: Option<(RolloutDefinition, Digest)>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct TrialIdentity {
 pub(crate) struct Trials {
     trials: Mutex<HashMap<TrialIdentity, Weak<Trial>>>,
     redact: Arc<[Redaction]>,
-    /// Told when a roll-out reaches a limit.
+    /// Notified when a rollout reaches a limit.
     pub(crate) limits: Arc<Notify>,
 }
 
@@ -107,28 +107,28 @@ impl Trials {
 
     pub(crate) fn of(
         &self,
-        subject: TrialIdentity,
+        identity: TrialIdentity,
         plugin: PluginStatus,
         candidate: PluginStatus,
     ) -> Arc<Trial> {
         let mut trials = self.trials.lock();
         trials.retain(|_, trial| trial.strong_count() > 0);
-        if let Some(trial) = trials.get(&subject).and_then(Weak::upgrade) {
+        if let Some(trial) = trials.get(&identity).and_then(Weak::upgrade) {
             return trial;
         }
-        let rollout = subject.rollout.clone().map(|(definition, digest)| {
+        let rollout = identity.rollout.clone().map(|(definition, digest)| {
             let limits = self.limits.clone();
-            Arc::new(Rollout::new(&subject.stage, digest, definition, limits))
+            Arc::new(Rollout::new(&identity.stage, digest, definition, limits))
         });
         let trial = Arc::new(Trial {
-            share: subject.share,
-            subject: subject.clone(),
+            share: identity.share,
+            identity: identity.clone(),
             plugin,
             candidate,
             since: Moment::now(),
             redact: self.redact.clone(),
             rollout,
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            slots: Arc::new(Semaphore::new(BACKGROUND_CALLS)),
             calls: AtomicU64::new(0),
             same: AtomicU64::new(0),
             different: AtomicU64::new(0),
@@ -136,7 +136,7 @@ impl Trials {
             passed_over: AtomicU64::new(0),
             samples: Mutex::new(VecDeque::new()),
         });
-        trials.insert(subject, Arc::downgrade(&trial));
+        trials.insert(identity, Arc::downgrade(&trial));
         trial
     }
 }
@@ -176,7 +176,7 @@ impl Shadowed {
         }
     }
 
-    /// Calls the other one with the same request, in the background.
+    /// Calls the one that did not answer with the same request, in the background.
     fn compare(&self, request: &Request, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
@@ -211,7 +211,7 @@ impl Shadowed {
             trial.record(request, ours, theirs, by_candidate, deadline).await;
             drop(slot);
         };
-        // Not within the span of the request, which ends before.
+        // The call has its own span, because the span of the request ends before.
         tokio::spawn(async move {
             let span = request_span(&uid, trace.as_ref());
             work.instrument(span).await;
@@ -227,7 +227,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Evaluated with the rules and limits of chain stages.
+    /// Evaluates an answer with the rules and limits of stages.
     async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
         match answer.map(Response::bounded) {
             Ok(response) => Self {
@@ -253,7 +253,7 @@ impl Answer {
         effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
     }
 
-    /// The size of the object that it leaves, in bytes.
+    /// Returns the size of the changed object in bytes; 0 if the answer does not change it.
     fn size(&self) -> usize {
         match &self.effect {
             Ok(Effect::Change(after, _)) => after.text().len(),
@@ -274,7 +274,7 @@ impl Answer {
             }
             _ => None,
         };
-        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(PATCH_SIZE));
+        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(MOST_PATCH));
         let annotations = self.audit_annotations.iter();
         AnswerSample {
             verdict: verdict.to_owned(),
@@ -288,7 +288,7 @@ impl Answer {
 }
 
 impl Trial {
-    /// Compares the two answers, on a thread for long work if they are large.
+    /// Compares both answers, on a thread for long work if they are large.
     async fn record(
         self: Arc<Self>,
         request: Request,
@@ -340,7 +340,7 @@ impl Trial {
         tracing::info!(
             target: "admittance::audit",
             uid = sample.uid,
-            stage = self.subject.stage,
+            stage = self.identity.stage,
             plugin = sample.plugin.verdict,
             candidate = sample.candidate.verdict,
             message = sample.candidate.message.as_deref(),
@@ -359,7 +359,7 @@ impl Trial {
     }
 
     fn counter(&self, result: &'static str) -> Counter {
-        counter!(metrics::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result)
+        counter!(metrics::CANDIDATES, "stage" => self.identity.stage.clone(), "result" => result)
     }
 
     pub(crate) fn status(&self, progress: Option<&RolloutProgress>) -> CandidateStatus {
@@ -383,7 +383,7 @@ impl Trial {
     pub(crate) fn report(&self, progress: Option<&RolloutProgress>) -> CandidateReport {
         let samples = self.samples.lock();
         CandidateReport {
-            stage: self.subject.stage.clone(),
+            stage: self.identity.stage.clone(),
             plugin: self.plugin.clone(),
             candidate: self.status(progress),
             samples: samples.iter().cloned().collect(),

@@ -1,4 +1,4 @@
-//! The progress of roll-outs, in memory and in the directory of the history.
+//! The progress of rollouts, in memory and in the directory of the history.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -10,26 +10,27 @@ use tokio::time::Instant;
 use super::{Rollout, RolloutAction, RolloutState, RolloutStatus};
 use crate::{Moment, live::disabled::is_stage, status::metrics};
 
-/// The progress of a roll-out, as it is reported to other replicas and kept over restarts.
+/// The progress of a rollout, as it is reported to other replicas and kept over restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RolloutProgress {
     /// Phase, chain and stage: `Mutating:pods/images`.
     pub stage: String,
-    /// The digest of what is rolled out: module, settings, and the definition of the roll-out.
+    /// The digest of the candidate's module and settings, and of the definition of the rollout.
     pub subject: Digest,
     /// The number of restarts after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// The number of changes of its step or state, in any replica. Replicas order states by these counts, and by no clock.
+    /// The number of changes of its step or state in any replica. Replicas order states by this number, because their
+    /// clocks differ.
     #[serde(default)]
     pub changes: u64,
-    /// The index of its share in the steps.
+    /// The index of the current step.
     pub step: usize,
-    /// Whether it goes on by itself.
+    /// Whether the rollout continues by itself.
     pub state: RolloutState,
-    /// The beginning of this step, or of this state if that is later.
+    /// The start of the current step or of the current state, whichever is later.
     pub since: Moment,
     /// The reason of an abort, or the user who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,22 +40,22 @@ pub struct RolloutProgress {
     pub replica: Option<String>,
 }
 
-/// The roll-outs of the live table. Lives as long as the host.
+/// The rollouts of the live table. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
-    /// The roll-outs from before a restart, until there is a table.
+    /// The rollouts from before a restart, until the first table adopts them.
     kept: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
     /// Whether another replica begins the steps.
     is_led: bool,
 }
 
-/// A roll-out of the live table.
+/// A rollout of the live table.
 #[derive(Debug)]
 struct LiveRollout {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
-    /// When the step ends, by the clock that only goes forward, and by the other one.
+    /// The end of the step, by the monotonic clock and by the system clock.
     end: Option<(Instant, Moment)>,
 }
 
@@ -66,8 +67,8 @@ impl Rollouts {
         }
     }
 
-    /// These are the roll-outs of the new live table: those that were there before go on, and others begin. Returns whether
-    /// any began or is gone.
+    /// Takes over the rollouts of a new live table: known ones continue, and others begin. Returns whether any began or
+    /// ended.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
@@ -114,13 +115,12 @@ impl Rollouts {
         self.live.iter().map(|live| (*live.progress).clone()).collect()
     }
 
-    /// When the next step begins by itself.
+    /// Returns the next end of a step; `None` while another replica leads.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let ends = self.live.iter().filter_map(|live| live.end);
         ends.map(|(end, _)| end).min().filter(|_| !self.is_led)
     }
 
-    /// Whether another replica begins the steps when their time has come.
     pub(super) fn is_led(&self) -> bool {
         self.is_led
     }
@@ -129,8 +129,8 @@ impl Rollouts {
         self.is_led = is_led;
     }
 
-    /// Begins the steps whose time has come, and aborts the roll-outs that have reached a limit. Returns whether there is
-    /// any.
+    /// Begins the steps that are due, and aborts the rollouts that have reached a limit. Returns whether anything
+    /// changed.
     pub(super) fn advance(&mut self) -> bool {
         let (instant, now) = (Instant::now(), Moment::now());
         let mut is_changed = false;
@@ -142,7 +142,7 @@ impl Rollouts {
             if let Some(problem) = live.rollout.problem() {
                 live.enter(0, RolloutState::Aborted, Some(problem));
             } else if is_over && !self.is_led {
-                live.next();
+                live.begin_next_step();
             } else {
                 continue;
             }
@@ -151,7 +151,7 @@ impl Rollouts {
         is_changed
     }
 
-    /// Goes where another replica is with the same roll-outs. Returns whether any is elsewhere now.
+    /// Takes over the progress of another replica where it is ahead. Returns whether anything changed.
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
@@ -169,9 +169,7 @@ impl Rollouts {
         is_changed
     }
 
-    /// # Errors
-    ///
-    /// The state, if it does not allow the action.
+    /// Carries out an action of a user; fails with the state that does not allow it.
     pub(super) fn steer(
         &mut self,
         stage: &str,
@@ -186,10 +184,10 @@ impl Rollouts {
         let (step, state) = (live.progress.step, live.progress.state);
         let by = |done: &str| Some(format!("{done} by {}", by.unwrap_or("an unknown user")));
         match (action, state) {
-            (Next, Progressing | Paused) => live.next(),
+            (Next, Progressing | Paused) => live.begin_next_step(),
             (Pause, Progressing | Paused) => live.enter(step, Paused, by("paused")),
             (Resume, Paused) => live.enter(step, Progressing, None),
-            (Resume, Aborted) => live.begin_anew(),
+            (Resume, Aborted) => live.restart(),
             (Abort, Progressing | Paused | Completed) => live.enter(0, Aborted, by("aborted")),
             _ => return Err(state),
         }
@@ -216,16 +214,16 @@ impl LiveRollout {
             rollout,
             progress: Arc::new(progress),
         };
-        begun.show();
+        begun.publish();
         begun
     }
 
-    /// Continues after a restart. If the time of a step ended meanwhile, the next step begins now, and none is skipped.
+    /// Continues after a restart. If the current step should have ended meanwhile, it ends now, so no step is skipped.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
-        let rest = progress.next(&rollout).map(|next| {
+        let rest = progress.step_end(&rollout).map(|next| {
             let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
-            // The clock may be another one.
+            // The clock may have been changed, so the rest is limited.
             rest.min(pause)
         });
         let live = Self {
@@ -233,32 +231,33 @@ impl LiveRollout {
             progress: Arc::new(progress),
             end: rest.map(end_after),
         };
-        live.show();
+        live.publish();
         live
     }
 
-    /// Goes where another replica is.
+    /// Takes over the progress of another replica.
     fn follow(&mut self, theirs: RolloutProgress) {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::kept(self.rollout.clone(), theirs);
-        // It happened just now, whatever the clock of the other one says.
+        // The change just happened, so its time in the other replica's clock does not matter.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }
     }
 
-    /// Begins the next step; completes the last one.
-    fn next(&mut self) {
+    /// Begins the next step, or completes the last one.
+    fn begin_next_step(&mut self) {
         let RolloutProgress { step, state, .. } = *self.progress;
         let reason = self.progress.reason.clone();
-        match step + 1 < self.rollout.definition.shares.len() {
-            true => self.enter(step + 1, state, reason),
-            false => self.enter(step, RolloutState::Completed, None),
+        if step + 1 < self.rollout.definition.shares.len() {
+            self.enter(step + 1, state, reason)
+        } else {
+            self.enter(step, RolloutState::Completed, None)
         }
     }
 
-    fn begin_anew(&mut self) {
+    fn restart(&mut self) {
         Arc::make_mut(&mut self.progress).attempt += 1;
         self.enter(0, RolloutState::Progressing, None);
     }
@@ -278,11 +277,11 @@ impl LiveRollout {
         });
         let lasts = (state == RolloutState::Progressing).then_some(self.rollout.definition.pause);
         self.end = lasts.map(end_after);
-        self.show();
+        self.publish();
     }
 
-    /// Updates the log and the metrics.
-    fn show(&self) {
+    /// Logs the progress, and sets the metrics.
+    fn publish(&self) {
         let RolloutProgress { stage, state, .. } = &*self.progress;
         let reason = self.progress.reason_and_replica();
         let share = self.progress.share(&self.rollout);
@@ -306,9 +305,9 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Orders the states of one roll-out: the higher rank holds, whatever the order in which a replica learns of them. An
-    /// abort holds until the roll-out begins anew, and otherwise the later change. Of two simultaneous changes in two
-    /// replicas, the smaller step holds.
+    /// Orders the states of one rollout, so that replicas agree in whichever order they learn of them: the highest rank
+    /// wins. An abort wins until the rollout restarts; otherwise the later change wins, and of simultaneous changes the
+    /// one to the smaller step.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (
@@ -320,7 +319,7 @@ impl RolloutProgress {
         )
     }
 
-    /// The reason, with the replica if it is another one.
+    /// Returns the reason, with the name of the replica if it is another one.
     pub fn reason_and_replica(&self) -> Option<String> {
         let reason = self.reason.as_ref()?;
         Some(match &self.replica {
@@ -329,15 +328,15 @@ impl RolloutProgress {
         })
     }
 
-    /// The share of the requests that the candidate decides; `None` for none.
+    /// Returns the share of the requests that the candidate decides; `None` if it decides none.
     pub(crate) fn share(&self, rollout: &Rollout) -> Option<Share> {
         let shares = &rollout.definition.shares;
         let share = shares.get(self.step).or_else(|| shares.last());
         share.copied().filter(|_| self.state != RolloutState::Aborted)
     }
 
-    /// When the step ends by itself.
-    fn next(&self, rollout: &Rollout) -> Option<Moment> {
+    /// Returns the end of the step; `None` if it does not end by itself.
+    fn step_end(&self, rollout: &Rollout) -> Option<Moment> {
         let is_progressing = self.state == RolloutState::Progressing;
         is_progressing.then(|| Moment(self.since.0 + rollout.definition.pause))
     }
@@ -350,7 +349,7 @@ impl RolloutProgress {
             steps: rollout.definition.shares.iter().map(Share::to_string).collect(),
             by: rollout.definition.by,
             since: self.since,
-            next: self.next(rollout),
+            next: self.step_end(rollout),
             reason: self.reason_and_replica(),
             decided: counts.decided,
             failed: counts.failed,
@@ -360,7 +359,7 @@ impl RolloutProgress {
     }
 }
 
-/// The end of a step that lasts for this time from now on.
+/// Returns the end of a step that lasts for this time from now on.
 fn end_after(rest: Duration) -> (Instant, Moment) {
     (Instant::now() + rest, Moment(Moment::now().0 + rest))
 }

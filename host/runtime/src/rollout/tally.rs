@@ -1,4 +1,4 @@
-//! StepCounts the results of the requests that a candidate decided.
+//! Counts the results of the requests that a candidate decided.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::status::metrics;
 
-/// The roll-out of a candidate. Lives as long as a table has the candidate with the same plugin.
+/// The rollout of a candidate. Lives as long as a table has the candidate with the same plugin.
 #[derive(Debug)]
 pub(crate) struct Rollout {
     /// Phase, chain and stage: `Mutating:pods/images`.
     pub(crate) stage: String,
-    /// The digest of candidate and definition: with another one, it is another roll-out.
+    /// The digest of the candidate and the definition. Another digest is another rollout.
     pub(crate) subject: Digest,
     pub(crate) definition: RolloutDefinition,
     counts: Mutex<StepCounts>,
-    /// Told when a limit is reached.
+    /// Notified when a limit is reached.
     reached: Arc<Notify>,
 }
 
@@ -67,7 +67,7 @@ impl Rollout {
         self.definition.includes(&self.stage, request, share)
     }
 
-    /// StepCounts a request that the candidate decided, or for which it failed.
+    /// Counts a request that the candidate decided, or for which it failed.
     pub(crate) fn count_decided(&self, is_failure: bool) {
         metrics::rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
         self.count(|counts| {
@@ -76,7 +76,7 @@ impl Rollout {
         });
     }
 
-    /// StepCounts a comparison of its answer with the verdict of the plugin.
+    /// Counts a comparison of its answer with the verdict of the plugin.
     pub(crate) fn count_compared(&self, is_refusal: bool) {
         if is_refusal {
             metrics::rollout_request(&self.stage, "refused");
@@ -87,7 +87,7 @@ impl Rollout {
         });
     }
 
-    /// A step begins.
+    /// Resets the counts for a new step.
     pub(super) fn restart(&self) {
         *self.counts.lock() = StepCounts::new();
     }
@@ -96,14 +96,14 @@ impl Rollout {
         self.counts.lock().clone()
     }
 
-    /// The limit that is reached, if one is.
+    /// Returns a sentence about the limit that is reached; `None` if there is none.
     pub(super) fn problem(&self) -> Option<String> {
         self.counts.lock().problem.clone()
     }
 
     fn count(&self, change: impl FnOnce(&mut StepCounts)) {
         let mut counts = self.counts.lock();
-        // A good past does not hide a bad present.
+        // Counts begin again after each pause, so that many old successes do not hide new failures.
         if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
             *counts = StepCounts::new();
         }

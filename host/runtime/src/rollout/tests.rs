@@ -33,7 +33,7 @@ fn rollout(subject: &str, written: &str) -> Arc<Rollout> {
     Arc::new(Rollout::new(STAGE, subject, definition(written), limits))
 }
 
-/// Three steps of ten minutes.
+/// Creates a rollout with three steps of ten minutes.
 fn three() -> Arc<Rollout> {
     rollout("one", "{ steps: [10, 50, 100] }")
 }
@@ -44,7 +44,7 @@ fn live(rollout: &Arc<Rollout>) -> Rollouts {
     rollouts
 }
 
-/// State, share, and why.
+/// Returns the state, the share and the reason of the rollout.
 fn shown(rollouts: &Rollouts, rollout: &Rollout) -> (RolloutState, String, Option<String>) {
     let progress = rollouts.of(Phase::Mutating, "pods", "images").unwrap();
     let status = progress.status(rollout);
@@ -78,7 +78,7 @@ async fn steps_begin_by_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_share_alone_stays() {
+async fn a_rollout_with_one_share_completes_after_a_pause() {
     let rollout = rollout("one", "{ percent: 20 }");
     let mut rollouts = live(&rollout);
     advance(minutes(10)).await;
@@ -87,7 +87,7 @@ async fn a_share_alone_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn users_steer_roll_outs() {
+async fn each_state_allows_only_some_actions_of_users() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     for (action, expected) in [
@@ -114,26 +114,26 @@ async fn users_steer_roll_outs() {
             }
             (steered, expected) => assert_eq!(steered.map(drop), expected.map(drop), "{action}"),
         }
-        // What is paused does not go on.
+        // Only a progressing rollout has an end of its step.
         let is_progressing = shown(&rollouts, &rollout).0 == Progressing;
         assert_eq!(rollouts.next_end().is_some(), is_progressing, "{action}");
     }
-    // The pause is a whole one.
+    // A restarted step lasts for a whole pause.
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_goes_on_while_its_candidate_is_the_same() {
+async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     let first = three();
     let mut rollouts = live(&first);
     rollouts.steer(STAGE, Next, None).unwrap();
     advance(minutes(4)).await;
-    // Another table, in which the plugin is another one.
+    // The next table has another plugin but the same candidate.
     let second = three();
     assert!(!rollouts.adopt([second.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &second).1, "50%");
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
-    // What is counted for the second one counts.
+    // The counts of the second table abort the rollout.
     for _ in 0..5 {
         second.count_decided(true);
     }
@@ -149,7 +149,7 @@ async fn it_goes_on_while_its_candidate_is_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_changes_nothing() {
+async fn a_rollout_continues_after_a_restart() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     rollouts.steer(STAGE, Next, None).unwrap();
@@ -162,13 +162,13 @@ async fn a_restart_changes_nothing() {
     let (mut again, is_changed) = restarted(&three());
     assert!(!is_changed);
     assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
-    // The wall clock is not the clock of the runtime.
+    // The system clock goes on, unlike the paused clock of the runtime.
     let rest = again.next_end().unwrap() - Instant::now();
     assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
     advance(rest).await;
     assert!(again.advance());
     assert_eq!(shown(&again, &rollout).1, "100%");
-    // With another candidate, the kept state says nothing.
+    // Another candidate does not continue the kept state.
     let other = super::tests::rollout("two", "{ percent: 20 }");
     let (again, is_changed) = restarted(&other);
     assert!(is_changed);
@@ -176,7 +176,7 @@ async fn a_restart_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_ended_during_a_stop_is_followed_by_the_next() {
+async fn a_step_that_ended_during_a_stop_ends_at_the_start() {
     let rollout = three();
     let kept = serde_json::to_value(live(&rollout).list()).unwrap();
     let mut kept = serde_json::from_value::<Vec<serde_json::Value>>(kept).unwrap();
@@ -192,7 +192,7 @@ async fn a_step_that_ended_during_a_stop_is_followed_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reached_limits_abort_a_roll_out() {
+async fn a_reached_limit_aborts_a_rollout() {
     // Each row has failures among decided requests, refusals among compared ones, and the reason.
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),
@@ -226,17 +226,17 @@ async fn reached_limits_abort_a_roll_out() {
         for number in 0..compared {
             rollout.count_compared(number < refused);
         }
-        let is_told = tokio::time::timeout(Duration::ZERO, limits.notified())
+        let is_notified = tokio::time::timeout(Duration::ZERO, limits.notified())
             .await
             .is_ok();
         assert_eq!(
-            (is_told, rollouts.advance()),
+            (is_notified, rollouts.advance()),
             (expected.is_some(), expected.is_some())
         );
         let (state, _, reason) = shown(&rollouts, &rollout);
         assert_eq!(state == Aborted, expected.is_some());
         assert_eq!(reason.as_deref(), expected);
-        // It is judged anew.
+        // A restarted rollout counts anew.
         if state == Aborted {
             rollouts.steer(STAGE, Resume, None).unwrap();
             assert!(!rollouts.advance());
@@ -244,9 +244,8 @@ async fn reached_limits_abort_a_roll_out() {
     }
 }
 
-/// A good past does not hide a bad present, and old failures are forgotten.
 #[tokio::test(start_paused = true)]
-async fn requests_of_one_pause_are_judged() {
+async fn limits_apply_to_the_requests_of_one_pause() {
     let rollout = rollout("one", "{ percent: 10 }");
     let mut rollouts = live(&rollout);
     for _ in 0..4 {
@@ -267,8 +266,8 @@ async fn requests_of_one_pause_are_judged() {
     assert_eq!(shown(&rollouts, &rollout).0, Aborted);
 }
 
-/// Lets both learn from one another until neither has news.
-fn tell_one_another(one: &mut Rollouts, other: &mut Rollouts) {
+/// Exchanges the progress of two replicas.
+fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
     one.follow(other.list());
     other.follow(one.list());
     assert!(
@@ -278,8 +277,8 @@ fn tell_one_another(one: &mut Rollouts, other: &mut Rollouts) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_follow_one_another() {
-    // They count for themselves.
+async fn replicas_take_over_the_latest_change_of_any_of_them() {
+    // Each replica has its own counts.
     let rollouts = [three(), three()];
     let [mut one, mut other] = rollouts.each_ref().map(live);
     let at = |replica: &Rollouts| {
@@ -290,10 +289,10 @@ async fn replicas_follow_one_another() {
         ((Some(Next), None), (Progressing, "50%")),
         ((None, Some(Pause)), (Paused, "50%")),
         ((None, Some(Resume)), (Progressing, "50%")),
-        // At the same time: the smaller step.
+        // Of simultaneous changes, the one to the smaller step wins.
         ((Some(Next), Some(Pause)), (Paused, "50%")),
         ((Some(Resume), None), (Progressing, "50%")),
-        // An abort holds, whatever the other one did meanwhile, and however often.
+        // An abort wins over a simultaneous change.
         ((Some(Abort), Some(Next)), (Aborted, "0%")),
         ((None, Some(Resume)), (Progressing, "10%")),
         ((None, Some(Next)), (Progressing, "50%")),
@@ -303,7 +302,7 @@ async fn replicas_follow_one_another() {
                 replica.steer(STAGE, action, Some("ops")).unwrap();
             }
         }
-        tell_one_another(&mut one, &mut other);
+        exchange(&mut one, &mut other);
         let expected = (expected.0, expected.1.to_owned());
         assert_eq!(
             (at(&one), at(&other)),
@@ -312,29 +311,29 @@ async fn replicas_follow_one_another() {
         );
         assert_eq!(one.next_end(), other.next_end(), "{actions:?}");
     }
-    // A limit that is reached in one ends it in all.
+    // A limit that one replica reaches aborts the rollout in all of them.
     for _ in 0..5 {
         rollouts[1].count_decided(true);
     }
     one.steer(STAGE, Next, None).unwrap();
     one.steer(STAGE, Pause, None).unwrap();
     assert!(other.advance());
-    tell_one_another(&mut one, &mut other);
+    exchange(&mut one, &mut other);
     assert_eq!(shown(&one, &rollouts[0]), shown(&other, &rollouts[1]));
     assert_eq!(at(&one).0, Aborted);
 
-    // One that begins later goes where they are, and not back.
+    // A replica that starts later takes over the abort.
     let mut late = live(&rollouts[0]);
-    tell_one_another(&mut late, &mut one);
+    exchange(&mut late, &mut one);
     assert_eq!(at(&late).0, Aborted);
-    // Another candidate is another roll-out.
+    // Another candidate is another rollout.
     let mut another = Rollouts::default();
     another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
     assert!(!another.follow(one.list()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_compare_no_clocks() {
+async fn replicas_agree_although_their_clocks_differ() {
     let rollout = three();
     let [mut leader, mut other] = [live(&rollout), live(&rollout)];
     other.set_led(true);
@@ -347,17 +346,17 @@ async fn replicas_compare_no_clocks() {
         let mut told = leader.list();
         for told in &mut told {
             let shift = minutes(60);
-            match minutes_ahead < 0 {
-                true => told.since.0 -= shift,
-                false => told.since.0 += shift,
+            if minutes_ahead < 0 {
+                told.since.0 -= shift
+            } else {
+                told.since.0 += shift
             }
         }
-        // The step before is not news.
         other.follow(told);
         let state = |replica: &Rollouts| shown(replica, &rollout).0;
         assert_eq!(state(&other), state(&leader), "{minutes_ahead}");
     }
-    // Once it leads, the step ends a whole pause after it was learned of.
+    // Once this replica leads, the step ends a whole pause after the replica learned of it.
     other.set_led(false);
     assert_eq!(other.next_end(), Some(Instant::now() + minutes(10)));
     advance(minutes(10)).await;

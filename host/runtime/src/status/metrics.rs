@@ -185,7 +185,7 @@ pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
     gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
 }
 
-/// Sets the share of a candidate, and whether its roll-out was aborted.
+/// Sets the share of a candidate, and whether its rollout was aborted.
 pub(crate) fn rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
     let share = share.map_or(0.0, |share| f64::from(share.parts_of_ten_thousand()) / 1e4);
     gauge!(ROLLOUT_SHARE, "stage" => stage.to_owned()).set(share);
@@ -209,7 +209,7 @@ pub(crate) fn exception_ends(exception: &str, end: Duration) {
     gauge!(EXCEPTION_EXPIRY, "exception" => exception.to_owned()).set(end.as_secs_f64());
 }
 
-/// The durations of a stage's calls in this mode with this verdict.
+/// Returns the durations of a stage's calls in this mode with this verdict.
 pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     histogram!(
         STAGE_DURATION,

@@ -16,7 +16,7 @@ use crate::{
     status::{CallStatus, FailureStatus, RecentCalls, StageState},
 };
 
-/// Lives as long as a table has the stage with the same hook.
+/// The statistics of a stage. They continue as long as a table has the stage with the same hook.
 #[derive(Debug)]
 pub(crate) struct StageStatistics(Mutex<StageCounts>);
 
@@ -26,15 +26,14 @@ struct StageCounts {
     results: Results,
     state: StageState,
     last_failure: Option<FailureStatus>,
-    /// `None` before the first call: most stages of a large table are never called.
+    /// The recent calls; `None` before the first one, because most stages of a large table are never called.
     recent: Option<Recent>,
-    /// The policy for which its failure metrics were made.
+    /// The failure policy with which its failure metrics were initialized.
     metrics: Option<FailurePolicy>,
     durations: Durations,
 }
 
-/// The metrics of durations by their results, once there is one. Finding them by their labels takes longer than all
-/// counting.
+/// The metrics of durations by results. They are kept because finding them by their labels takes longer than counting.
 #[derive(Debug, Default)]
 struct Durations {
     enforce: [Option<::metrics::Histogram>; 4],
@@ -46,7 +45,7 @@ struct Durations {
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// The statistics of this stage with this hook, which continue while a table has it.
+    /// Returns the statistics of this stage with this hook, which continue while a table has it.
     pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
@@ -77,16 +76,16 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Whether its failure metrics must be initialized for this policy: true the first time that a live table
+    /// Returns whether its failure metrics must be initialized for this policy: true the first time that a live table
     /// has the stage with it.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)
     }
 
-    /// StageCounts the result of one call.
+    /// Counts the result of a call.
     pub(crate) fn record(&self, row: &TraceRow) {
-        // It was not called otherwise.
+        // Other results mean that the stage was not called.
         let Some(index) = index(&row.result) else { return };
         let mut counts = self.0.lock();
         if let Some(count) = counts.results.get_mut(index) {
@@ -155,7 +154,7 @@ fn index(result: &StageResult) -> Option<usize> {
     }
 }
 
-/// The calls of the last one to two periods.
+/// The calls of the current period and of the one before.
 #[derive(Debug)]
 struct Recent {
     current: Period,
@@ -169,10 +168,10 @@ struct Period {
     durations: Histogram<u32>,
 }
 
-/// Long enough to include rare requests, short enough to forget the last hour.
+/// The length of a period, which is long enough to include rare requests and short enough to forget the last hour.
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// One minute in microseconds, which is beyond every timeout.
+/// The longest duration that is recorded, in microseconds: one minute, which is beyond every timeout.
 const LONGEST: u64 = 60_000_000;
 
 impl Recent {
@@ -192,11 +191,11 @@ impl Recent {
             *count += 1;
         }
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        // It grows: only a histogram with a fixed range refuses a value.
+        // Only a histogram with a fixed range refuses a value, and this one grows.
         let _ = self.current.durations.record(microseconds.clamp(1, LONGEST));
     }
 
-    /// The periods that began within the last two.
+    /// Returns the periods that began within the last two.
     fn periods(&self, now: Instant) -> impl Iterator<Item = &Period> {
         let both = [&self.current, &self.previous];
         both.into_iter()
@@ -218,11 +217,11 @@ impl Recent {
         }
     }
 
-    /// `None` without durations.
+    /// Returns these quantiles of the durations in microseconds; `None` without durations.
     fn quantiles<const N: usize>(&self, quantiles: [f64; N], now: Instant) -> [Option<u64>; N] {
         let mut all = histogram();
         for period in self.periods(now) {
-            // They have the same bounds.
+            // Histograms with the same bounds can be added.
             if all.add(&period.durations).is_err() {
                 return [None; N];
             }
@@ -251,7 +250,7 @@ impl Period {
     }
 }
 
-/// Has a precision of a hundredth, and grows with the longest duration.
+/// Creates a histogram with a precision of a hundredth, which grows with the longest duration.
 fn histogram() -> Histogram<u32> {
     #[expect(clippy::expect_used, reason = "two significant digits are possible")]
     Histogram::new(2).expect("a histogram of two digits")

@@ -27,7 +27,7 @@ fn expecting(expected: Expected) -> Application {
     how
 }
 
-/// The locations of invalid definitions, with a `+` if the previous version is in force.
+/// Returns the locations of invalid definitions, with a `+` if the previous version is in force.
 fn bad(host: &Host) -> Vec<String> {
     let problem = host.status().problem;
     let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);
@@ -42,7 +42,7 @@ fn bad(host: &Host) -> Vec<String> {
     .collect()
 }
 
-/// A driver that has never seen the store, with a policy.
+/// Creates a driver that has never seen the store, with a policy.
 fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -51,7 +51,7 @@ fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
 }
 
 #[tokio::test]
-async fn the_version_of_before_stays_or_the_rest_is_served() {
+async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
     for text in junk() {
         // (the choice, what is served, what after a change of the other, what is bad)
         for (on_bad, served, changed, place) in [
@@ -96,7 +96,7 @@ async fn the_version_of_before_stays_or_the_rest_is_served() {
 }
 
 #[tokio::test]
-async fn a_new_driver_starts() {
+async fn a_new_host_starts_with_an_invalid_entry_in_its_store() {
     for text in junk() {
         for on_bad in OnBadDefinition::ALL {
             let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -111,7 +111,7 @@ async fn a_new_driver_starts() {
 }
 
 #[tokio::test]
-async fn everything_can_be_repaired_from_here() {
+async fn definitions_can_be_changed_beside_an_invalid_entry() {
     for text in junk() {
         for on_bad in OnBadDefinition::ALL {
             let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -168,7 +168,7 @@ async fn everything_can_be_repaired_from_here() {
 /// If two definitions have one operation and kind, the one in force stays valid, whichever was written first;
 /// without one in force, the first is used.
 #[tokio::test]
-async fn of_two_the_one_in_force_stays() {
+async fn of_two_conflicting_entries_the_one_in_force_stays() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &shelf).build().await.unwrap();
@@ -198,7 +198,7 @@ async fn of_two_the_one_in_force_stays() {
 
 /// A text that is right, with a plugin that this machine does not have.
 #[tokio::test]
-async fn a_definition_whose_plugin_is_not_here() {
+async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
     let plugin = |path: &str| format!(r#""plugin":{{"source":"file:{path}"}}"#);
     let missing = bcs("y", "Secret", "1").replace(client, &plugin("/nonexistent/x.wasm"));

@@ -19,7 +19,7 @@ async fn disable(host: &Host, stage: &str) {
     host.disable(&stage.parse().unwrap(), how).await.unwrap();
 }
 
-/// The stages that are not called for a new Pod.
+/// Returns the stages that are not called for a new Pod.
 async fn skipped(host: &Host) -> Vec<String> {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();
@@ -70,7 +70,7 @@ async fn a_stage_stays_disabled_when_definitions_change() {
 }
 
 #[tokio::test]
-async fn broken_definitions_do_not_matter() {
+async fn a_stage_can_be_disabled_while_definitions_are_broken() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();

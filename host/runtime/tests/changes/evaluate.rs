@@ -59,7 +59,7 @@ fn module(scene: &Scene, file: &str, guest: &Guest) {
 }
 
 #[tokio::test]
-async fn an_evaluation_leaves_no_trace() {
+async fn an_evaluation_is_not_counted_or_recorded() {
     let scene = Scene::new();
     scene.write("owners.yaml", DENY);
     let host = start(&scene, small()).await;
@@ -93,7 +93,7 @@ async fn an_evaluation_leaves_no_trace() {
 
 /// The plugin's path is relative to the directory of definitions, and its compiled form is not written to the store.
 #[tokio::test]
-async fn a_plugin_that_is_not_applied() {
+async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     let scene = Scene::new();
     let host = start(&scene, small()).await;
     module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
@@ -115,7 +115,7 @@ async fn a_plugin_that_is_not_applied() {
 
 /// The live plugin has the only slot of the host, and answers while others loop.
 #[tokio::test]
-async fn what_loops_takes_no_slot_of_requests() {
+async fn a_looping_evaluation_takes_no_slot_of_requests() {
     let scene = Scene::new();
     module(&scene, "allows.wasm", &Guest::default());
     module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
@@ -141,7 +141,7 @@ async fn what_loops_takes_no_slot_of_requests() {
 }
 
 #[tokio::test]
-async fn a_dropped_evaluation_gives_its_turn_back() {
+async fn a_dropped_evaluation_lets_the_next_one_begin() {
     let scene = Scene::new();
     let mut sandbox = small();
     sandbox.configure_timeout = Duration::from_secs(600);
@@ -195,7 +195,7 @@ async fn settings_replace_those_of_a_live_chain() {
 }
 
 #[tokio::test]
-async fn mistakes_have_their_line() {
+async fn a_mistake_in_an_evaluated_text_names_its_line() {
     let scene = Scene::new();
     let host = start(&scene, small()).await;
     for (text, expected) in [
@@ -218,7 +218,7 @@ async fn mistakes_have_their_line() {
 
 /// A chain for other requests says why.
 #[tokio::test]
-async fn a_chain_that_does_not_match() {
+async fn an_evaluation_explains_why_a_chain_does_not_match() {
     let scene = Scene::new();
     let host = start(&scene, small()).await;
     let text = DENY.replace("[Pod]", "[Node]");
@@ -302,7 +302,7 @@ fn summary(chains: &[ChainApplies]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_applies_and_why_not() {
+async fn chains_and_stages_that_do_not_apply_are_explained() {
     let scene = Scene::new();
     scene.write("selective.yaml", SELECTIVE);
     scene.write("owners.yaml", DENY);

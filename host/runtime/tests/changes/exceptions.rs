@@ -1,4 +1,4 @@
-//! Exceptions that come, expire and go.
+//! Exceptions that are applied, expire and are deleted.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::{
     stores::{bcs, builder},
 };
 
-/// An exception for Pods of this user.
+/// Writes an exception of these stages for the user jane.
 fn exception(name: &str, stages: &str, until: Moment) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -33,7 +33,7 @@ fn after(milliseconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_millis(milliseconds))
 }
 
-/// The exceptions because of which a new Pod of jane passes stages.
+/// Returns the exceptions because of which stages are skipped for a new Pod of jane.
 async fn used(host: &Host) -> Vec<String> {
     used_for(host, "Pod").await
 }
@@ -55,7 +55,7 @@ fn shown(host: &Host) -> Vec<ExceptionStatus> {
 }
 
 #[tokio::test]
-async fn they_are_live_with_their_chains() {
+async fn exceptions_go_live_with_their_chains() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
@@ -70,7 +70,7 @@ async fn they_are_live_with_their_chains() {
     assert_eq!(status[0].stages, ["Mutating:a/hook"]);
     assert_eq!((status[0].owner.as_str(), status[0].expired), ("team-web", false));
 
-    // The chain changes, and goes; another one of its name comes.
+    // The chain changes, is deleted, and is created again.
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
@@ -101,7 +101,7 @@ async fn they_are_live_with_their_chains() {
 }
 
 #[tokio::test]
-async fn what_expired_or_names_nothing_is_a_warning() {
+async fn an_exception_that_expired_or_names_no_stage_is_a_warning() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -118,10 +118,10 @@ async fn what_expired_or_names_nothing_is_a_warning() {
     assert_eq!(live(&host), "2 a=1");
     assert!(shown(&host)[0].expired);
     assert_eq!(used(&host).await, [""; 0]);
-    // A change of another definition does not repeat it.
+    // A change of another definition does not repeat the warnings.
     let applied = host.apply(&chain("b", "1"), "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(applied.warnings, [""; 0]);
-    // Mistakes are as in chains.
+    // An exception with a mistake is refused.
     let error = host
         .apply(&text.replace("owner", "ovner"), "new.yaml", &by("ci"))
         .await
@@ -129,7 +129,6 @@ async fn what_expired_or_names_nothing_is_a_warning() {
     assert!(error.to_string().contains("new.yaml:5:3: spec.ovner"), "{error}");
 }
 
-/// Hooks of a shared store come and go, whatever files say of them.
 #[tokio::test]
 async fn chains_of_shared_stores_have_exceptions_in_files() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

@@ -15,7 +15,7 @@ const NEVER: Duration = Duration::from_secs(60);
 
 /// Opening a FIFO for reading blocks until it has a writer.
 #[tokio::test]
-async fn a_fifo_holds_up_no_change_and_no_rollback() {
+async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -51,9 +51,9 @@ async fn a_fifo_holds_up_no_change_and_no_rollback() {
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// Half a file may be a valid file with fewer chains: whoever reads it waits until it is complete.
+/// Half a file may be a valid file with fewer chains, so readers wait until it is complete.
 #[tokio::test]
-async fn half_a_file_is_not_used() {
+async fn a_file_is_read_once_it_is_written_completely() {
     let scene = Scene::new();
     let both = |path: &str| format!("{}---\n{}", chain("a", path), chain("b", path));
     scene.write("ab.yaml", &both("1"));
@@ -79,7 +79,7 @@ async fn half_a_file_is_not_used() {
     assert_eq!(live(&host), "3 a=3 b=3 c=3");
     scene.write("ab.yaml", &both("4"));
     until(&host, "4 a=4 b=4 c=3").await;
-    // It stays so.
+    // A file that is not completed is used after a while.
     scene.write("ab.yaml", &chain("a", "4"));
     until(&host, "5 a=4 c=3").await;
 }
@@ -126,7 +126,7 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
         assert_eq!(live(&host), "1 a=1 b=1 !", "{expected}");
         let mistakes = host.status().problem.unwrap().mistakes;
         assert!(mistakes[0].contains("b.yaml"), "{mistakes:?}");
-        // `check` reports the same.
+        // `check` reports the same mistake.
         let error = Definitions::load(&[scene.chains()]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
@@ -134,9 +134,9 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
     until(&host, "2 a=1").await;
 }
 
-/// The files of before a mistake stay in force, and a change of another file, or of that one, is one of them.
+/// The files before the mistake stay in force, and changes are applied to them.
 #[tokio::test]
-async fn definitions_are_changed_beside_a_file_that_lost_its_own() {
+async fn other_definitions_can_be_changed_while_a_file_has_lost_its_own() {
     type Loss = fn(&Path);
     let losses: [(Loss, &str); 4] = [
         (
@@ -179,7 +179,7 @@ async fn definitions_are_changed_beside_a_file_that_lost_its_own() {
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = Following::of(&host);
         if scene.chains().join("b.yaml").is_file() {
-            // As it is in force, which restores the file, and with a change.
+            // Applying the version in force restores the file; a changed version replaces it.
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
                 until_problem(&host, mistake).await;
@@ -198,9 +198,9 @@ async fn definitions_are_changed_beside_a_file_that_lost_its_own() {
     }
 }
 
-/// A file that the configuration names itself is expected to be there.
+/// The configuration names the file itself, so its definitions are removed with the entry in the configuration.
 #[tokio::test]
-async fn the_entry_of_a_deleted_file_is_to_be_removed() {
+async fn a_file_that_is_configured_by_name_is_not_deleted() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
@@ -223,7 +223,7 @@ async fn the_entry_of_a_deleted_file_is_to_be_removed() {
     assert_eq!(live(&host), "2 a=2 b=1 !");
 }
 
-/// A host after another one, which may still be letting go of the history.
+/// Starts a host again, once the previous one has released the history.
 async fn restarted(scene: &Scene) -> Host {
     for _ in 0..1200 {
         match scene.start().await {

@@ -1,5 +1,4 @@
-//! Changes while a plugin is prepared whose `configure` never returns. Its timeout is minutes, which no test
-//! waits for.
+//! Changes while a plugin is prepared whose `configure` never returns. Its timeout is too long for a test to wait for.
 
 use std::{fs, time::Duration};
 
@@ -14,7 +13,7 @@ use crate::{
 /// The limit after which a hanging test fails. A tenth of the time that `configure` has.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// A chain whose plugin never returns from `configure`.
+/// Creates a chain whose plugin never returns from `configure`.
 fn hanging(scene: &Scene, name: &str) -> String {
     let module = scene.folder.path().join(format!("{name}.wasm"));
     let guest = Guest::default().with_configure("(loop $again (br $again))");
@@ -22,7 +21,7 @@ fn hanging(scene: &Scene, name: &str) -> String {
     plugin(name, &format!("file:{}", module.display()))
 }
 
-/// The second revision is live.
+/// Starts a host, and goes live with its second revision.
 async fn start(scene: &Scene) -> Host {
     scene.write("a.yaml", &chain("a", "1"));
     let mut sandbox = SandboxConfig::default();
@@ -41,7 +40,7 @@ async fn start(scene: &Scene) -> Host {
     host
 }
 
-/// Wait until a table is being made, or none.
+/// Waits until a table is being built, or until none is.
 async fn until_building(host: &Host, is_building: bool) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
@@ -53,16 +52,16 @@ async fn until_building(host: &Host, is_building: bool) {
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
-/// The answer, which does not wait for `configure`.
+/// Returns the result of an operation that must not wait for `configure`.
 async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
     match tokio::time::timeout(NEVER, answer).await {
         Ok(answer) => answer.unwrap(),
-        Err(_) => panic!("{what} waits for what it does not need"),
+        Err(_) => panic!("{what} waits for `configure`"),
     }
 }
 
 #[tokio::test]
-async fn an_apply_that_hangs_holds_up_nothing_else() {
+async fn a_hanging_apply_delays_no_other_change() {
     let scene = Scene::new();
     let host = start(&scene).await;
     let hangs = hanging(&scene, "b");
@@ -79,15 +78,14 @@ async fn an_apply_that_hangs_holds_up_nothing_else() {
     soon("a rollback", host.rollback(1, None)).await;
     assert_eq!(live(&host), "4 a=1");
 
-    // After it is cancelled, it is no longer prepared.
+    // Cancelling the apply ends the preparation.
     assert!(!applying.is_finished());
     applying.abort();
     until_building(&host, false).await;
 }
 
-/// The plugin is in the files.
 #[tokio::test]
-async fn a_newer_change_of_the_files_ends_what_hangs() {
+async fn a_newer_change_of_files_cancels_a_hanging_one() {
     let scene = Scene::new();
     let host = start(&scene).await;
     let _following = Following::of(&host);
@@ -100,7 +98,7 @@ async fn a_newer_change_of_the_files_ends_what_hangs() {
 }
 
 #[tokio::test]
-async fn a_rollback_ends_what_hangs() {
+async fn a_rollback_cancels_a_hanging_change() {
     let scene = Scene::new();
     let host = start(&scene).await;
     let _following = Following::of(&host);

@@ -57,16 +57,16 @@ async fn a_share_of_requests_is_recorded_with_outcomes() {
         assert_eq!(recorded.response["allowed"], true);
         assert_eq!(recorded.response["patchType"], "JSONPatch");
         assert_eq!((recorded.recording.revision, recorded.recording.redacted), (1, 2));
-        // Whoever reads reviews reads it.
+        // A record is a valid AdmissionReview.
         let review = admittance::admission::read_review(text.to_owned()).unwrap();
         assert_eq!(review.request.name, name);
     }
     let none = tokio::time::timeout(Duration::ZERO, recording.next()).await;
-    assert!(none.is_err(), "b is not of the share");
+    assert!(none.is_err(), "b is not in the share");
 }
 
 #[tokio::test]
-async fn a_slow_reader_misses_requests_and_delays_none() {
+async fn a_slow_reader_of_a_recording_misses_requests_but_delays_none() {
     let host = host().await;
     let recording = host.record(RecordingConfig::default());
     for _ in 0..300 {

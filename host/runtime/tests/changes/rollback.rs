@@ -28,7 +28,7 @@ async fn a_rollback_holds_until_the_files_change() {
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 a=1");
 
-    // Nor is a restart.
+    // The rollback also survives a restart.
     drop(host);
     let host = scene.start().await.unwrap();
     assert_eq!(live(&host), "3 a=1");
@@ -58,13 +58,13 @@ async fn a_rollback_ends_a_broken_change() {
 }
 
 #[tokio::test]
-async fn what_was_rolled_back_to_can_be_changed() {
+async fn definitions_can_be_changed_after_a_rollback() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
     host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
     host.rollback(1, None).await.unwrap();
-    // The files still say 2: it is they that a change is made to.
+    // The files still have version 2, and the change is made to them.
     host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
 }
@@ -78,13 +78,12 @@ async fn a_rollback_to_a_revision_that_is_not_kept_is_refused() {
     assert_eq!(error.to_string(), "there is no revision 7: 1 to 1 are kept");
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
-    // In memory too one can go back.
+    // A rollback also works with a history in memory.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// A rollback replaces what was read before it. Only the next reading tells what the stores hold, so a change that is
-/// being read counts as a later one.
+/// A rollback replaces the definitions that were read before it. A change that is being read meanwhile counts as later.
 #[tokio::test]
 async fn a_change_that_is_being_read_follows_a_rollback() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -92,7 +91,7 @@ async fn a_change_that_is_being_read_follows_a_rollback() {
     let host = builder(&scene, &shelf).build().await.unwrap();
     shelf.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
-    // The same as before, and another change.
+    // The first change is the one that was rolled back, so it does not end the rollback; the second one does.
     for (change, expected) in [("2", "3 n/x=1"), ("3", "5 n/x=3")] {
         shelf.put("n/x", &bcs("x", "Application", change));
         let (has_read, release) = shelf.hold_reading();

@@ -19,7 +19,7 @@ impl Scene {
         self.folder.path().join("chains")
     }
 
-    /// Write a definition file.
+    /// Writes a definition file.
     pub(crate) fn write(&self, file: &str, text: &str) {
         fs::write(self.chains().join(file), text).unwrap();
     }
@@ -32,7 +32,7 @@ impl Scene {
         fs::read_to_string(self.chains().join(file)).unwrap()
     }
 
-    /// A host over them, as after a start of the program.
+    /// Starts a host with these definitions and this history.
     pub(crate) async fn start(&self) -> Result<Host, Error> {
         Host::builder()
             .definitions(self.chains())
@@ -41,13 +41,13 @@ impl Scene {
             .await
     }
 
-    /// A host without a history.
+    /// Starts a host with these definitions and a history in memory.
     pub(crate) async fn start_without_history(&self) -> Result<Host, Error> {
         Host::builder().definitions(self.chains()).build().await
     }
 }
 
-/// A chain of one stage, which calls this path.
+/// Writes a chain with one stage, which calls a webhook at this path.
 pub(crate) fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -67,14 +67,14 @@ spec:
     )
 }
 
-/// A definition with a plugin of this source.
+/// Writes a chain with one stage, which calls the plugin of this source.
 pub(crate) fn plugin(name: &str, source: &str) -> String {
     let webhook = chain(name, "1");
     let (head, _) = webhook.split_once("      webhook:").unwrap();
     format!("{head}      plugin: {{ source: \"{source}\" }}\n")
 }
 
-/// The live revision, and each chain with the hook of its first stage.
+/// Describes the live table: its revision, each chain with the path of its first webhook, and `!` for a problem.
 pub(crate) fn live(host: &Host) -> String {
     let status = host.status();
     let chains = status.chains.iter().map(|chain| {

@@ -16,8 +16,8 @@ use admittance::{
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
-/// Definitions in memory, which others may change and which can be lost. Like a store of resources it
-/// writes JSON in its own way. Its clones are of one store.
+/// A store of definitions in memory, which tests can change and make unreachable. Like a store of resources, it
+/// normalizes JSON. Its clones share their content.
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf(Arc<Inner>);
 
@@ -25,9 +25,9 @@ pub(crate) struct Shelf(Arc<Inner>);
 struct Inner {
     name: &'static str,
     state: Mutex<State>,
-    /// Counts what happened to it.
+    /// The number of changes.
     version: watch::Sender<u64>,
-    /// The content of the last reading.
+    /// The version that was last read.
     read: AtomicU64,
 }
 
@@ -35,9 +35,9 @@ struct Inner {
 struct State {
     texts: BTreeMap<PathBuf, String>,
     is_lost: bool,
-    /// Another writer is faster than the next commit.
+    /// Whether the next commit fails because another writer was faster.
     conflicts: bool,
-    /// The next reading signals that it has the content, and waits.
+    /// Holds the next reading: it reports that it has read the content, and then waits.
     hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     commits: usize,
 }
@@ -52,7 +52,7 @@ impl Shelf {
         }))
     }
 
-    /// Another writer changes this definition.
+    /// Changes a definition as another writer would.
     pub(crate) fn put(&self, name: &str, text: &str) {
         let path = self.path(name);
         self.happen(|state| {
@@ -67,11 +67,12 @@ impl Shelf {
         });
     }
 
-    pub(crate) fn is_lost(&self, is_lost: bool) {
+    pub(crate) fn set_lost(&self, is_lost: bool) {
         self.happen(|state| state.is_lost = is_lost);
     }
 
-    /// Holds the next reading: the receiver tells when it has read the content, which it gives once the sender is dropped.
+    /// Holds the next reading. The receiver is notified once the content is read; the reading ends when the sender is
+    /// dropped.
     pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((reached, has_read), (release, released)) = (oneshot::channel(), oneshot::channel());
         self.0.state.lock().unwrap().hold = Some((reached, released));
@@ -82,7 +83,7 @@ impl Shelf {
         self.0.state.lock().unwrap().conflicts = true;
     }
 
-    /// The names that it holds.
+    /// Returns the names of the definitions.
     pub(crate) fn names(&self) -> Vec<String> {
         let state = self.0.state.lock().unwrap();
         let name = |path: &PathBuf| path.strip_prefix(self.location()).unwrap().display().to_string();
@@ -113,7 +114,7 @@ impl Shelf {
         }
     }
 
-    /// The result of a reading.
+    /// Reads the content.
     fn files(&self, state: &State) -> Result<Vec<DefinitionFile>, StoreError> {
         if state.is_lost {
             return Err(self.unreachable());

@@ -25,10 +25,10 @@ async fn the_same_definitions_are_the_same_revision() {
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2");
 }
 
-/// A file that may still be written at the start is compared with the definitions that were live before.
+/// A start waits for a file that may still be written, because it defines fewer chains than were live before.
 #[tokio::test]
-async fn half_a_file_is_not_used_at_a_start() {
-    // The clocks of file systems are coarse.
+async fn a_start_waits_until_a_file_is_written_completely() {
+    // File systems round times, so this is a little less than the whole wait.
     const HOLD: Duration = Duration::from_millis(1900);
     let scene = Scene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
@@ -40,7 +40,7 @@ async fn half_a_file_is_not_used_at_a_start() {
 }
 
 #[tokio::test]
-async fn what_was_live_last_is_served_when_the_definitions_are_wrong() {
+async fn a_start_with_invalid_definitions_serves_the_last_live_table() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     drop(scene.start().await.unwrap());
@@ -54,7 +54,7 @@ async fn what_was_live_last_is_served_when_the_definitions_are_wrong() {
         let problem = host.status().problem.unwrap();
         assert!(problem.mistakes[0].contains("a.yaml"), "{problem:?}");
     }
-    // The directory itself is gone, and comes back.
+    // The directory of the definitions is missing for a while.
     fs::rename(scene.chains(), scene.folder.path().join("away")).unwrap();
     let host = scene.start().await.unwrap();
     assert_eq!(live(&host), "1 a=1 !");
@@ -68,7 +68,7 @@ async fn what_was_live_last_is_served_when_the_definitions_are_wrong() {
 }
 
 #[tokio::test]
-async fn without_a_history_wrong_definitions_are_the_end() {
+async fn a_start_with_invalid_definitions_fails_without_a_history() {
     let scene = Scene::new();
     scene.write("a.yaml", "nonsense");
     assert!(matches!(scene.start().await, Err(Error::Definitions(_))));
@@ -79,14 +79,14 @@ async fn without_a_history_wrong_definitions_are_the_end() {
 }
 
 #[tokio::test]
-async fn a_history_has_one_host() {
+async fn a_history_directory_cannot_be_opened_by_two_hosts() {
     let scene = Scene::new();
     let _first = scene.start().await.unwrap();
     let error = scene.start().await.unwrap_err();
     assert!(error.to_string().contains("in use by process"), "{error}");
 }
 
-/// Definitions that were applied together, and the files after a crash that came after a number of writes.
+/// Applies definitions together, and restores the files as they are after a crash that follows this many writes.
 async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
     for name in ["a", "b"] {
         scene.write(&format!("{name}.yaml"), &chain(name, "1"));
@@ -141,7 +141,7 @@ async fn a_change_that_a_kill_interrupted_is_completed() {
 }
 
 #[tokio::test]
-async fn what_others_changed_since_the_kill_stays() {
+async fn an_interrupted_change_does_not_overwrite_later_changes() {
     let scene = Scene::new();
     interrupted(&scene, 1).await;
     scene.write("b.yaml", &chain("b", "9"));
@@ -162,9 +162,8 @@ async fn a_change_that_cannot_be_completed_ends_the_start_with_a_message() {
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2 b=2 c=2");
 }
 
-/// Its definition is not parsed from a document.
 #[tokio::test]
-async fn a_chain_that_the_program_defines() {
+async fn a_chain_that_the_program_defines_is_live() {
     let protocol = Protocol::AdmissionReview {
         versions: vec![ReviewVersion::V1],
     };

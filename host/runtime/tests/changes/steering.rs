@@ -9,7 +9,7 @@ fn id(text: &str) -> DefinitionId {
 }
 
 #[tokio::test]
-async fn definitions_are_applied_and_deleted() {
+async fn an_applied_definition_is_live_until_it_is_deleted() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -105,7 +105,7 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_changes_nothing() {
+async fn an_invalid_change_changes_nothing() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -133,7 +133,7 @@ async fn what_cannot_be_changes_nothing() {
 }
 
 #[tokio::test]
-async fn revisions_are_compared() {
+async fn a_comparison_shows_changed_texts_and_modules() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();

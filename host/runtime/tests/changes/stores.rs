@@ -9,7 +9,7 @@ use crate::{
     shelf::Shelf,
 };
 
-/// A definition of BCS of one hook, which calls this path.
+/// Writes a definition of BCS with one hook, which calls a webhook at this path.
 pub(crate) fn bcs(name: &str, kind: &str, path: &str) -> String {
     format!(
         r#"{{"kind":"admissionwebhook","apiVersion":"v4","metadata":{{"namespace":"n","name":"{name}"}},"resourcesRef":{{"operation":"Create","kind":"{kind}"}},"admissionWebhooks":[{{"name":"hook","failurePolicy":"Fail","clientConfig":{{"url":"http://127.0.0.1:1/{path}"}}}}]}}"#
@@ -20,7 +20,7 @@ pub(crate) fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
 }
 
-/// Files, a store and a history.
+/// Configures a host with files, a store and a history.
 pub(crate) fn builder(scene: &Scene, shelf: &Shelf) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -28,7 +28,7 @@ pub(crate) fn builder(scene: &Scene, shelf: &Shelf) -> HostBuilder {
         .history(scene.folder.path().join("history"))
 }
 
-/// Wait until this is live.
+/// Waits until the live table has this description.
 pub(crate) async fn until(host: &Host, expected: &str) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
@@ -40,7 +40,7 @@ pub(crate) async fn until(host: &Host, expected: &str) {
     assert!(waited.is_ok(), "{expected} never comes: {}", live(host));
 }
 
-/// A host that follows its definitions until this is dropped.
+/// Lets a host follow its definitions until this is dropped.
 pub(crate) struct Following(tokio::task::JoinHandle<()>);
 
 impl Following {
@@ -56,7 +56,7 @@ impl Drop for Following {
 }
 
 #[tokio::test]
-async fn what_a_store_holds_is_live_beside_what_files_hold() {
+async fn definitions_of_stores_and_files_are_live_together() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
@@ -94,7 +94,7 @@ async fn what_a_store_holds_is_live_beside_what_files_hold() {
     );
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=2 n/y=1");
-    // What a revision holds of it can be read and compared.
+    // Revisions contain the entries of the store, and can be compared.
     let comparison = host.compare(1, 2).unwrap().text;
     let lines: Vec<_> = comparison.lines().filter(|line| line.contains("url")).collect();
     assert_eq!(
@@ -156,7 +156,7 @@ async fn a_lost_store_keeps_the_table_and_catches_up() {
     let host = builder(&scene, &shelf).build().await.unwrap();
     let _following = Following::of(&host);
 
-    shelf.is_lost(true);
+    shelf.set_lost(true);
     until(&host, "1 a=1 n/x=1 !").await;
     let problem = host.status().problem.unwrap();
     assert_eq!(problem.mistakes, ["shelf:/a cannot be reached: it is away"]);
@@ -169,7 +169,7 @@ async fn a_lost_store_keeps_the_table_and_catches_up() {
         "{error}"
     );
     scene.remove("b.yaml");
-    // Nothing can be asked of it, or changed.
+    // While the store is lost, definitions cannot be listed or changed.
     let errors = [
         host.definitions().await.unwrap_err(),
         host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
@@ -184,49 +184,49 @@ async fn a_lost_store_keeps_the_table_and_catches_up() {
     }
 
     shelf.put("n/x", &bcs("x", "Application", "2"));
-    shelf.is_lost(false);
+    shelf.set_lost(false);
     until(&host, "2 a=1 n/x=2").await;
     // Losing and restoring the store without changes does not create a revision.
-    shelf.is_lost(true);
+    shelf.set_lost(true);
     until(&host, "2 a=1 n/x=2 !").await;
-    shelf.is_lost(false);
+    shelf.set_lost(false);
     until(&host, "2 a=1 n/x=2").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_without_the_store() {
+async fn a_start_without_the_store_serves_the_last_live_table() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
-    shelf.is_lost(true);
-    // Without a table that was live before it is the end, after some patience.
+    shelf.set_lost(true);
+    // Without a previous table, the start fails after five seconds.
     let begin = tokio::time::Instant::now();
     let error = builder(&scene, &shelf).build().await.unwrap_err();
     assert_eq!(error.to_string(), "shelf:/a cannot be reached: it is away");
     assert_eq!(begin.elapsed().as_secs(), 5);
 
-    // It comes while the start waits for it.
+    // A start continues if the store returns while it waits.
     let builder = || builder(&scene, &shelf);
     let returns = async {
         tokio::task::yield_now().await;
-        shelf.is_lost(false);
+        shelf.set_lost(false);
     };
     let (host, ()) = tokio::join!(builder().build(), returns);
     assert_eq!(live(&host.unwrap()), "1 n/x=1");
 
-    // What was live last is served until it is there.
-    shelf.is_lost(true);
+    // The last live table is served until the store returns.
+    shelf.set_lost(true);
     let host = builder().build().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1 !");
     let _following = Following::of(&host);
     shelf.put("n/x", &bcs("x", "Application", "2"));
-    shelf.is_lost(false);
+    shelf.set_lost(false);
     until(&host, "2 n/x=2").await;
 }
 
 /// A store signals unread changes; a reader that only shows them, or fails to change them, must not prevent
 /// them from going live.
 #[tokio::test]
-async fn what_was_read_and_not_used_becomes_live() {
+async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &shelf).build().await.unwrap();
@@ -254,7 +254,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
         .await
         .unwrap();
-    // At once, before the change that was made is noticed.
+    // The rollback follows before the host notices the change in the store.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     host.reload().await.unwrap();
@@ -262,27 +262,27 @@ async fn a_rollback_holds_until_the_store_changes() {
     assert!(shelf.text("n/x").contains("1:1/2"));
 
     // Neither a loss nor a restart, even during a loss, creates a revision.
-    shelf.is_lost(true);
+    shelf.set_lost(true);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "3 n/x=1 !");
     drop(host);
     let host = builder(&scene, &shelf).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 !");
-    shelf.is_lost(false);
+    shelf.set_lost(false);
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     drop(host);
     let host = builder(&scene, &shelf).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
-    // Nor is one that is made while it is lost undone when it is back.
+    // A rollback during a loss also lasts when the store is back.
     shelf.put("n/x", &bcs("x", "Application", "3"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "4 n/x=3");
-    shelf.is_lost(true);
+    shelf.set_lost(true);
     host.reload().await.unwrap_err();
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "5 n/x=1");
-    shelf.is_lost(false);
+    shelf.set_lost(false);
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 n/x=1");
     shelf.put("n/x", &bcs("x", "Application", "4"));

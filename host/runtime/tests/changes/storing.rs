@@ -30,14 +30,14 @@ async fn definitions_of_a_store_are_changed_there() {
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
     assert_eq!(live(&host), "3 a=1 n/x=2");
     assert!(shelf.text("n/x").contains("http://127.0.0.1:1/2"));
-    // The same again, in other words, is nothing.
+    // The same definition in YAML changes nothing.
     let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: 'n', name: x }\nresourcesRef: { operation: \
                 Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
                 http://127.0.0.1:1/2 } } ]\n";
     let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, shelf.commits()), (3, 1));
-    // YAML is converted to JSON there, for other readers.
+    // YAML is stored as JSON, for other readers of the store.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");
@@ -63,7 +63,7 @@ async fn definitions_of_a_store_are_changed_there() {
             (Origin::Start, None),
         ]
     );
-    // What was written is what is live already.
+    // The written definitions are live already.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=1");
 }
@@ -75,7 +75,7 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
     shelf.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &shelf).build().await.unwrap();
     let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
-    // The text, what is expected of it, and the error.
+    // Each row has a text, the expectation and the error.
     let table = [
         (
             &x,
@@ -125,13 +125,13 @@ async fn a_concurrent_write_to_the_store_fails_the_change() {
 }
 
 #[tokio::test]
-async fn where_new_definitions_go() {
+async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let (scene, first, second) = (Scene::new(), Shelf::new("1"), Shelf::new("2"));
     scene.write("a.yaml", &chain("a", "1"));
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // What is configured, and where the chain b and the definition x of BCS go.
+    // Each letter configures a place of definitions, in this order.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
         order.chars().fold(builder, |builder, place| match place {
@@ -176,7 +176,7 @@ async fn where_new_definitions_go() {
         );
     }
 
-    // A change is of one store.
+    // A change of two stores is refused.
     second.put("n/y", &y);
     let host = orders("d12").build().await.unwrap();
     let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
@@ -211,7 +211,7 @@ async fn a_store_is_changed_without_a_history() {
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
-/// A reading during the preparation of a change is not forgotten, even if the change writes nothing.
+/// The definitions are read again while a change is prepared, and the change does not hide the problem that was found.
 #[tokio::test]
 async fn a_problem_that_is_found_meanwhile_stays() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

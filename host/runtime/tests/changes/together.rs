@@ -1,4 +1,4 @@
-//! Tables that go live only when the program says so.
+//! Tables that wait until the program lets them go live.
 
 use std::{fs, time::Duration};
 
@@ -51,7 +51,7 @@ async fn a_table_waits_until_it_may_go_live() {
     let second = prepare(&scene, &host, "2").await;
     assert_eq!(live(&host), "1 a=1");
     assert_eq!((host.hash(), host.status().prepared), (first, Some(second)));
-    // Reading the same again changes nothing.
+    // Reading the same definitions again changes nothing.
     host.reload().await.unwrap();
     assert_eq!(host.prepared().newest, second);
     assert!(!host.go_live_with(Digest::of("another")).await);
@@ -62,7 +62,7 @@ async fn a_table_waits_until_it_may_go_live() {
         (second, second, None)
     );
 
-    // What waits is not in the history.
+    // The table that waits is not in the history.
     prepare(&scene, &host, "3").await;
     assert_eq!(host.history().len(), 2);
     drop(host);
@@ -71,7 +71,7 @@ async fn a_table_waits_until_it_may_go_live() {
 }
 
 #[tokio::test]
-async fn the_table_before_the_newest_may_still_go_live() {
+async fn an_earlier_prepared_table_can_still_go_live() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
@@ -88,7 +88,7 @@ async fn the_table_before_the_newest_may_still_go_live() {
 }
 
 #[tokio::test]
-async fn a_change_that_was_taken_back_too_late_is_taken_back_after_it_went_live() {
+async fn a_change_that_is_reverted_after_the_agreement_goes_live_and_is_then_reverted() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
@@ -105,7 +105,7 @@ async fn a_change_that_was_taken_back_too_late_is_taken_back_after_it_went_live(
 }
 
 #[tokio::test]
-async fn what_changes_no_verdict_need_not_wait() {
+async fn a_change_without_effect_on_verdicts_goes_live_at_once() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
@@ -125,7 +125,7 @@ async fn what_changes_no_verdict_need_not_wait() {
 
 /// The content of referenced files counts too: replicas may have other files at the same paths.
 #[tokio::test]
-async fn other_files_of_the_same_names_make_another_table() {
+async fn changed_module_files_of_the_same_names_make_another_table() {
     let scene = Scene::new();
     let [module, policy] = ["a.wasm", "a.rego"].map(|name| scene.chains().join(name));
     scene.write("a.yaml", &plugin("a", "file:a.wasm"));

@@ -59,7 +59,7 @@ macro_rules! event {
     };
 }
 
-/// Whether this level is enabled.
+/// Returns whether this level is enabled.
 fn enabled(level: Level) -> bool {
     match level {
         Level::TRACE => tracing::enabled!(target: TARGET, Level::TRACE),
@@ -70,8 +70,8 @@ fn enabled(level: Level) -> bool {
     }
 }
 
-/// Whether a line of this level belongs in the log of decisions, which has lines for operators even if the program's
-/// own log has a higher level.
+/// Returns whether a line of this level belongs in the log of decisions, which has lines for operators even if the
+/// program's own log has a higher level.
 fn is_kept(level: Level) -> bool {
     level <= Level::INFO || enabled(level)
 }
@@ -123,7 +123,6 @@ impl CallLog {
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        // Nothing panics while holding the lock, and at worst a line would be lost.
         self.0.lock()
     }
 

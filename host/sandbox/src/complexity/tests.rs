@@ -4,7 +4,7 @@ fn checked(text: &str) -> Result<(), Error> {
     check(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
-/// The counted item that exceeds its limit.
+/// Returns the counted item that exceeds its limit.
 fn refused(text: &str) -> (&'static str, u64) {
     match checked(text) {
         Err(Error::TooComplex { what, count, limit }) => {

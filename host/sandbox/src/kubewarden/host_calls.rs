@@ -36,7 +36,7 @@ pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 ///
 /// # Errors
 ///
-/// When the policy's call must end, because the operation is not granted.
+/// Fails when the policy's call must end, because the operation is not granted.
 pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
         arguments;

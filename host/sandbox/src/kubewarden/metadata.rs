@@ -89,7 +89,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// When the module is not a policy that this host can run.
+    /// Fails when the module is not a policy that this host can run.
     pub(super) fn of(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
         let section = match section {

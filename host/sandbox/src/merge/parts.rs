@@ -251,7 +251,7 @@ impl<'a> Parts<'a> {
         levels
     }
 
-    /// Whether segments overwrite one another in the same order when one level is instantiated after the other.
+    /// Returns whether segments overwrite one another in the same order when one level is instantiated after the other.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.members.iter().enumerate().all(|(number, member)| {

@@ -71,7 +71,7 @@ impl Op {
     }
 }
 
-/// A library: a module that shares the memory, the table and a global with the others.
+/// Creates a library: a module that shares the memory, the table and a global with the others.
 fn library(number: usize, functions: [&[Op]; 2]) -> String {
     let mut text = format!(
         r#"(core module $library{number}
@@ -116,7 +116,7 @@ fn library(number: usize, functions: [&[Op]; 2]) -> String {
     )
 }
 
-/// A component as toolchains link it from libraries.
+/// Creates a component as toolchains link it from libraries.
 fn component(functions: &[Vec<Op>]) -> String {
     let libraries: String = functions
         .chunks_exact(2)
@@ -169,7 +169,7 @@ fn component(functions: &[Vec<Op>]) -> String {
     )
 }
 
-/// The answers of a component, and what it logged.
+/// Returns the answers of a component, and what it logged.
 fn run(component: &[u8]) -> (Vec<u32>, Vec<Vec<u8>>) {
     let engine = Engine::new(&compile_settings(Effort::Least)).unwrap();
     let mut linker = Linker::<Vec<Vec<u8>>>::new(&engine);
@@ -214,7 +214,7 @@ proptest! {
     }
 }
 
-/// A component of two modules.
+/// Creates a component of two modules.
 fn two(one: &str, other: &str, more: &str) -> Option<Vec<u8>> {
     let text = format!(
         r#"(component

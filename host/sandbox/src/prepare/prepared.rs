@@ -51,7 +51,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// When the bytes are malformed.
+    /// Fails when the bytes are malformed.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, Error> {
         let bytes = bytes.into();
         let wrong = |why: &str| Error::Artifact(why.to_owned());

@@ -165,7 +165,7 @@ impl Guest {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// The guest as a component.
+    /// Returns the guest as a component.
     pub(crate) fn component(&self) -> Vec<u8> {
         let mut resolve = Resolve::default();
         resolve
@@ -188,7 +188,7 @@ impl Guest {
     }
 }
 
-/// A data segment.
+/// Creates a data segment.
 pub(crate) fn data(at: u32, bytes: &[u8]) -> String {
     let escaped: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
     format!("(data (i32.const {at}) \"{escaped}\")\n")

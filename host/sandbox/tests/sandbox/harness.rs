@@ -19,12 +19,12 @@ pub(crate) fn sandbox() -> &'static Sandbox {
     &SANDBOX
 }
 
-/// A sandbox for this many calls at once.
+/// Creates a sandbox for this many calls at once.
 pub(crate) fn small(calls_in_flight: u32) -> Sandbox {
     sandbox_with(|config| config.calls_in_flight = calls_in_flight)
 }
 
-/// A sandbox for one call at once, with a changed configuration.
+/// Creates a sandbox for one call at once, with a changed configuration.
 pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;

@@ -25,7 +25,7 @@ async fn refusal(module: &[u8]) -> String {
         .to_string()
 }
 
-/// The component with one text in it replaced by another of the same length.
+/// Returns the component with one text in it replaced by another of the same length.
 fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component.to_vec();

@@ -127,7 +127,7 @@ fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
 
-/// A guest that lists objects of a namespace, or of all namespaces.
+/// Creates a guest that lists objects of a namespace, or of all namespaces.
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
     // The list of fields, behind the texts: place and length of its only element.
     let list = TEXT + 64;
@@ -167,7 +167,7 @@ fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
 /// The address of the namespace that a guest reads.
 const NAMESPACE: u32 = TEXT + 192;
 
-/// The expressions of an `option<string>`: the namespace at its place, or none.
+/// Returns the expressions of an `option<string>`: the namespace at its place, or none.
 fn option(namespace: Option<&str>) -> String {
     let (is_some, length) = (u32::from(namespace.is_some()), namespace.map_or(0, str::len));
     format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")

@@ -208,7 +208,7 @@ const EMPTY: &str = "the webhook denied the request without explanation";
 ///
 /// `UID` stands for the uid of the request.
 #[tokio::test]
-async fn answers_mean_what_they_mean_to_kube_apiserver() {
+async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use Expected::{Allow, Deny, Invalid, Patch};
     // [{"op":"add","path":"/x","value":1}]
     const ADD: &str = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3giLCJ2YWx1ZSI6MX1d";
@@ -216,7 +216,7 @@ async fn answers_mean_what_they_mean_to_kube_apiserver() {
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});
     let status = |status: Value| v1(json!({"uid": "UID", "allowed": false, "status": status}));
     let rows: Vec<(&str, ReviewVersion, Value, Expected)> = vec![
-        // The form of the answer, v1.
+        // These answers have a wrong form (v1).
         ("allowed", V1, v1(json!({"uid": "UID", "allowed": true})), Allow),
         (
             "allowed with a status",
@@ -286,7 +286,7 @@ async fn answers_mean_what_they_mean_to_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": "true"})),
             Invalid("`response.allowed` must be true or false"),
         ),
-        // Patches, v1.
+        // These answers have patches (v1).
         (
             "patch",
             V1,
@@ -367,7 +367,7 @@ async fn answers_mean_what_they_mean_to_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": false, "patch": ADD, "patchType": "JSONPatch"})),
             Deny(400, "", EMPTY),
         ),
-        // Denials.
+        // These answers are denials.
         (
             "denied",
             V1,
@@ -441,7 +441,7 @@ async fn answers_mean_what_they_mean_to_kube_apiserver() {
             status(json!({"code": "403"})),
             Invalid("`response.status.code` must be an integer"),
         ),
-        // v1beta1.
+        // These answers are v1beta1.
         (
             "beta: allowed",
             V1Beta1,
@@ -507,7 +507,7 @@ async fn answers_mean_what_they_mean_to_kube_apiserver() {
         check(case, version, 200, reply.to_string(), &expected).await;
     }
 
-    // What JSON values cannot say.
+    // A JSON value cannot represent these texts.
     let allowed = v1(json!({"uid": "UID", "allowed": true})).to_string();
     for (case, status, text, expected) in [
         ("empty", 200, String::new(), Invalid("empty")),
@@ -642,7 +642,7 @@ async fn a_webhook_is_called_again_when_it_asks_for_it() {
 /// The Content-Type is ignored, even an invalid one, which kube-apiserver refuses. A Content-Encoding is
 /// refused, because the request accepts none.
 #[tokio::test]
-async fn headers_of_an_answer() {
+async fn an_answer_may_have_any_content_type_but_no_encoding() {
     for (name, value, is_taken) in [
         (header::CONTENT_TYPE, "text/html", true),
         (header::CONTENT_TYPE, "no type / at all;;", true),
@@ -679,7 +679,7 @@ async fn headers_of_an_answer() {
 /// kube-apiserver drops empty warnings, and audit annotations whose key is not a qualified name; both come
 /// with denials too.
 #[tokio::test]
-async fn what_goes_with_the_verdict() {
+async fn warnings_and_annotations_come_with_the_verdict() {
     for allowed in [true, false] {
         let request = pod_create();
         let reply = json!({
@@ -709,7 +709,7 @@ async fn what_goes_with_the_verdict() {
 
 /// kube-apiserver takes the first version it knows; no version is a mistake of the definition.
 #[test]
-fn the_first_version_is_sent() {
+fn a_webhook_without_review_versions_is_refused() {
     use admittance_admission::Protocol;
     use admittance_webhook::{Error, WebhookClients, WebhookConfig};
     let versions = Vec::new();

@@ -12,7 +12,7 @@ use crate::{
 async fn a_resource_is_sent_as_bcs_sends_it() {
     let (mut server, webhook) = serve(Protocol::BcsResource, echo());
     let mut request = application();
-    // Spacing, order and numbers that a JSON library would write otherwise.
+    // A JSON library would write the spacing, the order and the numbers of this text in another way.
     let text = "{ \"kind\":\"application\",\n \"a\": 1.0, \"metadata\": {\"name\":\"a\"} }";
     request.object = Some(Object::parse(text).unwrap());
     let response = call(&webhook, &request).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
 
 /// Rows without remark: the BCS driver. "Safe": it stores what comes, and here it is a failure.
 #[tokio::test]
-async fn answers_mean_what_they_mean_to_bcs() {
+async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     use FailureKind::{BadStatus, InvalidResponse};
     const CHANGED: &str = r#"{"kind":"application","metadata":{"name":"a"},"x":1.0}"#;
     for (case, status, body, expected) in [

@@ -22,8 +22,8 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// The certificate of an RSA authority of 1024 bits, and a server whose certificate for `hook.ns` it signed. They are
-    /// files because the TLS library makes no such keys.
+    /// Returns the certificate of an RSA authority of 1024 bits, and a server whose certificate for `hook.ns` it
+    /// signed. They are files because the TLS library makes no such keys.
     pub(crate) fn short() -> (CertificateDer<'static>, ServerConfig) {
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("short_key/server.key")).unwrap();
@@ -38,7 +38,7 @@ impl Authority {
         self.0.der().clone()
     }
 
-    /// A server certificate for these names.
+    /// Creates a server certificate for these names.
     pub(crate) fn server(&self, names: &[&str]) -> ServerConfig {
         self.server_with(server_params(names))
     }
@@ -51,7 +51,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// A server that wants a client certificate from this CA.
+    /// Creates a server that wants a client certificate from this CA.
     pub(crate) fn server_for_clients(&self, names: &[&str]) -> ServerConfig {
         let (chain, key) = self.sign(server_params(names));
         let mut roots = RootCertStore::empty();
@@ -66,7 +66,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// A server that uses the CA certificate itself.
+    /// Creates a server that uses the CA certificate itself.
     pub(crate) fn as_server(&self) -> ServerConfig {
         let key = PrivateKeyDer::try_from(self.0.key().serialize_der()).unwrap();
         builder()

@@ -60,7 +60,7 @@ async fn connections_are_kept() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_server_closes_is_made_anew() {
+async fn a_closed_connection_is_replaced() {
     let authority = Authority::new();
     let handler = always(|| {
         let mut answer = answer(200, "{}");
@@ -95,7 +95,7 @@ async fn a_dropped_call_is_given_up_and_leaves_no_trace() {
     }
 }
 
-/// A peer that accepts TCP and says nothing, with what came of its connection.
+/// Creates a peer that accepts TCP and says nothing, with what came of its connection.
 async fn mute() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -197,7 +197,7 @@ async fn an_answer_over_the_limit_is_cut_off() {
 
 /// Also the text of a wrong status is not read to its end, if it has one.
 #[tokio::test]
-async fn a_wrong_status_without_end() {
+async fn an_endless_body_of_an_error_is_cut_off() {
     for version in BOTH {
         let authority = Authority::new();
         let handler = always(|| {

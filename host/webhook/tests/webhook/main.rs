@@ -61,7 +61,7 @@ fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
     }
 }
 
-/// A server with a right certificate for both names, and a webhook that calls it.
+/// Creates a server with a right certificate for both names, and a webhook that calls it.
 fn serve(protocol: Protocol, handler: server::Handler) -> (Server, Webhook) {
     let authority = Authority::new();
     let server = Server::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);
@@ -87,7 +87,7 @@ async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure>
         .await
 }
 
-/// Whether a call gave the verdict "this object".
+/// Returns whether a call gave the verdict "this object".
 fn replaces(answer: &Result<Response, Failure>) -> bool {
     matches!(answer, Ok(response) if matches!(response.verdict, Verdict::Replace(_)))
 }

@@ -67,7 +67,7 @@ impl Server {
         Self::listen(Some(tls), handler)
     }
 
-    /// A server without TLS.
+    /// Creates a server without TLS.
     pub(crate) fn start_plain(handler: Handler) -> Self {
         Self::listen(None, handler)
     }
@@ -189,7 +189,7 @@ pub(crate) fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
     response
 }
 
-/// A body of unknown length that never ends.
+/// Creates a body of unknown length that never ends.
 pub(crate) fn endless() -> Answer {
     Response::new(Endless.boxed())
 }
@@ -213,7 +213,7 @@ pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Han
     Arc::new(move |_| Some(answer()))
 }
 
-/// The body that came, back, with status 200.
+/// Returns the body that came, back, with status 200.
 pub(crate) fn echo() -> Handler {
     Arc::new(|seen| Some(answer(200, seen.body.clone())))
 }

@@ -26,7 +26,7 @@ fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certific
 /// The name is `{name}.{namespace}` for BCS, and `{name}.{namespace}.svc` for Kubernetes; a common name
 /// alone counts for neither, as in Go since 1.15. A wildcard must have two names behind it.
 #[tokio::test]
-async fn the_certificate_must_be_right() {
+async fn a_wrong_certificate_is_reported_with_its_problem() {
     type Make = fn(&Authority) -> ServerConfig;
     let cases: [(&str, Make, Result<(), &[&str]>); 10] = [
         ("the right name", |ca| ca.server(&[BCS_HOST]), Ok(())),
@@ -217,7 +217,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
 
 /// The port is open, and its server does not speak TLS.
 #[tokio::test]
-async fn a_server_without_tls() {
+async fn a_server_without_tls_is_reported() {
     let authority = Authority::new();
     let plain = Server::start_plain(always(|| answer(200, "{}")));
     let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&plain)).unwrap();

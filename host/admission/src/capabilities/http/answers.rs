@@ -199,7 +199,7 @@ fn redact_query(url: &mut Url) -> usize {
     count
 }
 
-/// A body as JSON if it is an object or a list, so that values in it can be redacted; otherwise its text.
+/// Creates a body as JSON if it is an object or a list, so that values in it can be redacted; otherwise its text.
 fn read_body(body: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) if value.is_object() || value.is_array() => value,
@@ -235,9 +235,10 @@ impl HttpAnswers {
             redact_query(&mut url);
             (method, url)
         };
-        let left = match answers.contains_key(request) {
-            true => answers.get_mut(request)?,
-            false => answers.get_mut(&redacted())?,
+        let left = if answers.contains_key(request) {
+            answers.get_mut(request)?
+        } else {
+            answers.get_mut(&redacted())?
         };
         match left.len() {
             0 | 1 => left.front().cloned(),

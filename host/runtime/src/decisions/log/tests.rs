@@ -91,7 +91,7 @@ fn log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
     }))
 }
 
-/// A log with an allowed, a changed and a denied request.
+/// Creates a log with an allowed, a changed and a denied request.
 fn three() -> DecisionLog {
     let log = log(10, 1 << 20, &[]);
     log.add(&observed(pod("a", "shop"), &allowed("a")));
@@ -108,7 +108,7 @@ fn uids(list: &DecisionList) -> Vec<&str> {
 }
 
 #[test]
-fn filters_select_decisions() {
+fn a_filter_selects_the_decisions_that_meet_all_conditions() {
     let log = three();
     let filter = |change: fn(&mut DecisionFilter)| {
         let mut filter = DecisionFilter::default();
@@ -135,7 +135,7 @@ fn filters_select_decisions() {
             }),
             vec![],
         ),
-        // It was not called.
+        // The stage `long` was not called.
         (filter(|filter| filter.stage = Some("long".to_owned())), vec![]),
         (
             filter(|filter| filter.namespace = Some("shop".to_owned())),
@@ -195,7 +195,7 @@ fn ids_grow_even_if_the_clock_does_not() {
 }
 
 #[test]
-fn a_decision_as_a_record() {
+fn a_record_describes_the_request_and_each_stage() {
     let log = three();
     let [found] = log.get("b", None).0.try_into().unwrap();
     let mut record = serde_json::to_value(found.record()).unwrap();
@@ -231,7 +231,7 @@ fn a_decision_as_a_record() {
 }
 
 #[test]
-fn objects_of_a_decision() {
+fn a_detail_contains_the_objects_of_the_request() {
     let [found] = three().get("b", None).0.try_into().unwrap();
     let detail = found.detail();
     let review = detail.review.unwrap();
@@ -258,7 +258,7 @@ fn configured_values_are_redacted() {
 }
 
 #[test]
-fn secrets_are_not_kept() {
+fn the_content_of_secrets_is_not_kept() {
     for (kind, field) in [("Secret", "data"), ("secret", "datas")] {
         let log = log(10, 1 << 20, &[]);
         let object = json!({"metadata": {"name": "s"}, field: {"key": "c2VjcmV0"}});
@@ -282,7 +282,7 @@ fn secrets_are_not_kept() {
 }
 
 #[test]
-fn values_of_patches_are_removed_for_readers() {
+fn a_record_without_values_keeps_the_paths_of_patches() {
     let [found] = three().get("b", None).0.try_into().unwrap();
     let mut record = found.record();
     record.without_values();
@@ -330,7 +330,7 @@ fn the_log_is_bounded_by_count_and_bytes() {
 }
 
 #[test]
-fn decisions_of_all_threads_are_in_order() {
+fn decisions_of_several_threads_are_ordered_by_time() {
     let log = log(300, 1 << 20, &[]);
     let add = |name: &str| {
         for number in 0..200 {
@@ -366,7 +366,7 @@ fn a_log_that_is_off_keeps_nothing() {
     );
 }
 
-/// The next few items of a stream, as uids or the number of missed ones.
+/// Returns the next items of a stream, each as a uid or as the number of missed decisions.
 async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
     let items: Vec<_> = stream.by_ref().take(count).collect().await;
     let items = items.into_iter().map(|item| match item {
@@ -377,7 +377,7 @@ async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn followers_get_what_comes() {
+async fn a_follower_gets_new_decisions_that_match_its_filter() {
     let log = three();
     let all = DecisionFilter::default();
     let refused = DecisionFilter {
@@ -407,7 +407,7 @@ async fn followers_get_what_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_followers_learn_what_they_missed() {
+async fn a_slow_follower_gets_the_number_of_missed_decisions() {
     let log = log(3, 1 << 20, &[]);
     let mut slow = log.follow(DecisionFilter::default(), None);
     for uid in ["a", "b", "c", "d", "e"] {
@@ -450,7 +450,7 @@ fn pages_are_bounded_by_bytes() {
             };
             log.add(&observed(request(uid, "Pod", &object), &outcome));
         }
-        // All of them are on some page, the newest first, and no page is empty.
+        // Each decision is on one page, the newest first, and no page is empty.
         let (mut before, mut ids) = (None, Vec::new());
         loop {
             let (found, older) = log.get(uid, before);
@@ -465,7 +465,7 @@ fn pages_are_bounded_by_bytes() {
         assert!(ids.is_sorted_by(|newer, older| newer > older), "{uid}: {ids:?}");
         oldest = before.unwrap();
     }
-    // A list has no objects, but patches.
+    // The size of objects does not count in a list, but the size of patches does.
     let filter = DecisionFilter::default();
     let first = log.list(&filter, None, 100);
     assert!(

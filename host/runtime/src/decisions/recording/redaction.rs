@@ -6,15 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A part of a request or its answer, without what is redacted. All that is kept of requests has this type, and only redacting
-/// makes one of a request, so nothing that was not redacted can be written. One that is read was written so.
+/// A redacted part of a request or its answer. Everything that is kept of requests has this type, which only redaction
+/// creates, so nothing can be written without it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct Redacted<T = Value>(T);
 
 impl<T> Redacted<T> {
-    /// The value, for what is not written.
+    /// Returns the value, for uses that do not write it anywhere.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -29,7 +29,7 @@ impl<T> Deref for Redacted<T> {
 }
 
 impl Redacted {
-    /// Removes the values that a patch writes, which are parts of objects. The paths stay.
+    /// Removes the values that a patch writes, which are parts of objects; the paths stay.
     pub(crate) fn remove_patch_values(&mut self) {
         for operation in self.0.as_array_mut().into_iter().flatten() {
             if let Some(operation) = operation.as_object_mut() {
@@ -38,8 +38,8 @@ impl Redacted {
         }
     }
 
-    /// Shortens a patch to about this many bytes: first the values are removed, then the last operations. Returns how many
-    /// operations were removed.
+    /// Shortens a patch to about this many bytes by removing first the values, then the last operations. Returns the
+    /// number of removed operations.
     pub(crate) fn shorten_patch(&mut self, most: usize) -> usize {
         if self.0.to_string().len() <= most {
             return 0;
@@ -59,7 +59,7 @@ impl Redacted {
     }
 }
 
-/// Values of an object that are redacted: a JSON Pointer in which `*` stands for every key or index,
+/// The path of values to redact in objects: a JSON Pointer in which `*` stands for every key or index, as in
 /// `/spec/containers/*/env/*/value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redaction(Vec<Token>);
@@ -109,7 +109,7 @@ impl Token {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // The end of a list, to which a patch appends, may be any index.
+            // `-` is the end of a list, to which a patch appends, and may be any index.
             Self::Key(own) => own == key || key == "-",
         }
     }
@@ -120,7 +120,7 @@ pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut obj
     Redacted(object)
 }
 
-/// A patch of an object of a request; `None` if it changes nothing. That of a Secret has no values.
+/// Redacts a patch of a request's object; `None` if it changes nothing. The patch of a Secret loses all values.
 pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &Patch) -> Option<Redacted> {
     let mut operations = serde_json::to_value(patch).ok().filter(|_| !patch.is_empty())?;
     apply_to_patch(request, redactions, &mut operations);
@@ -131,8 +131,8 @@ pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &
     Some(patch)
 }
 
-/// An object that a plugin looked up, and the number of redacted values.
-pub(super) fn redact_found(
+/// Redacts an object that a plugin looked up. Also returns the number of redacted values.
+pub(super) fn redact_lookup(
     mut object: Value,
     is_secret: bool,
     redactions: &[Redaction],
@@ -141,7 +141,8 @@ pub(super) fn redact_found(
     (Redacted(object), count)
 }
 
-/// The answer of a server without the values of queries, the Secrets in its body, and these values; and their number.
+/// Redacts these values, the values of queries, and Secrets in the answer of a server. Also returns the number of
+/// redacted values.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],
@@ -151,7 +152,8 @@ pub(super) fn redact_answer(
     (Redacted(answer), count)
 }
 
-/// Request and response of a review without these values and secrets, and the number of redacted values.
+/// Redacts these values and Secrets in the request and the response of a review. Also returns the number of redacted
+/// values.
 pub(super) fn redact_review(
     request: &Request,
     redactions: &[Redaction],
@@ -176,27 +178,28 @@ pub(super) fn redact_review(
     (Redacted(review_request), Redacted(review_response), count)
 }
 
-/// Whether the object of a request is a Secret, of Kubernetes or of BCS.
+/// Returns whether the object of a request is a Secret of Kubernetes or BCS.
 pub(crate) fn is_secret(request: &Request) -> bool {
     request.kind.group.is_empty() && request.kind.kind.eq_ignore_ascii_case("secret")
 }
 
-/// Redacts these values, and secrets, in a patch of an object of a request. Returns the number of redacted values.
+/// Redacts these values and the content of a Secret in a patch. Returns the number of redacted values.
 fn apply_to_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
-    let own = own(is_secret(request));
+    let own = secret_redactions(is_secret(request));
     let all = redactions.iter().chain(&own);
     all.map(|redaction| redact_operations(operations, &redaction.0))
         .sum()
 }
 
-/// Redacts these values, and secrets, in another value. Returns the number of redacted values.
+/// Redacts these values, and the content of a Secret if it is one. Returns the number of redacted values.
 fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
-    let own = own(is_secret);
+    let own = secret_redactions(is_secret);
     let all = redactions.iter().chain(&own);
     all.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
-/// Redacts the Secrets in a value. `list` is the kind of the list that contains it: the items of a list may have no kind.
+/// Redacts the Secrets in a value. An item of a list may lack its kind; it then follows from `list`, the kind of the
+/// list.
 fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let kind = match value.get("kind") {
         Some(kind) => kind.as_str().unwrap_or_default().to_owned(),
@@ -204,10 +207,7 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
     };
     let is_core = value.get("apiVersion").is_none_or(|version| version == "v1");
     let is_secret = kind == "Secret" && is_core;
-    let count = match is_secret {
-        true => apply_to(value, true, &[]),
-        false => 0,
-    };
+    let count = if is_secret { apply_to(value, true, &[]) } else { 0 };
     let inner: usize = match value {
         Value::Object(fields) => fields
             .iter_mut()
@@ -224,14 +224,15 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
     count + inner
 }
 
-fn own(is_secret: bool) -> Vec<Redaction> {
+/// Returns the redactions of the content of a Secret.
+fn secret_redactions(is_secret: bool) -> Vec<Redaction> {
     if !is_secret {
         return Vec::new();
     }
     [
         "/data/*",
         "/stringData/*",
-        // As BCS names them.
+        // BCS has its own name for `data`.
         "/datas/*",
         "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
     ]
@@ -267,7 +268,7 @@ fn redact(value: &mut Value, path: &[Token]) -> usize {
     }
 }
 
-/// An operation may write a redacted value, a part of it, or a value that contains it.
+/// Redacts the values of a patch: an operation may write a redacted value, a part of it, or a value that contains it.
 fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
     let operations = operations
         .as_array_mut()

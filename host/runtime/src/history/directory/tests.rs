@@ -22,7 +22,7 @@ fn written_entries_are_read_after_a_restart() {
 }
 
 #[test]
-fn only_the_owner_reads_it() {
+fn only_the_owner_may_read_the_directory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/history");
     let directory = HistoryDirectory::open(&path).unwrap();
@@ -34,7 +34,7 @@ fn only_the_owner_reads_it() {
     for place in files.chain(parents) {
         let mode = fs::metadata(&place).unwrap().permissions().mode();
         let is_public = mode & 0o077 != 0;
-        // What is in the directory is as private as that.
+        // The directory protects the lock file.
         assert!(
             !is_public || place == path.join("lock"),
             "{}: {mode:o}",
@@ -46,7 +46,7 @@ fn only_the_owner_reads_it() {
 }
 
 #[test]
-fn what_a_killed_program_was_writing_is_removed() {
+fn temporary_files_of_a_killed_program_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let entry = entry(1, "a");
     let directory = HistoryDirectory::open(folder.path()).unwrap();
@@ -64,7 +64,7 @@ fn what_a_killed_program_was_writing_is_removed() {
 }
 
 #[test]
-fn one_program_has_it_at_a_time() {
+fn a_second_program_cannot_open_the_directory() {
     let folder = tempfile::tempdir().unwrap();
     let first = HistoryDirectory::open(folder.path()).unwrap();
     let error = HistoryDirectory::open(folder.path()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The stages that are disabled, and how far roll-outs are, in memory and in the directory of the history.
+//! Disabled stages and the progress of rollouts, in memory and in the directory of the history.
 
 use std::sync::Arc;
 
@@ -15,31 +15,32 @@ use crate::{
     status::metrics,
 };
 
-/// Lives as long as the host.
+/// The disabled stages of a host, and their copy on disk.
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// Locked while they are changed and while a table goes live, so that each table has the newest ones.
+    /// Locked while they change and while a table goes live, so that each table has the newest ones.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
-    /// Locked while they are written.
+    /// Locked while the stages are written to disk.
     writing: Mutex<()>,
 }
 
-/// The stages, each with its end by the clock that only goes forward.
+/// The disabled stages and the rollouts, with the times at which they change.
 #[derive(Debug)]
 pub(crate) struct Stages {
+    /// The disabled stages, each with its end by the monotonic clock.
     stages: Vec<(Arc<DisabledStage>, Instant)>,
     rollouts: Rollouts,
     /// When the next exception of the live table expires.
     exceptions_end: Option<Instant>,
-    /// Exceptions that have expired until then are logged.
+    /// Exceptions that expired before this moment are logged already.
     logged_until: Moment,
-    /// The first of these ends.
+    /// The next end of a disabled stage, an exception, or a step of a rollout.
     next_end: watch::Sender<Option<Instant>>,
 }
 
 impl DisabledStages {
-    /// Opens the list in the directory, without stages whose time has ended.
+    /// Reads disabled stages and rollouts from the directory, and enables the stages whose time has ended.
     pub(crate) fn open(directory: Option<Arc<HistoryDirectory>>) -> Self {
         let (mut disabled, mut rollouts) = (Vec::new(), Vec::new());
         if let Some(directory) = &directory {
@@ -86,7 +87,7 @@ impl DisabledStages {
         self.stages.lock()
     }
 
-    /// Writes the disabled stages. Returns why they are not kept over a restart, if so.
+    /// Writes the disabled stages. If they cannot be kept over a restart, returns the reason.
     pub(crate) async fn keep(self: &Arc<Self>) -> Option<String> {
         self.write(
             "the disabled stages are",
@@ -96,7 +97,7 @@ impl DisabledStages {
         .await
     }
 
-    /// Writes how far roll-outs are. Returns why that is not kept over a restart, if so.
+    /// Writes the progress of rollouts. If it cannot be kept over a restart, returns the reason.
     pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
         let list = |stages: &Stages| stages.rollouts.list();
         self.write(
@@ -118,7 +119,7 @@ impl DisabledStages {
         };
         let this = self.clone();
         let writing = move || {
-            // The last one to write writes the newest.
+            // The list is read under this lock, so the last writer writes the newest list.
             let _writing = this.writing.lock();
             let list = list(&this.lock());
             write(&directory, &list)
@@ -166,19 +167,19 @@ impl Stages {
         result
     }
 
-    /// The next end of a disabled stage, of an exception, or of a step of a roll-out.
+    /// Returns a receiver of the next end of a disabled stage, an exception, or a step of a rollout.
     pub(crate) fn ends(&self) -> watch::Receiver<Option<Instant>> {
         self.next_end.subscribe()
     }
 
-    /// Waits for these exceptions, and logs them when they expire. Returns the moment until which they were logged before.
+    /// Waits for the ends of these exceptions. Returns the moment up to which expired ones were logged before.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);
         self.update_next_end();
         std::mem::replace(&mut self.logged_until, now)
     }
 
-    /// Adds a stage, or replaces how it is disabled; returns how it was before.
+    /// Disables a stage, and returns its previous entry.
     pub(super) fn insert(&mut self, disabled: DisabledStage, end: Instant) -> Option<DisabledStage> {
         let before = self.remove(|before, _| before.stage == disabled.stage);
         self.stages.push((Arc::new(disabled), end));
@@ -207,7 +208,7 @@ impl Stages {
     }
 }
 
-/// Whether this is the name of the stage in commands: `Mutating:pods/images`.
+/// Returns whether this address, such as `Mutating:pods/images`, names the stage.
 pub(crate) fn is_stage(address: &str, phase: Phase, chain: &str, stage: &str) -> bool {
     let rest = address.strip_prefix(phase.as_str());
     let rest = rest.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));

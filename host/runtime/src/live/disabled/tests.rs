@@ -54,7 +54,7 @@ async fn admit(host: &Host) -> Outcome {
     host.admit(Request::new(Operation::Delete, kind, resource)).await
 }
 
-/// The disabled stages in the status.
+/// Returns the disabled stages in the status.
 fn shown(host: &Host) -> Vec<DisabledStage> {
     let stages = host.status().chains.into_iter().flat_map(|chain| chain.stages);
     stages.filter_map(|stage| stage.disabled).collect()
@@ -75,7 +75,7 @@ async fn a_stage_is_not_called_until_its_time_ends() {
         .disable(&id("pods/images"), off(minutes(30), " broken "))
         .await
         .unwrap();
-    assert_eq!(started, Instant::now(), "it waits for nothing");
+    assert_eq!(started, Instant::now(), "disabling waits for nothing");
     assert_eq!(switched.disabled.stage, "Mutating:pods/images");
     assert_eq!(switched.disabled.reason, "broken");
     assert!(switched.not_kept.unwrap().contains("directory"));
@@ -96,7 +96,7 @@ async fn a_stage_is_not_called_until_its_time_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stage_is_only_audited() {
+async fn an_audited_stage_is_called_but_not_enforced() {
     let host = pods().build().await.unwrap();
     let how = Disabling {
         audit: true,
@@ -107,14 +107,14 @@ async fn a_stage_is_only_audited() {
     assert!(outcome.is_allowed());
     assert_eq!(outcome.trace[0].mode, Mode::Audit);
     assert_eq!(outcome.trace[0].result.as_str(), "deny");
-    // The mode of its definition is another matter.
+    // The status shows the mode of the definition.
     assert_eq!(host.status().chains[0].stages[0].mode, Mode::Enforce);
     until_all_are_enabled(&host).await;
     assert!(!admit(&host).await.is_allowed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_one_counts() {
+async fn disabling_again_replaces_end_and_reason() {
     let host = pods().build().await.unwrap();
     let stage = id("Mutating:pods/images");
     let first = host.disable(&stage, off(minutes(30), "one")).await.unwrap();
@@ -135,7 +135,7 @@ async fn the_last_one_counts() {
 }
 
 #[tokio::test]
-async fn mistakes_are_explained() {
+async fn a_wrong_stage_duration_or_reason_is_refused() {
     let host = pods()
         .chain(chain("pods", Phase::Validating))
         .build()
@@ -195,7 +195,7 @@ async fn mistakes_are_explained() {
 }
 
 #[test]
-fn long_lists_are_cut() {
+fn an_error_lists_at_most_thirty_names() {
     let names: Vec<_> = (0..MOST_NAMES + 2).map(|number| number.to_string()).collect();
     let text = list(&names).to_string();
     assert!(
@@ -204,9 +204,8 @@ fn long_lists_are_cut() {
     );
 }
 
-/// Definitions are being written, and requests use all other tables.
 #[tokio::test]
-async fn nothing_delays_it() {
+async fn disabling_waits_for_no_change_and_no_slot() {
     let host = pods().build().await.unwrap();
     let _state = host.0.state.lock().await;
     let mut tables = Vec::new();
@@ -222,12 +221,12 @@ async fn nothing_delays_it() {
     assert_eq!(
         host.status().tables,
         crate::live::MOST_TABLES,
-        "they need no tables of their own"
+        "derived tables need no slots"
     );
 }
 
 #[tokio::test]
-async fn a_restart_changes_nothing() {
+async fn a_disabled_stage_stays_disabled_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let start = async || pods().history(folder.path()).build().await.unwrap();
     let host = start().await;
@@ -239,7 +238,7 @@ async fn a_restart_changes_nothing() {
     drop(host);
     let host = start().await;
     let shown = shown(&host);
-    // On disk, times are kept to the millisecond.
+    // Times on disk are in milliseconds.
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
     assert!(admit(&host).await.is_allowed());
@@ -249,7 +248,7 @@ async fn a_restart_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_ended_during_a_stop_is_enabled() {
+async fn a_start_enables_stages_whose_time_has_ended() {
     let folder = TempDir::new().unwrap();
     let since = SystemTime::now() - minutes(60);
     let disabled = |stage: &str, until: SystemTime| DisabledStage {
@@ -272,7 +271,7 @@ async fn what_ended_during_a_stop_is_enabled() {
     let missing = host.status().disabled_missing;
     assert_eq!(missing.len(), 1);
     assert_eq!(missing[0].stage, "Validating:gone/images");
-    // One that is not there can be enabled too.
+    // A stage that the live table lacks can be enabled too.
     host.enable(&id("gone/images"), None).await.unwrap();
     assert_eq!(host.status().disabled_missing, []);
 }
@@ -298,9 +297,8 @@ async fn a_damaged_file_enables_all_stages() {
     assert!(admit(&host).await.is_allowed());
 }
 
-/// The clock was set forward.
 #[tokio::test(start_paused = true)]
-async fn it_also_ends_by_the_clock() {
+async fn a_stage_is_enabled_early_if_the_clock_is_set_forward() {
     let host = pods().build().await.unwrap();
     let mut disabled = host
         .disable(&id("pods/images"), off(minutes(30), "x"))

@@ -48,7 +48,7 @@ fn places(allowed: &NamespacedChains, chain: &ChainDefinition) -> Vec<String> {
 }
 
 #[test]
-fn only_expressions_are_allowed_at_first() {
+fn only_expressions_are_allowed_by_default() {
     let chain = chain();
     assert_eq!(
         (chain.name.as_str(), chain.namespace.as_deref()),
@@ -84,14 +84,14 @@ fn only_expressions_are_allowed_at_first() {
         ) && text.contains("`definitions[].kubernetes.namespaced.modules`"),
         "{text}"
     );
-    // A chain of all namespaces is the operator's.
+    // A chain of all namespaces belongs to the operator.
     let mut of_all = chain;
     of_all.namespace = None;
     assert!(none.mistakes(&of_all).is_empty());
 }
 
 #[test]
-fn allowed_uses_are_not_mistakes() {
+fn a_use_that_the_configuration_allows_is_not_a_mistake() {
     let chain = chain();
     let Some(plugin) = chain.stages[2].hook.get::<PluginDefinition>() else {
         panic!("stage 2 is a plugin");

@@ -4,7 +4,7 @@ fn hash(name: &str) -> Digest {
     Digest::of(name)
 }
 
-/// `NAME live prepared`, and marks: `dead`, `leader`, `problem`.
+/// Creates a replica from `NAME LIVE PREPARED` and marks such as `dead`, `leader` and `problem`.
 fn replica(text: &str) -> Replica {
     let words: Vec<&str> = text.split(' ').collect();
     let has = |mark: &str| words.contains(&mark);
@@ -41,7 +41,7 @@ fn decide(target: &str, replicas: &[&str]) -> String {
 }
 
 #[test]
-fn all_that_answer_prepare_before_one_switches() {
+fn replicas_switch_once_all_voters_have_prepared_the_same_table() {
     let (b, c) = (hash("B").short(), hash("C").short());
     for (what, target, replicas, expected) in [
         (
@@ -159,7 +159,7 @@ fn all_that_answer_prepare_before_one_switches() {
 }
 
 #[test]
-fn only_the_target_is_ready() {
+fn only_a_replica_with_the_target_is_ready() {
     assert!(is_ready(None, hash("A")) && is_ready(Some(hash("A")), hash("A")));
     assert!(!is_ready(Some(hash("B")), hash("A")));
 }

@@ -30,7 +30,7 @@ impl Hook for Judge {
     }
 }
 
-/// POST creates and PUT updates the object that is the body; a list is nothing for the chains.
+/// A dialect in which POST creates and PUT updates the object in the body, and a list is not for the chains.
 #[derive(Debug)]
 struct Objects(Spelling);
 
@@ -150,7 +150,7 @@ async fn send(layer: &AdmissionLayer, request: Request<Full<Bytes>>) -> (Respons
 }
 
 #[tokio::test]
-async fn decisions_name_the_dialect() {
+async fn a_decision_names_the_dialect_of_its_request() {
     let layer = layer().await;
     send(&layer, request("POST", &application("good"))).await;
     let listed = layer.0.host.decisions().list(&Default::default(), None, 10);
@@ -163,7 +163,7 @@ async fn decisions_name_the_dialect() {
 }
 
 #[tokio::test]
-async fn the_passage_says_how_a_request_was_handled() {
+async fn the_passage_of_a_response_tells_how_its_request_was_handled() {
     let layer = layer().await;
     let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
     let configmap = r#"{"Kind":"configmap","metadata":{"name":"bad"}}"#.to_owned();
@@ -258,7 +258,11 @@ async fn large_and_encoded_bodies_are_refused() {
     assert_eq!(response.status(), 413);
     assert!(seen.lock().unwrap().is_empty());
     let (response, _) = send(&layer, request("PUT", &large)).await;
-    assert_eq!(response.status(), 200, "what no chain is for has no limit");
+    assert_eq!(
+        response.status(),
+        200,
+        "a request that no chain can match has no limit"
+    );
 
     let mut encoded = request("POST", &application("a"));
     encoded

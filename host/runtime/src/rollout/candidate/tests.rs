@@ -48,7 +48,7 @@ fn status(name: &str) -> PluginStatus {
     }
 }
 
-fn subject(candidate: &str, share: &str) -> TrialIdentity {
+fn identity(candidate: &str, share: &str) -> TrialIdentity {
     TrialIdentity {
         stage: "Mutating:a/b".to_owned(),
         plugin: "plugin".to_owned(),
@@ -59,7 +59,11 @@ fn subject(candidate: &str, share: &str) -> TrialIdentity {
 }
 
 fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> Shadowed {
-    let trial = Trials::default().of(subject("candidate", share), status("plugin"), status("candidate"));
+    let trial = Trials::default().of(
+        identity("candidate", share),
+        status("plugin"),
+        status("candidate"),
+    );
     Shadowed {
         plugin: Arc::new(plugin),
         candidate: Arc::new(candidate),
@@ -69,15 +73,15 @@ fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> Shadowed {
     }
 }
 
-/// Every comparison that was begun is done.
+/// Waits until all comparisons have ended.
 async fn settled(shadowed: &Shadowed) -> CandidateStatus {
-    let all = u32::try_from(AT_ONCE).unwrap();
+    let all = u32::try_from(BACKGROUND_CALLS).unwrap();
     drop(shadowed.trial.slots.acquire_many(all).await.unwrap());
     shadowed.trial.status(None)
 }
 
 #[tokio::test]
-async fn answers_are_compared_by_what_they_come_to() {
+async fn answers_are_compared_by_their_effects_and_notes() {
     let add: Say = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
     let replace: Say = || {
         let whole = r#"{"spec":{"b":1,"a":1},"metadata":{"name":"web"}}"#;
@@ -126,7 +130,7 @@ async fn answers_are_compared_by_what_they_come_to() {
         let answer = shadowed
             .admit(&request(), Deadline::after(Duration::from_secs(1)))
             .await;
-        // The plugin's answer is used, whatever the candidate says.
+        // The request gets the plugin's answer.
         let deadline = Deadline::after(Duration::from_secs(1));
         let (answer, plugin) = (
             Answer::of(&request(), answer, deadline).await,
@@ -155,7 +159,7 @@ async fn answers_are_compared_by_what_they_come_to() {
 }
 
 #[tokio::test]
-async fn a_share_is_compared_and_the_newest_samples_are_kept() {
+async fn the_share_is_compared_and_the_newest_samples_are_kept() {
     let shadowed = shadowed(
         Says(|| Ok(Response::allow())),
         Says(|| Ok(Response::deny(Denial::forbidden("no")))),
@@ -175,25 +179,25 @@ async fn a_share_is_compared_and_the_newest_samples_are_kept() {
 }
 
 #[tokio::test]
-async fn a_slow_candidate_is_passed_over_and_delays_no_request() {
+async fn a_slow_candidate_delays_no_request_and_is_skipped() {
     let gate = Arc::new(Semaphore::new(0));
     let shadowed = shadowed(Says(|| Ok(Response::allow())), Waits(gate.clone()), "100%");
-    for _ in 0..AT_ONCE + 3 {
+    for _ in 0..BACKGROUND_CALLS + 3 {
         shadowed
             .admit(&request(), Deadline::after(Duration::from_secs(1)))
             .await
             .unwrap();
     }
-    gate.add_permits(AT_ONCE);
+    gate.add_permits(BACKGROUND_CALLS);
     let status = settled(&shadowed).await;
-    assert_eq!((status.same, status.passed_over), (AT_ONCE as u64, 3));
+    assert_eq!((status.same, status.passed_over), (BACKGROUND_CALLS as u64, 3));
 }
 
 #[test]
-fn a_trial_goes_on_while_some_table_has_it() {
+fn a_trial_continues_while_a_table_has_it() {
     let trials = Trials::default();
     let of = |candidate: &str, share: &str| {
-        trials.of(subject(candidate, share), status("plugin"), status(candidate))
+        trials.of(identity(candidate, share), status("plugin"), status(candidate))
     };
     let first = of("one", "10%");
     assert!(Arc::ptr_eq(&first, &of("one", "10%")));
@@ -205,7 +209,7 @@ fn a_trial_goes_on_while_some_table_has_it() {
 }
 
 #[tokio::test]
-async fn samples_are_redacted() {
+async fn samples_contain_no_secrets_and_no_redacted_values() {
     let patch: Say = || patch(r#"[{"op":"add","path":"/spec/token","value":"s3cret"}]"#);
     let allow: Say = || Ok(Response::allow());
     for (kind, redact) in [("Secret", &[][..]), ("Pod", &["/spec/token"])] {
@@ -213,7 +217,7 @@ async fn samples_are_redacted() {
         let trials = Trials::redacting(&redact);
         let mut shadowed = shadowed(Says(patch), Says(allow), "100%");
         shadowed.trial = trials.of(
-            subject("candidate", "100%"),
+            identity("candidate", "100%"),
             status("plugin"),
             status("candidate"),
         );
@@ -246,23 +250,23 @@ fn rolled_out(plugin: Say, candidate: Say, share: &str) -> (Shadowed, Arc<Trials
                 candidate: { source: file:b.wasm, rollout: { percent: 50, by: user, abortOn: { refusals: 1 } } }\n";
     let mut chains = admittance_definitions::load_text("f", text).unwrap();
     let definition = chains.remove(0).stages.remove(0).candidate.unwrap().rollout;
-    let subject = TrialIdentity {
+    let identity = TrialIdentity {
         rollout: definition.map(|definition| (definition, Digest::of("candidate"))),
-        ..subject("candidate", "100%")
+        ..identity("candidate", "100%")
     };
     let trials = Arc::new(Trials::default());
     let shadowed = Shadowed {
         plugin: Arc::new(Says(plugin)),
         candidate: Arc::new(Says(candidate)),
         timeout: Duration::from_secs(1),
-        trial: trials.of(subject, status("plugin"), status("candidate")),
+        trial: trials.of(identity, status("plugin"), status("candidate")),
         decides: None,
     };
     (shadowed.deciding(share.parse().unwrap()), trials)
 }
 
 #[tokio::test]
-async fn a_candidate_decides_its_share_and_is_compared_with_the_plugin() {
+async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
     let (allow, deny): (Say, Say) = (
         || Ok(Response::allow()),
         || Ok(Response::deny(Denial::forbidden("no"))),
@@ -283,7 +287,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_the_plugin() {
         settled(&shadowed).await;
     }
     assert!((30..=70).contains(&by_candidate), "{by_candidate}");
-    // Both are called for every request, whichever decides it, and a sample says which answer is whose.
+    // Both are called for every request, and a sample names the answers of the plugin and the candidate.
     let report = shadowed.trial.report(None);
     assert_eq!(report.candidate.different, 100);
     for sample in report.samples {
@@ -298,13 +302,13 @@ async fn a_candidate_decides_its_share_and_is_compared_with_the_plugin() {
 }
 
 #[tokio::test]
-async fn only_what_the_candidate_decided_counts_as_refused() {
+async fn only_requests_that_the_candidate_decided_count_as_refused() {
     let (allow, deny): (Say, Say) = (
         || Ok(Response::allow()),
         || Ok(Response::deny(Denial::forbidden("no"))),
     );
     let (shadowed, trials) = rolled_out(allow, deny, "0.01%");
-    let told = || tokio::time::timeout(Duration::ZERO, trials.limits.notified());
+    let limit_reached = || tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     let admit = async |shadowed: &Shadowed| {
         let answer = shadowed
             .admit(&request(), Deadline::after(Duration::from_secs(1)))
@@ -313,7 +317,7 @@ async fn only_what_the_candidate_decided_counts_as_refused() {
         matches!(answer.unwrap().verdict, Verdict::Deny(_))
     };
     assert!(!admit(&shadowed).await);
-    assert!(told().await.is_err());
+    assert!(limit_reached().await.is_err());
     assert!(admit(&shadowed.deciding(Share::ALL)).await);
-    assert!(told().await.is_ok());
+    assert!(limit_reached().await.is_ok());
 }

@@ -46,8 +46,8 @@ fn trusted(question: &Value, now: SystemTime) -> Answer {
     is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
 }
 
-/// A certificate, and a chain of this many intermediates with one name. Each could have issued every other, so the
-/// paths are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
+/// Creates a certificate, and a chain of this many intermediates with one name. Each could have issued every other, so
+/// the paths are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
 fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {
         let mut params = params(name, now);

@@ -6,7 +6,8 @@ use admittance_sandbox::Configured;
 use super::{ANSWER, MESSAGE, METADATA, SETTINGS, TEXT, escaped, load_module};
 use crate::harness::{call, config, request, sandbox};
 
-/// A WASI policy that writes this text to standard output; `validate-settings` has another length than `validate`.
+/// Creates a WASI policy that writes this text to standard output; `validate-settings` has another length than
+/// `validate`.
 fn program(code: &str, answer: &str) -> Vec<u8> {
     let metadata = METADATA.replace("kubewarden-wapc", "wasi");
     let settings = r#"{"valid":true}"#;

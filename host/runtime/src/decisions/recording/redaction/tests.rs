@@ -25,7 +25,7 @@ fn request(kind: &str) -> Request {
 }
 
 #[test]
-fn named_values_are_left_out() {
+fn configured_paths_are_redacted_in_objects() {
     let object = json!({"a": {"b": "1", "c/d": "2"}, "list": [{"v": 1}, {"v": 2}, {"w": 3}], "null": null});
     for (redaction, expected, count) in [
         ("/a/b", json!({"a": {"b": REDACTED, "c/d": "2"}}), 1),
@@ -67,7 +67,7 @@ fn named_values_are_left_out() {
 }
 
 #[test]
-fn patches_do_not_tell_it_either() {
+fn configured_paths_are_redacted_in_patches() {
     let patch = json!([
         {"op": "add", "path": "/a/b", "value": "secret"},
         {"op": "add", "path": "/a", "value": {"b": "secret", "c": "open"}},
@@ -119,7 +119,7 @@ fn secrets_in_answers_of_servers_are_never_recorded() {
     ] {
         let answer = json!({"url": "https://a.example/x?token=s3cret", "body": body});
         let mut answer = serde_json::from_value(answer).unwrap();
-        // With the value of the query.
+        // The value of the query is redacted and counted too.
         assert_eq!(apply_to_answer(&mut answer, &[]), count + 1, "{body}");
         let text = serde_json::to_string(&answer).unwrap();
         assert!(!text.contains("s3cret"), "{text}");
