@@ -56,7 +56,6 @@ pub(crate) struct Scope {
     pub(crate) mutates: bool,
 }
 
-/// A variable that a policy defined.
 #[derive(Debug)]
 pub(crate) struct DeclaredVariable {
     pub(crate) name: Box<str>,
@@ -94,7 +93,6 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Checks a whole expression.
     pub(crate) fn check_whole(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
         let (expression, kind) = self.check(node)?;
         Ok(Checked {

@@ -89,7 +89,6 @@ fn parse_and_read<T>(
     })
 }
 
-/// Returns the first mistake in the text.
 fn first(source: &str, errors: ParseErrors) -> ConditionError {
     let mut errors = errors.errors;
     // Syntax errors come first, since the other errors are often their consequences.

@@ -32,7 +32,6 @@ pub(crate) enum Expression {
     WithValue(Box<WithValue>),
 }
 
-/// The built-in variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     Object,
@@ -44,7 +43,6 @@ pub(crate) enum Variable {
     Params,
 }
 
-/// A variable that a policy defines.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) name: Box<str>,

@@ -29,7 +29,6 @@ mod version;
 
 use typed::{Arguments, CelType};
 
-/// The syntax of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `f(x)`. Operators have this style too.
@@ -59,7 +58,6 @@ type Implementation =
     Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
 
 impl Function {
-    /// Calls the overload for these values.
     pub(crate) fn call<'a>(&self, machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
         self.implementations
             .iter()
@@ -112,7 +110,6 @@ impl Library {
         function
     }
 
-    /// Adds an overload.
     fn add<A: Arguments, R: CelType>(
         &mut self,
         name: &'static str,
@@ -191,7 +188,6 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
-/// Returns the function of this name and style.
 pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     match style {
         Style::Global => LIBRARY.globals.get(name),

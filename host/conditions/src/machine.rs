@@ -32,7 +32,6 @@ pub(crate) const MOST_ARGUMENTS: usize = 4;
 /// Evaluates the expressions of a stage for one request.
 pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
-    /// The variables that a policy defines.
     definitions: &'a [Definition],
     /// The values of the variables that were used so far.
     composed: Vec<Option<Result<Value<'a>, String>>>,
@@ -381,7 +380,6 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
     }
 }
 
-/// Writes a key for a message.
 pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
         // Long keys are cut, since messages are not charged, and a loop may make many.

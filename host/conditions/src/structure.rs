@@ -64,7 +64,6 @@ impl Structure {
     }
 }
 
-/// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
     Scalar(Scalar),

@@ -304,7 +304,7 @@ async fn the_authorizer_is_queried_with_the_attributes_of_the_expression() {
 }
 
 #[tokio::test]
-async fn an_authorizer_that_fails_or_is_silent() {
+async fn an_authorizer_that_fails_or_is_silent_fails_the_check() {
     let denied = conditions(&[(
         "ask",
         "authorizer.path('/x').check('get').errored() && !authorizer.path('/x').check('get').allowed()",

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// The static type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
     Null,
@@ -44,7 +43,6 @@ pub(crate) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
 pub(crate) const FORMAT: Type = Type::Opaque("kubernetes.NamedFormat");
 pub(crate) const URL: Type = Type::Opaque("kubernetes.URL");
 pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
-/// The type of an operation of a JSON Patch.
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
 /// A part of an object with the fields of its schema.

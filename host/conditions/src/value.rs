@@ -142,7 +142,6 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Returns the value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Tree(members) => members.get(name).map(Value::of),
@@ -229,7 +228,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the name of the type.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null_type",

@@ -12,12 +12,10 @@ static CA: LazyLock<String> = LazyLock::new(|| {
     parameters.self_signed(&key).unwrap().pem()
 });
 
-/// Returns the certificate as PEM.
 pub(crate) fn pem() -> &'static str {
     &CA
 }
 
-/// Returns the content of `caBundle`.
 pub(crate) fn bundle() -> String {
     encode(pem())
 }

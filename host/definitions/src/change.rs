@@ -149,7 +149,6 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     Ok(Change::between(set, set.with_text(found.file, None), effects))
 }
 
-/// Ensures that the definition is alone in its file.
 fn ensure_alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
     let (id, location) = (definition.id.clone(), definition.root.location());
     match there.get(definition.file).map(|file| file.documents.len()) {
@@ -194,7 +193,6 @@ fn unknown(id: &DefinitionId, there: &[Definition<'_>]) -> ChangeError {
     }
 }
 
-/// Writes the text of a JSON file.
 fn pretty_json(value: &Json) -> String {
     format!("{value:#}\n")
 }

@@ -10,7 +10,6 @@ use crate::document::{Fields, Mistakes, Node, quoted};
 /// The name with which an expression is checked if its own name is invalid.
 const VALID_NAME: &str = "condition";
 
-/// Reads the optional field `matchConditions`.
 pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchConditions {
     let Some(node) = fields.optional("matchConditions") else {
         return MatchConditions::default();

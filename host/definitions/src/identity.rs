@@ -102,7 +102,6 @@ impl FromStr for ChainId {
     }
 }
 
-/// Splits the phase and a `:` from the beginning of the text.
 fn split_phase(text: &str) -> Option<(Phase, &str)> {
     let of_phase = |phase: Phase| Some((phase, text.strip_prefix(phase.as_str())?.strip_prefix(':')?));
     Phase::ALL.into_iter().find_map(of_phase)

@@ -1,21 +1,21 @@
-//! Documents to chain definitions, with every mistake found at once.
+//! Reads documents as definitions of chains, and reports all mistakes at once.
 //!
-//! [`load`] reads files and directories. Whatever the system of a document is, it becomes the one model,
-//! [`ChainDefinition`]. Each system is a row of [`DocumentForms`], and a program may add its own [`DocumentForm`]:
+//! [`load`] reads files and directories. A document of any system becomes a [`ChainDefinition`]. Each system is a row of
+//! [`DocumentForms`], and a program may add its own [`DocumentForm`]:
 //!
 //! - the native form, and `AdmissionException`, with requests for which stages are not called;
 //! - Kubernetes: webhook configurations, and policies in CEL with their bindings: a chain for a policy, and a stage of it
 //!   for each binding;
 //! - Kubewarden: its policies, and groups of them;
-//! - Gatekeeper: a chain for a template, and a stage of it for each constraint; its mutators, which are one stage together;
+//! - Gatekeeper: a chain for a template, and a stage of it for each constraint; all mutators, which are one stage;
 //! - OpenKruise: `SidecarSet`;
-//! - BCS: `admissionwebhook`, as it is given to the driver's API or printed by it, and as BCS keeps it in Kubernetes.
+//! - BCS: `admissionwebhook`, in the form of the driver's API, and as the custom resource in Kubernetes.
 //!
 //! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
 //! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
 //!
-//! Nothing is fetched, compiled or connected here: a definition says what to load, and is checked as
-//! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
+//! This crate fetches no module and opens no connection: it checks the text of a definition alone. The module
+//! [`document`] reads other configuration too.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(test)]

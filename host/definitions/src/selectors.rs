@@ -7,7 +7,6 @@ use crate::{
     names,
 };
 
-/// The operators of a selector by name.
 const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
     [("In", NamespaceSelector::In), ("NotIn", NamespaceSelector::NotIn)];
 

@@ -172,7 +172,6 @@ impl Dialect for KubernetesApi {
     }
 }
 
-/// Parses the object in a body.
 fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     if !is_json(head) {
         let sent = head.headers.get(CONTENT_TYPE);

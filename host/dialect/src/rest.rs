@@ -113,9 +113,7 @@ struct PreparedRoute {
     identity: IdentityFields,
     /// The path of the stored object; `None` if it is the path of the request.
     stored_path: Option<StoredPath>,
-    /// The spelling of the body.
     spelling: Spelling,
-    /// The spelling of the object in the body.
     object_spelling: Spelling,
 }
 
@@ -470,7 +468,6 @@ impl Matched {
         Ok(request)
     }
 
-    /// The value of a parameter of the path.
     fn parameter(&self, name: &str) -> Option<&str> {
         let mut parameters = self.parameters.iter();
         parameters

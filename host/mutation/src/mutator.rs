@@ -219,7 +219,6 @@ pub(crate) async fn mutate(
     offload(bytes, deadline, work).await?
 }
 
-/// The metadata that a mutator may assign.
 pub(crate) struct AssignableMetadata {
     pub(crate) namespace: String,
     pub(crate) name: String,

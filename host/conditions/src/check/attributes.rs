@@ -186,7 +186,6 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the type of a field of a JSON Patch operation.
 pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     match field {
         "op" | "path" | "from" => Some(Type::String),
@@ -202,7 +201,6 @@ fn type_named(name: &str) -> Option<&'static str> {
         .find(|known| *known == name)
 }
 
-/// Returns the type of a field of a value of this type.
 fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
     match of {
         Type::Dyn | Type::Free | Type::Part(_) => Ok(Type::Dyn),

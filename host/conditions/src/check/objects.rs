@@ -30,7 +30,6 @@ const QUALIFIED: [&str; 9] = [
 /// The type name of an object to apply.
 const OBJECT: &str = "Object";
 
-/// A checked field of an object literal.
 struct CheckedField<'a> {
     node: u64,
     name: &'a str,
@@ -39,7 +38,6 @@ struct CheckedField<'a> {
     optional: bool,
 }
 
-/// A value that a mutation sets.
 #[derive(Debug)]
 pub(crate) enum SetValue {
     /// A field of an object to apply.
@@ -47,7 +45,6 @@ pub(crate) enum SetValue {
         /// The path of the object: `Object.spec`.
         path: Box<str>,
         name: Box<str>,
-        /// The type of the value.
         kind: Type,
     },
     /// A value that a JSON Patch sets at a literal path: `/spec/replicas`.

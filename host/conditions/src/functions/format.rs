@@ -41,7 +41,6 @@ enum Clause {
     Octal,
 }
 
-/// A part of a format.
 enum Piece<'t> {
     Text(&'t str),
     Clause(Clause),

@@ -12,11 +12,9 @@ use super::{
 };
 use crate::value::{List, Value};
 
-/// A named format.
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) name: &'static str,
-    /// The name of the function that returns the format.
     function: &'static str,
     /// Lists the mistakes in a text.
     check: fn(&str) -> Vec<String>,

@@ -109,15 +109,11 @@ cel_types! {
 
 pub(super) struct Str;
 pub(super) struct Bytes;
-/// A duration in nanoseconds.
 pub(super) struct Duration;
-/// A type as a value.
 pub(super) struct Kind;
 pub(super) struct Decision;
-/// A named format.
 pub(super) struct Named;
 pub(super) struct Semver;
-/// A parsed URL.
 pub(super) struct Address;
 /// A type parameter: any type, which is the same everywhere in a signature.
 pub(super) struct A;

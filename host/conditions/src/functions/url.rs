@@ -11,7 +11,6 @@ use crate::{
     value::{Map, Value},
 };
 
-/// A parsed URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: String,
@@ -20,7 +19,6 @@ pub(crate) struct Url {
     user: Option<String>,
     /// The unescaped host, with its port.
     host: String,
-    /// The escaped path.
     path: String,
     query: String,
     fragment: String,
@@ -201,7 +199,6 @@ fn escape(path: &[u8]) -> String {
     escaped
 }
 
-/// Replaces the escapes in a text.
 fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -11,7 +11,6 @@ use crate::DenialReason;
 pub(super) struct Objection {
     pub(super) message: String,
     pub(super) reason: DenialReason,
-    /// The index of the validation.
     pub(super) index: usize,
     /// Whether an expression could not be evaluated, so that the failure policy applies.
     pub(super) failed: bool,

@@ -78,7 +78,6 @@ impl PolicyHook {
         Ok(())
     }
 
-    /// Returns the structure of the objects of a kind.
     fn structure(&self, kind: &GroupVersionKind) -> Structure {
         let own = self.binding.structures.iter().find(|(known, _)| known == kind);
         own.map(|(_, structure)| structure.clone())
@@ -93,7 +92,6 @@ enum Change {
     Apply(String),
 }
 
-/// The result of a mutation.
 enum Applied {
     Changed(Object),
     /// The API server could not read the object, for this reason.
@@ -124,7 +122,6 @@ impl Change {
         }
     }
 
-    /// Applies the change to an object.
     async fn applied_to(
         self,
         object: &Object,

@@ -139,7 +139,6 @@ impl<'t> Reader<'t> {
         found
     }
 
-    /// Reads a type from the rest of its line.
     fn named(&mut self, name: &str, line: &'t str) -> Node {
         let mut fields = BTreeMap::new();
         let mut atomic = false;
@@ -164,7 +163,6 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the index of a type.
     fn typed(&mut self, text: &'t str) -> usize {
         match self.types.get(text) {
             Some(index) => *index,

@@ -162,9 +162,7 @@ pub(super) fn item_name(list: At<'_>, index: usize, item: &Json) -> Result<Strin
 #[derive(Default)]
 struct Walk {
     found: Vec<String>,
-    /// The paths of unknown fields.
     unknown: Vec<String>,
-    /// The path of the current value.
     path: String,
 }
 

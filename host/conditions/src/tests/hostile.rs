@@ -13,7 +13,7 @@ fn with_spec(spec: serde_json::Value) -> Request {
 const OVER: &str = "operation cancelled: actual cost limit exceeded";
 
 #[tokio::test]
-async fn what_would_take_too_long_or_too_much() {
+async fn expensive_expressions_fail_at_the_cost_limit() {
     let numbers: Vec<u32> = (0..1000).collect();
     let large = "x".repeat(100_000);
     let deep = (0..100).fold(json!(1), |inner, _| json!([inner, inner_copy()]));
@@ -126,7 +126,7 @@ async fn a_deadline_ends_an_evaluation() {
 }
 
 #[test]
-fn expressions_that_are_large_or_deep() {
+fn large_and_deep_expressions_are_refused_or_evaluated() {
     let longest = compile::MAX_LENGTH;
     for (case, expression, expected) in [
         ("parentheses", "(".repeat(100_000), "has 100000 bytes"),
@@ -256,7 +256,7 @@ impl Authorizer for Apart {
 }
 
 #[tokio::test]
-async fn policies_that_take_long_leave_the_threads_that_serve() {
+async fn a_long_policy_leaves_the_threads_that_serve() {
     let numbers: Vec<u32> = (0..200).collect();
     let spec = |length: usize| json!({"a": numbers, "text": "x".repeat(length)});
     let nothing = "patch []";

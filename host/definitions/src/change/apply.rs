@@ -126,7 +126,6 @@ pub(crate) fn chains_of(
     Ok(chains)
 }
 
-/// A document of the applied text.
 struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,

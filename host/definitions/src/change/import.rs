@@ -198,7 +198,6 @@ impl<'a> Entry<'a> {
         form.import(kind)
     }
 
-    /// Returns the text of the definition as a document.
     fn text(&self, files: &[DefinitionFile], read: &[ReadFile]) -> String {
         let index = self.definition.file;
         let file = files.get(index).zip(read.get(index));
@@ -244,7 +243,6 @@ fn document_text(definition: &Definition<'_>, file: &DefinitionFile, documents: 
     document::to_yaml(&object)
 }
 
-/// The result of converting a chain.
 struct Conversion {
     result: ImportResult,
     name: String,

@@ -158,7 +158,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the known fields that are absent.
     fn absent(&self) -> Vec<&'static str> {
         let is_absent = |name: &&str| !self.entries.iter().any(|entry| self.is(entry, name));
         self.known.iter().copied().filter(is_absent).collect()

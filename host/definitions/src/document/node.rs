@@ -158,7 +158,6 @@ impl<'a> Node<'a> {
         self.value.position
     }
 
-    /// Returns the path of a field of the value.
     pub(super) fn path_of(&self, key: &str) -> String {
         join(&self.path, key)
     }

@@ -7,7 +7,6 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use granit_parser::Tag;
 use serde_json::Number;
 
-/// The value of a scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar {
     Null,
@@ -22,7 +21,6 @@ pub(super) enum Scalar {
     Merge,
 }
 
-/// The reason why a scalar is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvalidScalar {
     /// The text is not a value of its tag.
@@ -39,7 +37,6 @@ const FALSE: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];
 const INFINITE: [&str; 3] = [".inf", ".Inf", ".INF"];
 const NOT_A_NUMBER: [&str; 3] = [".nan", ".NaN", ".NAN"];
 
-/// Reads a scalar with this text and tag.
 pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<Scalar, InvalidScalar> {
     let Some(tag) = tag else {
         return if is_plain { plain(text) } else { Ok(Scalar::String) };

@@ -17,7 +17,6 @@ pub(super) struct Position {
     pub(super) column: u32,
 }
 
-/// A value with its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,

@@ -70,7 +70,6 @@ pub(super) fn position(mark: Marker) -> Position {
 /// A list or map whose end was not read yet.
 struct OpenCollection {
     position: Position,
-    /// The offset of the beginning.
     start: usize,
     /// The offset of the end of the part that was read so far.
     end: usize,

@@ -57,13 +57,11 @@ struct PolicyKind {
 
 /// The default of `timeoutEvalSeconds`, as in Kubewarden's policy server.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// The default of `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The scheme of a module reference without one.
 const REGISTRY: &str = "registry://";
 
-/// The values of `mode`.
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
 
 /// Reads a policy as a chain, and reports missing parts.

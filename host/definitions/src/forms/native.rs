@@ -171,7 +171,6 @@ fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option
     })
 }
 
-/// Reads the name in the metadata of a native definition.
 pub(crate) fn read_name(metadata: &Node<'_>, fix: &str, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);

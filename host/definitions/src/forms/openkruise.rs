@@ -65,7 +65,6 @@ impl DocumentForm for OpenKruise {
     }
 }
 
-/// Reads a SidecarSet as a chain, and as a canary if it is one.
 fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);

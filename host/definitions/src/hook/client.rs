@@ -79,7 +79,6 @@ fn authority(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// Reads an object with the fields of a service.
 pub(crate) fn service_object(
     node: &Node<'_>,
     protocol: &Protocol,

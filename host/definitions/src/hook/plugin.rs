@@ -204,7 +204,6 @@ impl PluginDefinition {
 }
 
 impl CandidateDefinition {
-    /// Returns the native form.
     pub(crate) fn to_native(&self) -> Json {
         let mut object = self.plugin.fields();
         if self.share != Share::default() {

@@ -50,7 +50,6 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     Some(plugin)
 }
 
-/// Reads `text`, or the content of `file`.
 fn read_text(
     fields: &mut Fields<'_>,
     read_from: &mut Vec<PathBuf>,

@@ -173,7 +173,6 @@ fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Pro
     }
 }
 
-/// Writes certificates as the text of a PEM file.
 fn pem(certificates: &[CertificateDer<'_>]) -> String {
     let mut text = String::new();
     for certificate in certificates {

@@ -125,7 +125,6 @@ impl Chains {
             .filter_map(|definition| definition.chain())
     }
 
-    /// Removes the definitions of this file.
     pub(crate) fn forget(&mut self, file: &str) {
         for (_, definitions) in &mut self.accepted {
             definitions.retain(|definition| definition.location().file != file);

@@ -40,9 +40,7 @@ pub struct StoredDefinition {
 
 /// A parsed definition and its position in the set.
 pub(crate) struct Definition<'a> {
-    /// The index of the file in the set.
     pub(crate) file: usize,
-    /// The index of the document in the file.
     pub(crate) document: usize,
     pub(crate) root: Node<'a>,
     pub(crate) read: &'a Arc<ReadDefinition>,

@@ -377,7 +377,6 @@ fn by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
     files
 }
 
-/// Returns the identity of the definition in this entry.
 pub(crate) fn id_of(set: &DefinitionSet, entry: &DefinitionFile) -> Option<DefinitionId> {
     let read = set.reads.file(entry);
     let mut definitions = set.reads.definitions([&*read]).into_iter();

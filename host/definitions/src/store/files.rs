@@ -254,7 +254,6 @@ impl Complete {
         }
     }
 
-    /// Returns the content after these changes.
     fn with(self, changes: &[FileChange], forms: &DocumentForms) -> Self {
         let mut files = self.files.clone();
         for change in changes {

@@ -59,7 +59,7 @@ async fn an_unknown_field_is_refused() {
 }
 
 #[tokio::test]
-async fn a_value_that_is_not_optional_is_there() {
+async fn a_value_of_a_required_field_is_kept() {
     let chains = load(&[data("reported/cel-orvalue-plain.yaml")]).unwrap();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},

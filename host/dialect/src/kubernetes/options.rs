@@ -113,7 +113,6 @@ pub(super) fn of_query(kind: &str, query: &str) -> Option<Object> {
     Object::from_value(Value::Object(object))
 }
 
-/// Returns whether the query asks for a dry run.
 pub(super) fn is_dry_run(query: &str) -> bool {
     parse(query.as_bytes()).any(|(key, value)| key == "dryRun" && value == "All")
 }

@@ -157,7 +157,6 @@ impl Route {
         }
     }
 
-    /// Returns whether the path has this parameter.
     pub(super) fn has_parameter(&self, name: &str) -> bool {
         self.path.contains(&format!("{{{name}}}")) || self.path.contains(&format!("{{*{name}}}"))
     }

@@ -331,7 +331,7 @@ pub(super) const LIST: &[Row] = &[
     (
         "C10.18",
         "one costs too much: refused",
-        MetBy(BUDGETS, "what_would_take_too_long_or_too_much"),
+        MetBy(BUDGETS, "expensive_expressions_fail_at_the_cost_limit"),
     ),
     (
         "C10.19",

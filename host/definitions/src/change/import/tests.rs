@@ -45,7 +45,7 @@ webhooks:
 }
 
 #[test]
-fn a_webhook_that_is_the_same() {
+fn a_webhook_is_converted_exactly() {
     let text = webhook("");
     let (result, chain, notes, native) = one(&text);
     assert_eq!(
@@ -68,11 +68,11 @@ fn a_webhook_that_is_the_same() {
 }
 
 #[test]
-fn a_webhook_that_has_no_native_form() {
+fn a_webhook_without_a_native_form_is_kept() {
     let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("caBundle"), "{notes:?}");
-    // The text is also a document of the file, unchanged.
+    // The text is the document of the file, unchanged.
     assert!(
         kept.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
         "{kept}"

@@ -251,7 +251,7 @@ fn a_new_definition_gets_an_unused_file_name() {
 }
 
 #[test]
-fn a_new_file_is_where_reading_finds_it() {
+fn a_new_file_is_found_by_the_next_read() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["b", "d"] {
         std::fs::write(directory.path().join(format!("{name}.yaml")), chain(name)).unwrap();

@@ -22,7 +22,7 @@ const HEAD: &str = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: Admission
                     - operations: [CREATE]\n      kinds: [pod]\n  stages:\n";
 
 #[test]
-fn a_promoted_stage_gets_what_its_candidate_says() {
+fn a_promoted_stage_gets_the_fields_of_its_candidate() {
     // (the stage, the stage after the promotion)
     let table = [
         (

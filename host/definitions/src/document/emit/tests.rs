@@ -12,7 +12,7 @@ fn read(text: &str) -> Json {
 }
 
 #[test]
-fn texts_that_yaml_could_take_for_something_else() {
+fn ambiguous_texts_are_written_in_quotes() {
     // (text, as it is written); YAML 1.1 resolves more than 1.2: bool, int, float, timestamp, merge.
     for (text, written) in [
         ("pods", "pods"),

@@ -51,7 +51,7 @@ fn a_key_that_is_written_twice_is_a_mistake_although_kubectl_takes_the_last() {
 }
 
 #[test]
-fn other_texts_that_kubectl_reads_differently() {
+fn some_texts_are_read_otherwise_than_by_kubectl() {
     // kubectl refuses these, and a parser of YAML 1.2 reads them.
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),
@@ -228,7 +228,7 @@ spec:
 }
 
 #[test]
-fn a_chain_warns_of_what_yaml_1_2_reads_differently() {
+fn a_chain_warns_of_values_that_yaml_1_2_reads_differently() {
     let text = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: a }

@@ -14,7 +14,6 @@ pub(super) enum Shape {
     List(&'static Shape),
 }
 
-/// A field of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     /// The name in the spelling of the BCS documents.
@@ -42,7 +41,6 @@ const fn field(name: &'static str, unset: UnsetValue, shape: Shape) -> Field {
     Field { name, unset, shape }
 }
 
-/// The fields of a definition.
 pub(super) const DEFINITION: Shape = Shape::Object(&[
     field("apiVersion", UnsetValue::Empty, Shape::Any),
     field("kind", UnsetValue::Empty, Shape::Any),

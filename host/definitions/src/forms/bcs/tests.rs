@@ -104,7 +104,7 @@ fn documents_of_bcs_are_read_with_their_positions() {
 }
 
 #[test]
-fn the_documented_body_as_it_is() {
+fn the_documented_body_has_invalid_ca_bundles() {
     let rest =
         "this is not base64: Invalid input length: 9; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     assert_eq!(

@@ -14,7 +14,6 @@ use crate::{
     forms::kubernetes::read_name,
 };
 
-/// The effect of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enforcement {
     Deny,
@@ -24,7 +23,6 @@ pub(super) enum Enforcement {
     Scoped,
 }
 
-/// The values of `enforcementAction`.
 pub(super) const ACTIONS: [(&str, Enforcement); 4] = [
     ("deny", Enforcement::Deny),
     ("warn", Enforcement::Warn),
@@ -32,7 +30,6 @@ pub(super) const ACTIONS: [(&str, Enforcement); 4] = [
     ("scoped", Enforcement::Scoped),
 ];
 
-/// The values of `enforcementPoints`.
 const POINTS: [(&str, Point); 5] = [
     ("*", Point::Admission),
     ("validation.gatekeeper.sh", Point::Admission),

@@ -73,7 +73,6 @@ pub(super) struct MutatorDocument {
     mutator: Mutator,
 }
 
-/// An entry of `applyTo`.
 #[derive(Debug)]
 pub(super) struct ApplyTo {
     groups: Vec<String>,

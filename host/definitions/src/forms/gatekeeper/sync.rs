@@ -10,11 +10,9 @@ use crate::{
 /// The content of a `Config` or `SyncSet`.
 #[derive(Debug)]
 pub(super) struct SyncDocument {
-    /// The kinds in `data.inventory`.
     pub(super) kinds: Vec<ClusterKind>,
     /// The namespaces without constraints at admission. A name may be a glob, here and below.
     pub(super) excluded_namespaces: Vec<String>,
-    /// The namespaces without mutators.
     pub(super) excluded_from_mutation: Vec<String>,
 }
 
@@ -51,7 +49,6 @@ pub(super) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
     Some(sync)
 }
 
-/// Reads a `SyncSet` and its name.
 pub(super) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, SyncDocument)> {
     let (name, mut spec) = read_head(root, "write `spec: { gvks: [...] }`", mistakes)?;
     let fix = "list the kinds, each with `group`, `version` and `kind`";

@@ -38,7 +38,6 @@ const CONSTRAINT: &str = "CONSTRAINT";
 #[derive(Debug)]
 pub(super) struct TemplateDocument {
     pub(super) name: String,
-    /// The kind of the constraints.
     pub(super) kind: String,
     pub(super) source: Location,
     schema: Option<Json>,
@@ -46,7 +45,6 @@ pub(super) struct TemplateDocument {
     operations: Vec<Operation>,
 }
 
-/// The engine that evaluates a template.
 #[derive(Debug)]
 enum Engine {
     Rego(Rego),
@@ -334,7 +332,6 @@ impl Rego {
     }
 }
 
-/// Returns the plugin of the stage of one constraint.
 fn for_constraint(plugin: &PluginDefinition, constrained: &ConstraintStage<'_>) -> PluginDefinition {
     let mut plugin = plugin.clone();
     let environment = &mut plugin.allow.environment;

@@ -46,7 +46,6 @@ pub(super) struct BindingDocument {
     source: Location,
     phase: Phase,
     policy: String,
-    /// The location of the policy's name.
     policy_location: ValueLocation,
     params: Option<ParamRef>,
     constraints: Constraints,

@@ -15,7 +15,6 @@ pub(crate) struct ResourceDocument {
     pub(super) resources: Vec<Resource>,
 }
 
-/// A version of a kind.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) kind: GroupVersionKind,

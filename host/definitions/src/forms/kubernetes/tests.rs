@@ -319,7 +319,7 @@ fn urls_are_read_as_they_are_called() {
 }
 
 #[test]
-fn resources_mean_what_they_mean_to_the_api_server() {
+fn resources_match_as_in_the_api_server() {
     let table = [
         ("[a/]", &["a"][..]),
         ("['*/']", &["*"]),

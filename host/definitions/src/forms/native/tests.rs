@@ -439,7 +439,7 @@ fn namespace_selectors_are_read_in_every_form() {
 /// Fields that the API server adds are ignored, as `kubectl get -o yaml` prints them; mistakes in the written fields
 /// are still found.
 #[test]
-fn what_the_api_server_adds_is_ignored() {
+fn fields_that_the_api_server_adds_are_ignored() {
     let text = |kind: &str, more: &str| {
         format!(
             "apiVersion: v1

@@ -107,7 +107,7 @@ fn a_supported_sidecar_set_has_no_warning() {
 }
 
 #[test]
-fn one_that_is_paused_injects_nothing() {
+fn a_paused_sidecar_set_injects_nothing() {
     let text = WHOLE.replace("revision: { customVersion: v1 }", "paused: true");
     assert!(one(&text).stages.is_empty());
 }
@@ -200,7 +200,7 @@ fn mistakes_in_a_sidecar_set_are_reported() {
 }
 
 #[test]
-fn where_the_plugin_found_a_mistake() {
+fn a_mistake_of_the_plugin_is_located_in_the_sidecar_set() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sets.yaml");
     std::fs::write(&file, WHOLE).unwrap();

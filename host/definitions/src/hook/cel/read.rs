@@ -26,7 +26,6 @@ struct ExpressionReader {
 }
 
 impl ExpressionReader {
-    /// Compiles the expression at this node.
     fn compile(&mut self, node: &Node<'_>, role: Role, mistakes: &mut Mistakes) -> Option<PolicyExpression> {
         let text = node.text(mistakes)?;
         let compiled = node.accept(self.compiler.compile(role, text), mistakes)?;

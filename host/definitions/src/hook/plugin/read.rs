@@ -96,7 +96,6 @@ pub(crate) fn read_candidate(
     None
 }
 
-/// The fields of a plugin that a document contains.
 struct PluginFields {
     source: Option<ModuleReference>,
     digest: Option<Digest>,

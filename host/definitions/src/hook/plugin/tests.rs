@@ -55,7 +55,7 @@ fn candidate(mut chains: Vec<ChainDefinition>) -> Option<CandidateDefinition> {
 }
 
 #[test]
-fn what_a_candidate_takes_from_the_plugin() {
+fn a_candidate_takes_missing_fields_from_the_plugin() {
     let beside = format!(
         "source: file:a.wasm, digest: '{PIN}', settings: {{ a: 1 }}, allow: {{ cluster: [v1/Node] }}, memory: 2MiB"
     );

@@ -136,7 +136,7 @@ fn a_file_without_a_definition_is_a_mistake() {
 }
 
 #[test]
-fn one_bcs_definition_for_each_operation_and_kind() {
+fn a_second_bcs_definition_for_an_operation_and_kind_is_a_mistake() {
     let text = [
         bcs_chain("a", "Create", "Application"),
         bcs_chain("b", "Update", "Application"),

@@ -62,7 +62,7 @@ impl TestDirectory {
 }
 
 #[tokio::test]
-async fn what_it_holds_and_what_it_owns() {
+async fn a_store_reads_and_owns_its_files() {
     let place = TestDirectory::new();
     assert_eq!(place.read().await, "more.yaml=more");
     for name in ["chains/b.json", "chains/a.yaml", "chains/.a.yaml", "chains/notes"] {
@@ -159,7 +159,7 @@ async fn changes_are_reported_until_they_are_read() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_lost_is_not_empty() {
+async fn a_lost_directory_is_a_mistake_and_not_empty() {
     let place = TestDirectory::new();
     place.write("chains/a.yaml", "1");
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
@@ -403,7 +403,7 @@ async fn a_log_beside_the_definitions_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_a_killed_commit_left_is_removed() {
+async fn drafts_of_a_killed_commit_are_removed() {
     let place = TestDirectory::new();
     let names = [
         ".admittance-Ab3dEf",

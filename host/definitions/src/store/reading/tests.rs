@@ -51,7 +51,7 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
 /// Files next to a link that is swapped, as Kubernetes mounts a ConfigMap, are never read half from one directory and
 /// half from the other.
 #[test]
-fn the_texts_are_of_one_moment() {
+fn all_files_are_read_from_one_moment() {
     const FILES: usize = 20;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -106,7 +106,7 @@ fn the_texts_are_of_one_moment() {
 
 /// A directory that is removed while it is read counts as missing, and not as empty.
 #[test]
-fn a_directory_that_goes_and_returns() {
+fn a_directory_that_vanishes_is_never_read_as_empty() {
     let directory = tempfile::tempdir().unwrap();
     let chains = directory.path().join("chains");
     let aside = directory.path().join("aside");

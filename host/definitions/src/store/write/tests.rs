@@ -92,7 +92,7 @@ fn a_failed_change_is_undone() {
 }
 
 #[test]
-fn one_that_cannot_be_written_keeps_all_from_it() {
+fn one_unwritable_file_prevents_the_whole_change() {
     let place = TestDirectory::new();
     let error = |changes: &[FileChange]| {
         let error = write(changes).unwrap_err();
@@ -116,7 +116,7 @@ fn one_that_cannot_be_written_keeps_all_from_it() {
 }
 
 #[test]
-fn files_that_are_not_what_they_were() {
+fn files_changed_by_others_are_not_written() {
     for (name, text) in [
         ("chains/changed.yaml", Some("other")),
         ("more/gone.yaml", Some("other")),

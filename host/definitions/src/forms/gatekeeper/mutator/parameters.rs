@@ -93,7 +93,6 @@ fn check_location(kind: MutatorKind, at: &Node<'_>, location: &Location, mistake
     }
 }
 
-/// Reads `assign`.
 fn read_assigned(fields: &mut Fields<'_>, location: &Location, mistakes: &mut Mistakes) -> Option<Mutation> {
     const SOURCES: [&str; 3] = ["value", "fromMetadata", "externalData"];
     let fix = "write `assign: { value: ... }` or `assign: { fromMetadata: { field: name } }`";
@@ -216,7 +215,6 @@ fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageP
     }
 }
 
-/// Reads `operation` and `values`.
 fn read_set(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Mutation> {
     const OPERATIONS: [(&str, bool); 2] = [("merge", true), ("prune", false)];
     let read = readers::one_of("operation", &OPERATIONS);

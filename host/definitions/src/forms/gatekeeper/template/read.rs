@@ -149,7 +149,6 @@ fn read_code(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
     found.into_iter().next().and_then(|(_, engine)| engine)
 }
 
-/// Reads `rego`, `libs` and `version`.
 fn read_rego(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Engine> {
     const VERSIONS: [(&str, &str); 2] = [("v0", "v0"), ("v1", "v1")];
     let text = fields.get_required("rego", "write the policy in Rego", readers::text, mistakes);

@@ -482,7 +482,7 @@ spec:
 }
 
 #[test]
-fn documents_of_an_api_server_that_cannot_be_used() {
+fn an_unusable_openapi_document_is_a_mistake() {
     for (document, expected) in [
         (
             r#"{"swagger": "2.0"}"#,

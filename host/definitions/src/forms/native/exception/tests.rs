@@ -184,7 +184,7 @@ fn an_exception_ends_after_its_last_day() {
 }
 
 #[test]
-fn one_that_has_expired_is_a_warning() {
+fn an_expired_exception_is_warned_about() {
     let definitions = defined(&exception("a", "stages: [pods/images], users: [x]"));
     let exception = &definitions.exceptions[0];
     let end = exception.exception.until;
