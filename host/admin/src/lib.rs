@@ -219,7 +219,6 @@ impl AdminService {
 }
 
 impl AdminService {
-    /// Answers a request that is not a probe.
     async fn answer(&self, request: Request<Body>, client: Client) -> Response<Body> {
         if self.only_probes {
             let text = "too many connections of this client to the admin port: close some, or wait";

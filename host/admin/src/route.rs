@@ -33,7 +33,6 @@ pub(crate) const SMALL_BODY: usize = 64 << 10;
 pub(crate) const LARGE_BODIES: usize = 8;
 /// The most parameters of an address, and fields of a form.
 const PARAMETERS: usize = 128;
-/// The timeout for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The media types of definitions, with their aliases.
@@ -125,7 +124,6 @@ pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) caller: Option<Caller>,
     /// The role of the client; `None` if no authentication is required.
     pub(crate) role: Option<Role>,
-    /// The head of the request.
     pub(crate) head: Parts,
     pub path: P,
     pub query: Q,

@@ -12,7 +12,7 @@ use clap::Args;
 use http::Uri;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{arguments::word, files, logging, remote::Server};
+use crate::{arguments::word, files, logging, remote::ServerUrl};
 
 /// Connect the Kubernetes cluster that this program runs in to a gateway: report its credentials, and open a tunnel.
 ///
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
         value_name = "URL",
         env = "ADMITTANCE_GATEWAY"
     )]
-    gateway: Server,
+    gateway: ServerUrl,
     /// The ID of the cluster at the gateway.
     #[arg(long, value_name = "ID")]
     cluster_id: String,

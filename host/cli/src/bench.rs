@@ -71,8 +71,7 @@ struct BenchedVersion {
     table: Arc<Table>,
     /// Measures the calls of the table's plugins.
     meter: Arc<Meter>,
-    /// The time of each request.
-    times: Vec<Duration>,
+    request_times: Vec<Duration>,
     costs: Vec<CallCost>,
     /// The bytes that the plugins write for a request.
     touched: Option<u64>,
@@ -115,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
                 hooks: hooks.display().to_string(),
                 table,
                 meter,
-                times: Vec::new(),
+                request_times: Vec::new(),
                 costs: Vec::new(),
                 touched,
                 round_medians: Vec::new(),
@@ -173,7 +172,7 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
             if round >= WARM_UP {
                 times.sort_unstable();
                 version.round_medians.extend(quantile(&times, 0.5));
-                version.times.append(&mut times);
+                version.request_times.append(&mut times);
                 version.costs.append(&mut costs);
             }
         }

@@ -62,12 +62,12 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let report = check(arguments)?;
     arguments.output.print(&report.json(), |_| report.text())?;
     Ok(match report {
-        Report::Valid { .. } => ExitCode::SUCCESS,
-        Report::Documents { .. } | Report::Stages(_) => ExitCode::FAILURE,
+        CheckReport::Valid { .. } => ExitCode::SUCCESS,
+        CheckReport::Documents { .. } | CheckReport::Stages(_) => ExitCode::FAILURE,
     })
 }
 
-enum Report {
+enum CheckReport {
     Valid {
         definitions: Definitions,
         warnings: Vec<String>,
@@ -155,12 +155,12 @@ pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync
     }
 }
 
-fn check(arguments: &Arguments) -> crate::Result<Report> {
+fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
     let (definitions, config) = match documents(arguments) {
         Ok(read) => read,
         Err(mistakes) => {
             let warnings = ambiguities(&arguments.files);
-            return Ok(Report::Documents {
+            return Ok(CheckReport::Documents {
                 mistakes,
                 warnings: warnings.iter().map(ToString::to_string).collect(),
             });
@@ -177,7 +177,7 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
         match crate::block_on(builder.build())? {
             Ok(_) => {}
             Err(Error::Stages(errors)) => {
-                return Ok(Report::Stages(
+                return Ok(CheckReport::Stages(
                     errors.iter().flat_map(StageMistake::all_of).collect(),
                 ));
             }
@@ -200,7 +200,7 @@ fn check(arguments: &Arguments) -> crate::Result<Report> {
         exception.warning(now).into_iter().chain(unknown)
     });
     let of_definitions = of_chains.chain(of_exceptions);
-    Ok(Report::Valid {
+    Ok(CheckReport::Valid {
         warnings: warnings
             .chain(of_definitions.map(|warning| warning.to_string()))
             .collect(),
@@ -264,7 +264,7 @@ fn warning_line(warning: &String) -> String {
     format!("{WARN}warning:{WARN:#} {warning}\n")
 }
 
-impl Report {
+impl CheckReport {
     fn text(&self) -> String {
         let lines: Vec<_> = match self {
             Self::Documents { mistakes, .. } => mistakes.iter().map(ToString::to_string).collect(),

@@ -19,14 +19,14 @@ use crate::{
 pub(crate) struct Arguments {
     /// The API that Admittance is for: any JSON API, the webhooks of kube-apiserver, or BCS on Mesos.
     #[arg(value_enum, default_value_t)]
-    api: Api,
+    api: ApiKind,
     /// The directory to write to; created if it does not exist.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Api {
+enum ApiKind {
     #[default]
     Rest,
     Kubernetes,
@@ -70,9 +70,9 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         request: (request, content),
         run_arguments,
     } = match arguments.api {
-        Api::Rest => init_template!("rest", "body.json", "--request 'PUT /v1/services/web' "),
-        Api::Kubernetes => init_template!("kubernetes", "pod.yaml", ""),
-        Api::Bcs => init_template!("bcs", "application.json", ""),
+        ApiKind::Rest => init_template!("rest", "body.json", "--request 'PUT /v1/services/web' "),
+        ApiKind::Kubernetes => init_template!("kubernetes", "pod.yaml", ""),
+        ApiKind::Bcs => init_template!("bcs", "application.json", ""),
     };
     let written = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)];
     let written = written.map(|(path, content)| (arguments.directory.join(path), content));

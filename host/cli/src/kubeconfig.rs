@@ -7,7 +7,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use crate::{files, output, remote::Server};
+use crate::{files, output, remote::ServerUrl};
 
 /// Print a kubeconfig for a cluster behind a gateway.
 ///
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     identifier: String,
     /// The URL of the gateway.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_GATEWAY")]
-    gateway: Server,
+    gateway: ServerUrl,
     /// The file with your token, which kubectl reads. Without it, the kubeconfig contains the token in the environment
     /// variable ADMITTANCE_TOKEN.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]

@@ -37,8 +37,8 @@ use self::{
     certificates::Certificates,
     configuration::Configuration,
     manifest::Manifest,
-    needs::Needs,
-    values::{Version, claim, directory, label, name, quantity},
+    needs::ClusterNeeds,
+    values::{KubernetesVersion, claim, directory, label, name, quantity},
 };
 use crate::{
     arguments::{no_definition, word},
@@ -121,7 +121,7 @@ struct Installation {
     max_replicas: Option<u16>,
     /// The version of the cluster, if it is older than 1.28, so that features that it does not support are left out.
     #[arg(long, value_name = "VERSION")]
-    kubernetes_version: Option<Version>,
+    kubernetes_version: Option<KubernetesVersion>,
     /// Register one webhook per chain instead of one per phase. Denials then name the chain, and each webhook
     /// has its own timeout and failure policy; but the API server calls mutating webhooks one after another.
     #[arg(long)]
@@ -180,7 +180,7 @@ struct Installation {
     #[arg(long, value_name = "DIRECTORY")]
     output_directory: Option<PathBuf>,
     #[command(flatten)]
-    agent: agent::Agent,
+    agent: agent::AgentArguments,
 }
 
 impl Installation {
@@ -214,7 +214,7 @@ impl Installation {
     }
 
     /// Whether the cluster supports a feature. A cluster without a given version is recent.
-    fn supports(&self, feature: fn(Version) -> bool) -> bool {
+    fn supports(&self, feature: fn(KubernetesVersion) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
     }
 }
@@ -255,15 +255,15 @@ fn print_notes(notes: &[String]) {
 }
 
 /// The inputs from which objects are made.
-struct Prepared {
+struct PreparedInstallation {
     configuration: Configuration,
     bundle: Bundle,
-    needs: Needs,
+    needs: ClusterNeeds,
     /// The chains of all definitions, including the resources of the cluster.
     chains: Vec<ChainDefinition>,
 }
 
-impl Prepared {
+impl PreparedInstallation {
     fn new(installation: &Installation) -> crate::Result<Self> {
         if installation
             .max_replicas
@@ -290,7 +290,7 @@ impl Prepared {
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
         let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;
-        let needs = Needs::of(&chains, &configuration.namespaced);
+        let needs = ClusterNeeds::of(&chains, &configuration.namespaced);
         if needs.cluster() || configuration.uses_cluster() {
             configuration.use_cluster();
         }
@@ -313,7 +313,7 @@ fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
 ) -> crate::Result<(Vec<Manifest>, Vec<String>)> {
-    let prepared = Prepared::new(installation)?;
+    let prepared = PreparedInstallation::new(installation)?;
     let configuration = &prepared.configuration;
     let certificates = match &installation.certs {
         _ if configuration.makes_certificate() => None,
@@ -340,7 +340,7 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     let Some(directory) = &installation.output_directory else {
         return Err("name the directory of the chart: --output-directory chart".into());
     };
-    let prepared = Prepared::new(installation)?;
+    let prepared = PreparedInstallation::new(installation)?;
     if let Some(certs) = &installation.certs {
         // A certificate for another Service is reported here, before the API server refuses it.
         Certificates::read(certs, installation, now)?;
@@ -362,10 +362,10 @@ fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let (Some(certs), Some(directory)) = (&installation.certs, &installation.output_directory) else {
         return Err("--static needs --certs and --output-directory".into());
     };
-    if !installation.supports(Version::reads_webhooks_from_files) {
+    if !installation.supports(KubernetesVersion::reads_webhooks_from_files) {
         return Err("--static needs Kubernetes 1.36 or newer".into());
     }
-    let mut prepared = Prepared::new(installation)?;
+    let mut prepared = PreparedInstallation::new(installation)?;
     if prepared.configuration.reads_resources {
         return Err("--static is for chains in files: without them, the API server could not start".into());
     }

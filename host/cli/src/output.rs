@@ -9,7 +9,6 @@ use diffy::{DiffOptions, Line};
 use serde::Serialize;
 use serde_json::Value as Json;
 
-/// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// Human-readable, coloured on a terminal.
@@ -86,15 +85,12 @@ pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) 
     hunks.collect()
 }
 
-/// The style of good results.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// The style of refusals and errors.
+/// The style of refusals, errors and bad results.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// The style of warnings.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 /// The style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// The style of headings.
 pub(crate) const BOLD: Style = Style::new().bold();
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) use self::{
     },
     candidates::CandidatesArguments,
     change::{ApplyArguments, DeleteArguments, PromoteArguments, RollbackArguments},
-    connection::Server,
+    connection::ServerUrl,
     decisions::DecisionsArguments,
     definitions::GetArguments,
     disable::{DisableArguments, EnableArguments},
@@ -37,8 +37,8 @@ pub(crate) use self::{
     status::StatusArguments,
 };
 use self::{
-    client::{Client, Message},
-    connection::Connection,
+    client::{AdminClient, Message},
+    connection::DriverConnection,
 };
 use crate::output::Output;
 
@@ -52,7 +52,7 @@ struct Query {
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
-    connection: Connection,
+    connection: DriverConnection,
 }
 
 impl Query {
@@ -93,7 +93,7 @@ impl Query {
         message: Message<'_>,
         text: impl FnOnce(&T) -> String,
     ) -> crate::Result<T> {
-        let client = Client::new(&self.connection)?;
+        let client = AdminClient::new(&self.connection)?;
         let reply = crate::block_on(client.send(method, path, message))??;
         self.output.print(&reply, text)?;
         Ok(reply)

@@ -26,7 +26,7 @@ use crate::{
     namespaces::{FileNamespaces, NamespacesConfig},
     ports::{AdminPort, Port},
     shutdown::{Shutdown, Stopped},
-    status::Observed,
+    status::StatusSources,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -207,7 +207,7 @@ impl Driver {
         // The admin port is ready as soon as the driver serves.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
-        let observed = Arc::new(Observed {
+        let observed = Arc::new(StatusSources {
             host: self.host,
             front: front.clone(),
             address: port.address,
@@ -321,7 +321,7 @@ async fn serve(front: Arc<dyn Front>, serving: Serving) {
 /// Does the background work: reloads definitions, certificates, tokens and namespaces when they change, checks the
 /// health of servers, updates metrics, and does the work of the leader. Never completes.
 async fn follow(
-    observed: &Observed,
+    observed: &StatusSources,
     access: Option<Access>,
     namespaces: Option<FileNamespaces>,
     leader: Option<&Leader>,

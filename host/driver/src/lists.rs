@@ -72,13 +72,13 @@ pub struct Lists {
     upstream: ConnectedUpstream,
     dialect: Arc<dyn Dialect>,
     timeout: Duration,
-    lists: Vec<List>,
+    lists: Vec<OpenedList>,
     page: u32,
     pace: Mutex<Interval>,
 }
 
 #[derive(Debug)]
-struct List {
+struct OpenedList {
     route: ListRoute,
     headers: HeaderMap,
 }
@@ -126,7 +126,7 @@ impl Lists {
                 headers.insert(name, value);
             }
             let route = list.route.clone();
-            Ok::<_, ListsError>(List { route, headers })
+            Ok::<_, ListsError>(OpenedList { route, headers })
         };
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -164,7 +164,7 @@ impl Lists {
 
     async fn read_list(
         &self,
-        list: &List,
+        list: &OpenedList,
         path: &PathAndQuery,
         unreadable: &mut Unreadable,
         take: &mut impl AsyncFnMut(Vec<Request>),
@@ -201,8 +201,8 @@ impl Lists {
 
     /// Returns the request that creates the object of this item; `None` if the object is gone, or if no chain matches
     /// it.
-    async fn request(&self, list: &List, item: &str) -> Result<Option<Box<Request>>, ReadError> {
-        let List { route, headers } = list;
+    async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ReadError> {
+        let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {
             return Ok(route.request(&*self.dialect, headers, item, item)?);
         };
@@ -216,7 +216,7 @@ impl Lists {
         Ok(route.request(&*self.dialect, headers, item, route.object(&body)?)?)
     }
 
-    async fn get(&self, list: &List, target: &str) -> Result<(HeaderMap, String), ReadError> {
+    async fn get(&self, list: &OpenedList, target: &str) -> Result<(HeaderMap, String), ReadError> {
         self.pace.lock().await.tick().await;
         let target: PathAndQuery = target.parse().map_err(|_| ListError::Path(target.to_owned()))?;
         let mut request = http::Request::new(Body::empty());

@@ -19,7 +19,7 @@ use crate::{
     Config, Error, Limits,
     config::ListenConfig,
     fronts,
-    status::{DriverStatus, Observed},
+    status::{DriverStatus, StatusSources},
 };
 
 /// The maximum number of connections of the admin port.
@@ -145,12 +145,12 @@ impl AdminPort {
     }
 
     /// Serves the whole API.
-    pub(crate) fn start(&self, observed: Arc<Observed>, decisions: Option<DecisionDatabase>) {
+    pub(crate) fn start(&self, observed: Arc<StatusSources>, decisions: Option<DecisionDatabase>) {
         let mut extensions = Extensions::new();
         if let Some(accounts) = observed.front.accounts() {
             extensions.insert(accounts.clone());
         }
-        let of = |observed: &Arc<Observed>| observed.clone();
+        let of = |observed: &Arc<StatusSources>| observed.clone();
         let (health, not_ready, overview) = (of(&observed), of(&observed), of(&observed));
         let sources = Sources {
             host: observed.host.clone(),

@@ -78,7 +78,7 @@ pub struct DriverStatus {
 
 /// The sources of `GET /v1/status`. Lives as long as the admin port.
 #[derive(Debug)]
-pub(crate) struct Observed {
+pub(crate) struct StatusSources {
     pub(crate) host: Host,
     pub(crate) front: Arc<dyn Front>,
     pub(crate) address: SocketAddr,
@@ -96,7 +96,7 @@ pub(crate) struct Observed {
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
-impl Observed {
+impl StatusSources {
     /// Returns the reason for which requests should go to other replicas, if there is one.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();

@@ -24,7 +24,6 @@ use super::{
     sinks::{DecisionSink, SinkError},
 };
 
-/// The table of migrations.
 const MIGRATIONS: &str = "admittance_decision_migrations";
 
 /// The most connections: one writes, the others read.

@@ -123,7 +123,6 @@ async fn rollback(call: Call<Nothing, Nothing, Json<RollbackRequest>>) -> Result
     rolled_back(&call.api, call.caller, revision).await
 }
 
-/// Rolls back to this revision.
 pub(crate) async fn rolled_back(
     api: &Api,
     caller: Option<Caller>,

@@ -46,7 +46,6 @@ async fn disable(call: Call<Nothing, Nothing, Json<DisableRequest>>) -> Result<J
     disabled(&call.api, stage, how).await
 }
 
-/// Disables a stage.
 pub(crate) async fn disabled(api: &Api, stage: StageId, how: Disabling) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
     complete(async move { host.disable(&stage, how).await }).await
@@ -58,7 +57,6 @@ async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Jso
     enabled(&call.api, stage, by(call.caller)).await
 }
 
-/// Enables a disabled stage.
 pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Json<Switched>, ApiError> {
     let host = api.sources.host.clone();
     complete(async move { host.enable(&stage, Some(by)).await }).await

@@ -76,7 +76,7 @@ pub(super) fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
 
 impl From<BenchedVersion> for VersionFigures {
     fn from(version: BenchedVersion) -> Self {
-        let mut times = version.times;
+        let mut times = version.request_times;
         times.sort_unstable();
         let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
         let median = |of: fn(&CallCost) -> Duration| {

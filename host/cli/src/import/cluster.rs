@@ -101,7 +101,6 @@ fn plural(version: &str, kind: &str) -> String {
     }
 }
 
-/// Reads the constraints of these templates.
 async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec<DefinitionFile>> {
     let mut lists = Vec::new();
     for template in templates {

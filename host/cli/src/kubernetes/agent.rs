@@ -14,7 +14,7 @@ use super::{
     roles::{account_subject, cluster_role, cluster_role_binding},
     values::{group, label},
 };
-use crate::{files, remote::Server};
+use crate::{files, remote::ServerUrl};
 
 const TOKEN_FILE: &str = "register-token";
 const CA_FILE: &str = "ca.pem";
@@ -31,14 +31,14 @@ const HOOKS_GROUP: &str = "admittance:hooks";
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Agent")]
-pub(super) struct Agent {
+pub(super) struct AgentArguments {
     /// Print the objects that connect the cluster to a gateway instead: one Pod of `admittance agent`, the right to
     /// impersonate users, and roles for the gateway's groups.
     #[arg(long, requires_all = ["gateway", "cluster_id", "register_token_file"], conflicts_with_all = ["definitions", "config"])]
     pub(super) agent: bool,
     /// The URL of the gateway.
     #[arg(long, value_name = "URL", requires = "agent")]
-    gateway: Option<Server>,
+    gateway: Option<ServerUrl>,
     /// The ID of the cluster at the gateway.
     #[arg(long, value_name = "ID", value_parser = label, requires = "agent")]
     cluster_id: Option<String>,

@@ -25,13 +25,13 @@ pub(super) struct Bundle {
     /// The texts of documents by file name.
     pub(super) documents: BTreeMap<String, String>,
     /// The modules, sorted by name; empty if the image contains them.
-    pub(super) modules: Vec<Module>,
+    pub(super) modules: Vec<BundledModule>,
     /// The directory of stock plugins in a Pod, if a definition uses one without naming its file.
     pub(super) stock_directory: Option<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Module {
+pub(super) struct BundledModule {
     /// The suffix of the name of the module's ConfigMap.
     pub(super) suffix: String,
     /// The names and contents of the module's file and of its signature files.
@@ -187,7 +187,7 @@ impl CollectedModules {
         Ok(file_name)
     }
 
-    fn in_config_maps(self) -> Result<Vec<Module>, String> {
+    fn in_config_maps(self) -> Result<Vec<BundledModule>, String> {
         let mut names = TakenNames::default();
         let mut modules = Vec::new();
         for (file_name, (path, bytes)) in self.0 {
@@ -212,7 +212,7 @@ impl CollectedModules {
                     Err(error) => return Err(files::at(Path::new(&path))(error)),
                 }
             }
-            modules.push(Module { suffix, files: parts });
+            modules.push(BundledModule { suffix, files: parts });
         }
         Ok(modules)
     }

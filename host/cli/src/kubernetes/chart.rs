@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 
 use self::values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values};
 use super::{
-    Installation, Prepared, crds,
+    Installation, PreparedInstallation, crds,
     deployment::{admin_scheme, grace_period, resources, scraping},
     manifest::Manifest,
     objects, roles,
@@ -47,18 +47,20 @@ const TEMPLATES: [(&str, &str); 12] = templates![
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
 /// The files of the chart, by their paths.
-pub(super) type Files = BTreeMap<String, Vec<u8>>;
+pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
 
-/// Returns the files of the chart of this installation.
-pub(super) fn files(installation: &Installation, prepared: &Prepared) -> crate::Result<Files> {
-    let Prepared {
+pub(super) fn files(
+    installation: &Installation,
+    prepared: &PreparedInstallation,
+) -> crate::Result<ChartFiles> {
+    let PreparedInstallation {
         configuration,
         bundle,
         ..
     } = prepared;
     let values = values(installation, prepared);
     let facts = serde_json::to_value(InstallationFacts::new(installation, prepared))?;
-    let mut files = Files::new();
+    let mut files = ChartFiles::new();
     let mut add = |path: String, content: &[u8]| files.insert(path, content.to_vec());
     add("Chart.yaml".to_owned(), chart(installation).as_bytes());
     add("values.yaml".to_owned(), values.text()?.as_bytes());
@@ -93,7 +95,6 @@ struct InstallationFacts<'a> {
     admin_port: u16,
     /// The scheme of the admin port: HTTP or HTTPS.
     admin_scheme: &'static str,
-    /// Whether the admin port uses the certificate of the webhooks.
     admin_uses_webhook_certificate: bool,
     /// Whether keys and tokens of the admin port are in the Secret `RELEASE-admin`.
     has_admin_secret: bool,
@@ -112,21 +113,21 @@ struct InstallationFacts<'a> {
 
 /// A ConfigMap of a module and its signatures.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ModuleFiles<'a> {
-    /// The suffix of the ConfigMap's name.
-    suffix: &'a str,
+    config_map_suffix: &'a str,
     files: Vec<&'a str>,
 }
 
 impl<'a> InstallationFacts<'a> {
-    fn new(installation: &Installation, prepared: &'a Prepared) -> Self {
-        let Prepared {
+    fn new(installation: &Installation, prepared: &'a PreparedInstallation) -> Self {
+        let PreparedInstallation {
             configuration,
             bundle,
             ..
         } = prepared;
         let modules = bundle.modules.iter().map(|module| ModuleFiles {
-            suffix: &module.suffix,
+            config_map_suffix: &module.suffix,
             files: module.files.iter().map(|(name, _)| name.as_str()).collect(),
         });
         Self {
@@ -148,7 +149,7 @@ impl<'a> InstallationFacts<'a> {
 }
 
 /// Returns the defaults of the values, with which the chart installs what the manifests do.
-fn values(installation: &Installation, prepared: &Prepared) -> Values {
+fn values(installation: &Installation, prepared: &PreparedInstallation) -> Values {
     let object = |value: Json| value.as_object().cloned().unwrap_or_default();
     let pod_annotations = if installation.service_monitor {
         Map::new()
@@ -217,7 +218,7 @@ fn chart(installation: &Installation) -> String {
 }
 
 /// Writes the files, and removes other files that an earlier chart left in the directory.
-pub(super) fn write(directory: &Path, chart: &Files) -> crate::Result<()> {
+pub(super) fn write(directory: &Path, chart: &ChartFiles) -> crate::Result<()> {
     let is_chart = directory.join("Chart.yaml").is_file();
     let is_empty = match fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),

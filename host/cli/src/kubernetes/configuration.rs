@@ -19,7 +19,7 @@ use admittance_fleet::{CertificateConfig, OwnCertificate, PolicySystem, Registra
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    files::{self, Files},
+    files::{self, MountedTexts},
     layout::{CA_FILE, CACHE, CLIENT_CA_FILE, RELATIVE_CHAINS, RELATIVE_KUBECONFIG, RELATIVE_TLS, STATE},
 };
 use crate::files::read;
@@ -31,9 +31,9 @@ pub(super) struct Configuration {
     /// The CAs of clients, as PEM; `None` if any client may connect.
     pub(super) client_ca: Option<String>,
     /// The files of the admin port, which include keys and tokens.
-    pub(super) admin_files: Files,
+    pub(super) admin_files: MountedTexts,
     /// The other files that the configuration names.
-    pub(super) files: Files,
+    pub(super) files: MountedTexts,
     /// Whether the operator's configuration named registry credentials, which are not included.
     pub(super) had_credentials: bool,
     /// Whether the operator's configuration named credentials for requests of plugins, which are not included.
@@ -61,7 +61,6 @@ pub(super) struct Configuration {
     pub(super) request_timeout: Duration,
 }
 
-/// The origin of the certificate of the webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CertificateOrigin {
     SelfIssued,
@@ -94,7 +93,7 @@ impl Configuration {
         let files = files::of_modules(&mut root, directory)?;
         let admin_files = match root.get_mut("admin") {
             Some(Json::Object(section)) => files::of_admin(section, directory)?,
-            _ => Files::new(),
+            _ => MountedTexts::new(),
         };
         let client_ca = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
         let client_ca = client_ca.map(|file| read(&directory.join(file))).transpose()?;
@@ -201,8 +200,8 @@ impl Configuration {
         Self {
             root,
             client_ca,
-            admin_files: Files::new(),
-            files: Files::new(),
+            admin_files: MountedTexts::new(),
+            files: MountedTexts::new(),
             had_credentials,
             had_plugin_credentials,
             names_certificate: false,
@@ -312,7 +311,6 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether the Pods make their certificate.
     pub(super) fn makes_certificate(&self) -> bool {
         self.keeps_webhooks == Some(CertificateOrigin::SelfIssued)
     }

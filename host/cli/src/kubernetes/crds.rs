@@ -24,7 +24,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
         column("Owner", ".spec.owner"),
     ];
     let kinds = [
-        Kind {
+        ResourceKind {
             name: "AdmissionChain",
             short: "achain",
             scope: "Cluster",
@@ -32,7 +32,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
             add_rules: rules::of_chains,
             columns: &chains,
         },
-        Kind {
+        ResourceKind {
             name: "NamespacedAdmissionChain",
             short: "nachain",
             scope: "Namespaced",
@@ -40,7 +40,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
             add_rules: rules::of_chains,
             columns: &chains,
         },
-        Kind {
+        ResourceKind {
             name: "AdmissionException",
             short: "aexception",
             scope: "Cluster",
@@ -56,7 +56,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
 }
 
 /// A kind of resource, for which a CustomResourceDefinition is made.
-struct Kind<'a> {
+struct ResourceKind<'a> {
     name: &'a str,
     short: &'a str,
     scope: &'a str,
@@ -67,8 +67,8 @@ struct Kind<'a> {
     columns: &'a [Json],
 }
 
-fn definition(kind: &Kind<'_>) -> crate::Result<Json> {
-    let Kind {
+fn definition(kind: &ResourceKind<'_>) -> crate::Result<Json> {
+    let ResourceKind {
         name: kind,
         short,
         scope,

@@ -10,12 +10,12 @@ use serde_json::{Map, Value as Json, json};
 use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, RELATIVE_ADMIN, RELATIVE_TLS};
 
 /// The texts of files by file name.
-pub(super) type Files = BTreeMap<String, String>;
+pub(super) type MountedTexts = BTreeMap<String, String>;
 
 /// Collects the files of `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths with names next
 /// to the configuration of a Pod.
-pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, String> {
-    let mut files = Files::new();
+pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
+    let mut files = MountedTexts::new();
     let mut take =
         |node: Option<&mut Json>| take(node, directory, |path, text| file_name(&mut files, path, text));
     take(root.pointer_mut("/modules/ca"))?;
@@ -36,8 +36,8 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<Files, Str
 
 /// Collects the files of the section `admin`, and replaces their paths with those in a Pod. The files contain keys and
 /// tokens, so they are mounted from a Secret.
-pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<Files, String> {
-    let mut files = Files::new();
+pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<MountedTexts, String> {
+    let mut files = MountedTexts::new();
     let mut take = |node: Option<&mut Json>, name: &str| {
         take(node, directory, |_, text| {
             files.insert(name.to_owned(), text);
@@ -82,7 +82,7 @@ fn take(
 }
 
 /// Adds a file, and returns its name. If another file has the same name, the new one gets a number.
-fn file_name(files: &mut Files, path: &Path, text: String) -> String {
+fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
     let own = key(path);
     let is_taken = |name: &str| {
         let is_reserved = [CONFIG_FILE, CLIENT_CA_FILE].contains(&name);

@@ -32,6 +32,5 @@ pub(super) const CERTIFICATE_FILE: &str = "tls.crt";
 pub(super) const KEY_FILE: &str = "tls.key";
 pub(super) const CA_FILE: &str = "ca.crt";
 
-/// The name of the webhook port.
 pub(super) const WEBHOOK_PORT: &str = "webhook";
 pub(super) const ADMIN_PORT: &str = "admin";

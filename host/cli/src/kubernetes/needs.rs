@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 /// The permissions and connections that a Pod needs.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Needs {
+pub(super) struct ClusterNeeds {
     /// The kinds that plugins may read, and the kinds that policies and namespace selectors read.
     kinds: BTreeSet<ClusterKind>,
     /// Whether an expression uses the authorizer, or a plugin may ask what users may do.
@@ -20,7 +20,7 @@ pub(super) struct Needs {
     pub(super) calls_out: bool,
 }
 
-impl Needs {
+impl ClusterNeeds {
     /// Finds the needs of these chains, and of the chains that the authors of namespaces may add.
     pub(super) fn of(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");

@@ -6,11 +6,11 @@ use admittance::{admission::FailurePolicy, definitions::ChainDefinition};
 use admittance_fleet::{IGNORE_LABEL, Webhook, excluded};
 
 use super::{
-    Installation, Prepared,
+    Installation, PreparedInstallation,
     certificates::{Certificates, CertifiedServer},
     configuration::Configuration,
     manifest::Manifest,
-    values::Version,
+    values::KubernetesVersion,
 };
 
 /// Advises how to apply objects that are too large for `kubectl apply`.
@@ -21,8 +21,9 @@ pub(super) fn large_object_note(manifests: &[Manifest]) -> Option<String> {
 }
 
 /// Advises on the contents that a chart cannot have.
-pub(super) fn chart_notes(prepared: &Prepared) -> Vec<String> {
-    /// Helm keeps the chart and what was rendered in one Secret of at most 1 MiB: 1.35 times the size of the modules.
+pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
+    /// Helm keeps a chart with its rendered objects in a Secret of at most 1 MiB, in which modules take 1.35 times
+    /// their size.
     const LARGEST: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();
@@ -52,7 +53,7 @@ pub(super) fn chart_notes(prepared: &Prepared) -> Vec<String> {
 /// Writes the notes that manifests and charts share.
 pub(super) fn common_notes(
     installation: &Installation,
-    prepared: &Prepared,
+    prepared: &PreparedInstallation,
     webhooks: &[Webhook],
 ) -> Vec<String> {
     let mut notes = webhook_notes(installation, webhooks);
@@ -70,7 +71,7 @@ fn webhook_notes(installation: &Installation, webhooks: &[Webhook]) -> Vec<Strin
         }
     };
     note(
-        !installation.supports(Version::labels_namespaces),
+        !installation.supports(KubernetesVersion::labels_namespaces),
         &format!(
             "before Kubernetes 1.21 namespaces have no label with their name; label those that must be \
              excluded: `kubectl label namespace kube-system kube-node-lease {IGNORE_LABEL}=true`"
@@ -78,7 +79,7 @@ fn webhook_notes(installation: &Installation, webhooks: &[Webhook]) -> Vec<Strin
     );
     let only: BTreeSet<_> = webhooks.iter().flat_map(Webhook::namespaces).cloned().collect();
     note(
-        !installation.supports(Version::labels_namespaces) && !only.is_empty(),
+        !installation.supports(KubernetesVersion::labels_namespaces) && !only.is_empty(),
         &format!(
             "the webhooks of chains of namespaces find these by the same label: `kubectl label namespace NAME \
              kubernetes.io/metadata.name=NAME` for {}",
@@ -87,7 +88,7 @@ fn webhook_notes(installation: &Installation, webhooks: &[Webhook]) -> Vec<Strin
     );
     let excluded = excluded(webhooks);
     note(
-        !installation.supports(Version::has_match_conditions) && !excluded.is_empty(),
+        !installation.supports(KubernetesVersion::has_match_conditions) && !excluded.is_empty(),
         &format!(
             "the rules match {}, which no webhook should see, and Kubernetes before 1.28 cannot exclude \
              them; list fewer resources in the chains",

@@ -10,26 +10,26 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    Installation, Prepared,
-    bundle::{Bundle, Module},
+    Installation, PreparedInstallation,
+    bundle::{Bundle, BundledModule},
     certificates::Certificates,
     configuration::Configuration,
     deployment::deployment,
-    files::Files,
+    files::MountedTexts,
     layout::{ADMIN_PORT, CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, WEBHOOK_PORT},
     manifest::Manifest,
     roles::roles,
-    values::Version,
+    values::KubernetesVersion,
 };
 
 /// Returns all objects in the order in which they are applied. The Secret with the certificate is left out if
 /// `certificates` is `None`.
 pub(super) fn all(
     installation: &Installation,
-    prepared: &Prepared,
+    prepared: &PreparedInstallation,
     certificates: Option<&Certificates>,
 ) -> Vec<Manifest> {
-    let Prepared {
+    let PreparedInstallation {
         configuration,
         bundle,
         ..
@@ -106,7 +106,7 @@ fn admin(installation: &Installation, configuration: &Configuration) -> Option<J
 }
 
 /// Returns the configuration, and the files next to it that it names, by file name.
-pub(super) fn config_files(configuration: &Configuration) -> Files {
+pub(super) fn config_files(configuration: &Configuration) -> MountedTexts {
     let mut files = configuration.files.clone();
     files.insert(CONFIG_FILE.to_owned(), configuration.text());
     if let Some(authorities) = &configuration.client_ca {
@@ -128,14 +128,14 @@ fn chains(installation: &Installation, bundle: &Bundle) -> Json {
     config_map(installation, "chains", "data", texts(&bundle.documents))
 }
 
-fn texts(files: &Files) -> Map<String, Json> {
+fn texts(files: &MountedTexts) -> Map<String, Json> {
     let texts = files.iter();
     texts
         .map(|(name, text)| (name.clone(), text.as_str().into()))
         .collect()
 }
 
-fn module(installation: &Installation, module: &Module) -> Json {
+fn module(installation: &Installation, module: &BundledModule) -> Json {
     let files = module.files.iter();
     let data = files.map(|(name, bytes)| (name.clone(), BASE64_STANDARD.encode(bytes).into()));
     config_map(installation, &module.suffix, "binaryData", data.collect())
@@ -166,7 +166,7 @@ fn disruption_budget(installation: &Installation) -> Json {
 }
 
 pub(super) fn disruption_budget_version(installation: &Installation) -> &'static str {
-    if installation.supports(Version::has_stable_policies) {
+    if installation.supports(KubernetesVersion::has_stable_policies) {
         "policy/v1"
     } else {
         "policy/v1beta1"
@@ -209,7 +209,7 @@ fn autoscaler(installation: &Installation, max_replicas: u16) -> Json {
 }
 
 pub(super) fn autoscaling_version(installation: &Installation) -> &'static str {
-    if installation.supports(Version::has_stable_autoscaling) {
+    if installation.supports(KubernetesVersion::has_stable_autoscaling) {
         "autoscaling/v2"
     } else {
         "autoscaling/v2beta2"

@@ -2,7 +2,7 @@
 
 use admittance_fleet::{RegisteredChain, Registration, Webhook};
 
-use super::{Installation, Prepared, values::Version};
+use super::{Installation, PreparedInstallation, values::KubernetesVersion};
 
 impl Installation {
     /// Returns the settings with which the API server calls the installation.
@@ -15,7 +15,7 @@ impl Installation {
             failure_policy: self.failure_policy,
             excluded_namespaces: self.exclude_namespace.clone(),
             includes_kube_system: self.include_kube_system,
-            has_match_conditions: self.supports(Version::has_match_conditions),
+            has_match_conditions: self.supports(KubernetesVersion::has_match_conditions),
         }
     }
 
@@ -46,8 +46,7 @@ impl Installation {
     }
 }
 
-impl Prepared {
-    /// Returns the webhooks to register.
+impl PreparedInstallation {
     pub(super) fn webhooks(&self, installation: &Installation) -> Result<Vec<Webhook>, String> {
         let mut chains = Vec::new();
         for chain in &self.chains {

@@ -12,13 +12,13 @@ use admittance_fleet::{
 };
 use serde_json::{Value as Json, json};
 
-use super::{Installation, Prepared, configuration::Configuration};
+use super::{Installation, PreparedInstallation, configuration::Configuration};
 
 /// The API group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Returns roles and their bindings; none if the Pods do not use the cluster.
-pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Json> {
+pub(super) fn roles(installation: &Installation, prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = cluster_rules(prepared);
     if configuration.keeps_webhooks.is_some() {
@@ -43,7 +43,7 @@ pub(super) fn roles(installation: &Installation, prepared: &Prepared) -> Vec<Jso
 }
 
 /// Returns the rules of the Pods' ClusterRole, besides those for the webhook configurations.
-pub(super) fn cluster_rules(prepared: &Prepared) -> Vec<Json> {
+pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = prepared.needs.rules();
     if configuration.reads_resources {

@@ -21,7 +21,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
 use super::{
-    Installation, Prepared,
+    Installation, PreparedInstallation,
     certificates::{Certificates, LOOPBACK},
     deployment::{container, grace_period, pod_restrictions},
     layout::{CACHE, STATE},
@@ -43,7 +43,7 @@ const SUFFIX: &str = "static.k8s.io";
 const PRIORITY_CLASS: &str = "system-node-critical";
 
 /// The content and the mode of files, by their paths below the root of a node.
-pub(super) type Files = BTreeMap<String, (Vec<u8>, u32)>;
+pub(super) type NodeFiles = BTreeMap<String, (Vec<u8>, u32)>;
 
 /// Returns the directory of the installation, relative to the root of a node.
 fn directory(installation: &Installation) -> String {
@@ -52,11 +52,11 @@ fn directory(installation: &Installation) -> String {
 
 pub(super) fn files(
     installation: &Installation,
-    prepared: &Prepared,
+    prepared: &PreparedInstallation,
     certificates: &Certificates,
-) -> crate::Result<Files> {
+) -> crate::Result<NodeFiles> {
     let directory = directory(installation);
-    let mut files = Files::new();
+    let mut files = NodeFiles::new();
     for manifest in objects::all(installation, prepared, Some(certificates)) {
         files.extend(mounted(installation, &directory, &manifest)?);
     }
@@ -102,10 +102,10 @@ pub(super) fn files(
 }
 
 /// Returns the files of a ConfigMap or Secret in the directory where the Pod reads them; no files for other objects.
-fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<Files> {
+fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<NodeFiles> {
     let is_secret = manifest.kind() == "Secret";
     if !is_secret && manifest.kind() != "ConfigMap" {
-        return Ok(Files::new());
+        return Ok(NodeFiles::new());
     }
     let name = manifest.object["metadata"]["name"].as_str().unwrap_or_default();
     let suffix = name
@@ -116,7 +116,7 @@ fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) ->
     } else {
         suffix
     };
-    let mut files = Files::new();
+    let mut files = NodeFiles::new();
     for (field, is_encoded) in [("data", is_secret), ("binaryData", true)] {
         for (key, value) in manifest.object[field].as_object().into_iter().flatten() {
             let text = value.as_str().unwrap_or_default();
@@ -132,7 +132,7 @@ fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) ->
     Ok(files)
 }
 
-fn pod(installation: &Installation, prepared: &Prepared) -> Json {
+fn pod(installation: &Installation, prepared: &PreparedInstallation) -> Json {
     let mut container = container(installation, &prepared.configuration, &prepared.bundle);
     container["volumeMounts"] = json!([
         {"name": "files", "mountPath": MOUNT, "readOnly": true},
@@ -187,7 +187,7 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
 }
 
 /// Grants the user of the kubeconfig, who has the name of the installation, the permissions that the Pods need.
-fn roles(installation: &Installation, prepared: &Prepared) -> [Json; 2] {
+fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let name = format!("{NAMESPACE}-{}", installation.name);
     let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": installation.name});
     [
@@ -197,7 +197,7 @@ fn roles(installation: &Installation, prepared: &Prepared) -> [Json; 2] {
 }
 
 /// Describes what the user must do on the node besides writing the files.
-pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<String> {
+pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation) -> Vec<String> {
     let directory = directory(installation);
     let mut notes = vec![format!(
         "copy the files to the root of each control plane node, and give those of the Pod to its user: \
@@ -215,7 +215,7 @@ pub(super) fn notes(installation: &Installation, prepared: &Prepared) -> Vec<Str
 
 /// Writes the files below a directory, and removes other files from the directories of the installation. Otherwise the
 /// Pod would read chains of an earlier run.
-pub(super) fn write(root: &Path, installation: &Installation, node: &Files) -> crate::Result<()> {
+pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;
     }

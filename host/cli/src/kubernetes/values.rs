@@ -71,9 +71,9 @@ pub(super) fn quantity(text: &str) -> Result<String, &'static str> {
 
 /// The version of a cluster: the minor version of Kubernetes 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version(u16);
+pub(super) struct KubernetesVersion(u16);
 
-impl FromStr for Version {
+impl FromStr for KubernetesVersion {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -89,13 +89,13 @@ impl FromStr for Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for KubernetesVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "1.{}", self.0)
     }
 }
 
-impl Version {
+impl KubernetesVersion {
     /// Whether webhooks may have match conditions.
     pub(super) fn has_match_conditions(self) -> bool {
         self.0 >= 28
@@ -139,7 +139,7 @@ mod tests {
             ("1.x", None),
             ("", None),
         ] {
-            assert_eq!(text.parse().ok(), expected.map(Version), "{text}");
+            assert_eq!(text.parse().ok(), expected.map(KubernetesVersion), "{text}");
         }
     }
 

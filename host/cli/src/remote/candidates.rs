@@ -43,7 +43,6 @@ fn text(list: &CandidateList) -> String {
     text
 }
 
-/// Returns a table of candidates with their stages.
 pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a CandidateStatus)>) -> String {
     let mut table = Table::new([
         "CANDIDATE OF",

@@ -9,16 +9,15 @@ use http::{HeaderValue, Method, header};
 use serde::de::DeserializeOwned;
 
 use super::{
-    connection::{Connection, Server, Token},
+    connection::{DriverConnection, ServerUrl, TokenHeader},
     error::RemoteError,
 };
 
-/// A client of one driver.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct AdminClient {
     http: HttpClient,
-    server: Server,
-    token: Option<Token>,
+    server: ServerUrl,
+    token: Option<TokenHeader>,
 }
 
 /// The timeout for connecting. It is short, because drivers are nearby.
@@ -35,8 +34,8 @@ pub(super) struct Message<'a> {
     pub(super) body: Option<(&'static str, String)>,
 }
 
-impl Client {
-    pub(super) fn new(connection: &Connection) -> Result<Self, RemoteError> {
+impl AdminClient {
+    pub(super) fn new(connection: &DriverConnection) -> Result<Self, RemoteError> {
         let server = connection.server().clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
@@ -97,7 +96,7 @@ impl Client {
             url.query_pairs_mut().extend_pairs(message.parameters);
         }
         let mut request = ClientRequest::new(method, url);
-        if let Some(Token(value)) = &self.token {
+        if let Some(TokenHeader(value)) = &self.token {
             request = request.header(header::AUTHORIZATION, value.clone());
         }
         if let Some((content_type, body)) = message.body {

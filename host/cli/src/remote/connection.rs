@@ -13,7 +13,7 @@ use crate::files;
 /// The arguments for the connection to a driver.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
-pub(crate) struct Connection {
+pub(crate) struct DriverConnection {
     /// The admin port of the driver (`admin.address` in its configuration).
     #[arg(
         long,
@@ -21,7 +21,7 @@ pub(crate) struct Connection {
         default_value = "http://127.0.0.1:9090",
         env = "ADMITTANCE_SERVER"
     )]
-    server: Server,
+    server: ServerUrl,
     /// A file with the token to send; the environment variable ADMITTANCE_TOKEN may contain the token itself.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
@@ -38,9 +38,9 @@ pub(crate) struct Connection {
 
 /// The URL of a driver's admin port or of a gateway: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server(Url);
+pub(crate) struct ServerUrl(Url);
 
-impl FromStr for Server {
+impl FromStr for ServerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -63,13 +63,13 @@ impl FromStr for Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.as_str().trim_end_matches('/'))
     }
 }
 
-impl Server {
+impl ServerUrl {
     /// Returns the URL with this path, whose segments are encoded.
     pub(super) fn url<'a>(&self, segments: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
@@ -109,15 +109,15 @@ impl Server {
 
 /// The value of the header with a token. It is never printed.
 #[derive(Clone)]
-pub(super) struct Token(pub(super) HeaderValue);
+pub(super) struct TokenHeader(pub(super) HeaderValue);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for TokenHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(...)")
+        f.write_str("TokenHeader(...)")
     }
 }
 
-impl Token {
+impl TokenHeader {
     fn parse(text: &str, origin: &str) -> Result<Self, RemoteError> {
         let token = text.trim();
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok();
@@ -131,20 +131,20 @@ impl Token {
     }
 }
 
-impl Connection {
-    pub(super) fn server(&self) -> &Server {
+impl DriverConnection {
+    pub(super) fn server(&self) -> &ServerUrl {
         &self.server
     }
 
     /// Returns the token to send, which is never sent over the network without TLS.
-    pub(super) fn token(&self) -> Result<Option<Token>, RemoteError> {
+    pub(super) fn token(&self) -> Result<Option<TokenHeader>, RemoteError> {
         let token = match &self.token_file {
             Some(path) => {
                 let text = files::read(path).map_err(RemoteError::File)?;
-                Some(Token::parse(&text, &path.display().to_string())?)
+                Some(TokenHeader::parse(&text, &path.display().to_string())?)
             }
             None => match env::var("ADMITTANCE_TOKEN") {
-                Ok(text) => Some(Token::parse(&text, "ADMITTANCE_TOKEN")?),
+                Ok(text) => Some(TokenHeader::parse(&text, "ADMITTANCE_TOKEN")?),
                 Err(env::VarError::NotPresent) => None,
                 Err(env::VarError::NotUnicode(_)) => {
                     return Err(RemoteError::NoToken("ADMITTANCE_TOKEN".to_owned()));
@@ -179,10 +179,10 @@ mod tests {
     #[derive(Parser)]
     struct Command {
         #[command(flatten)]
-        connection: Connection,
+        connection: DriverConnection,
     }
 
-    fn connection(line: &str) -> Connection {
+    fn connection(line: &str) -> DriverConnection {
         Command::try_parse_from(["admittance"].into_iter().chain(line.split_whitespace()))
             .unwrap()
             .connection
@@ -197,7 +197,7 @@ mod tests {
             ("https://driver.example.com", true, false),
             ("http://10.0.0.1:9090", false, false),
         ] {
-            let server: Server = text.parse().unwrap();
+            let server: ServerUrl = text.parse().unwrap();
             assert_eq!(server.to_string(), text.trim_end_matches('/'));
             assert_eq!(
                 (server.is_tls(), server.is_loopback()),
@@ -214,14 +214,14 @@ mod tests {
             "http://a?b",
             "",
         ] {
-            let error = text.parse::<Server>().unwrap_err();
+            let error = text.parse::<ServerUrl>().unwrap_err();
             assert!(error.contains("http://127.0.0.1:9090"), "{text}: {error}");
         }
     }
 
     #[test]
     fn path_segments_are_encoded() {
-        let server: Server = "http://127.0.0.1:9090".parse().unwrap();
+        let server: ServerUrl = "http://127.0.0.1:9090".parse().unwrap();
         let url = server.url(["v1", "definitions", "AdmissionChain", "a b/../c?d"]);
         assert_eq!(
             url.as_str(),

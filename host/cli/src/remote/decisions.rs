@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     Query,
-    client::{Client, Message},
+    client::{AdminClient, Message},
     events::{EventReader, ServerEvent},
 };
 use crate::{
@@ -76,7 +76,7 @@ fn time(text: &str) -> Result<String, String> {
 impl DecisionsArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         if self.follow {
-            let client = Client::new(&self.query.connection)?;
+            let client = AdminClient::new(&self.query.connection)?;
             return crate::block_on(self.follow(&client))?;
         }
         let text = |list: &DecisionList| {
@@ -115,7 +115,7 @@ impl DecisionsArguments {
         single.chain(verdicts).collect()
     }
 
-    async fn follow(&self, client: &Client) -> crate::Result<()> {
+    async fn follow(&self, client: &AdminClient) -> crate::Result<()> {
         let mut parameters = self.filter();
         if self.since.is_some() || self.limit.is_some() {
             let message = Message {
@@ -201,7 +201,6 @@ pub(super) fn style(verdict: DecisionVerdict) -> Style {
     }
 }
 
-/// Writes a decision on a line.
 fn line(decision: &DecisionRecord) -> String {
     let style = style(decision.verdict);
     let object = human::object(decision.namespace.as_deref(), &decision.name);

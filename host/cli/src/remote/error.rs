@@ -10,7 +10,7 @@ use admittance_net::{
 };
 use http::StatusCode;
 
-use super::connection::Server;
+use super::connection::ServerUrl;
 use crate::output::harmless;
 
 const ADVICE: TlsAdvice<'static> = TlsAdvice {
@@ -58,7 +58,7 @@ pub(crate) enum RemoteError {
 
 impl RemoteError {
     /// Returns the error for a request without a reply.
-    pub(super) fn of_transport(error: &ClientError, to: &Server) -> Self {
+    pub(super) fn of_transport(error: &ClientError, to: &ServerUrl) -> Self {
         let server = to.to_string();
         if let Some(found) = find(error) {
             let problem = harmless(&ADVICE.explain(found, to.host()));

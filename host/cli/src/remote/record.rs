@@ -18,8 +18,8 @@ use serde_json::{Map, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    client::{Client, Message},
-    connection::Connection,
+    client::{AdminClient, Message},
+    connection::DriverConnection,
 };
 use crate::{
     files, human,
@@ -59,7 +59,7 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "output")]
     as_tests: Option<PathBuf>,
     #[command(flatten)]
-    connection: Connection,
+    connection: DriverConnection,
 }
 
 fn whole_seconds(text: &str) -> Result<Duration, String> {
@@ -82,12 +82,12 @@ impl RecordArguments {
     }
 
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let client = Client::new(&self.connection)?;
+        let client = AdminClient::new(&self.connection)?;
         crate::block_on(record(self, &client))?
     }
 }
 
-async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<()> {
+async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Result<()> {
     let mut parameters = vec![
         ("count", arguments.count.to_string()),
         ("seconds", arguments.time.as_secs().to_string()),
@@ -193,7 +193,7 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
 /// Copies the reply until it ends or standard output is closed; returns whether a signal interrupted it.
 async fn copy(
     mut response: ClientResponse,
-    client: &Client,
+    client: &AdminClient,
     lines: &mut CompleteLines,
     bar: &ProgressBar,
 ) -> crate::Result<bool> {
@@ -215,7 +215,7 @@ async fn copy(
     }
 }
 
-/// Writes the complete lines of a reply.
+/// Writes only the complete lines of a reply.
 struct CompleteLines {
     out: Box<dyn Write + Send>,
     partial: Vec<u8>,

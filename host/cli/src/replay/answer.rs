@@ -26,7 +26,6 @@ pub(crate) struct ReplayAnswer {
     pub(super) object: Option<Value>,
 }
 
-/// The response of an AdmissionReview.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RecordedResponse {

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 use super::answer::{RecordedResponse, ReplayAnswer};
 use crate::{files, surroundings::RequestSurroundings};
 
-/// A recorded request.
 #[derive(Debug)]
 pub(crate) struct RecordedAdmission {
     /// The number of the request in the file, from 1.

@@ -24,7 +24,7 @@ use admittance_definitions::{
 };
 use http::Uri;
 
-use self::zookeeper::Ensembles;
+use self::zookeeper::ConfiguredEnsembles;
 use super::{Config, ListenConfig, LogConfig, SwitchMode, has_leader};
 use crate::{fronts, places};
 
@@ -38,7 +38,7 @@ const GIB: u64 = 1024 * MIB;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sections<'a> {
     pub(crate) listen: &'a ListenConfig,
-    pub(crate) ensembles: Ensembles,
+    pub(crate) ensembles: ConfiguredEnsembles,
     has_cluster: bool,
 }
 
@@ -86,7 +86,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let admin = fields.get_optional("admin", admin::admin, mistakes);
     let sections = Sections {
         listen: &listen,
-        ensembles: Ensembles::of(&fields),
+        ensembles: ConfiguredEnsembles::of(&fields),
         has_cluster: fields.has("cluster"),
     };
     let front = fronts::read(&mut fields, sections, mistakes);

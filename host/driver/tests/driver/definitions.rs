@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::harness::{Running, request, text};
 
-/// The prefix of the routes.
 const PREFIX: &str = "/mesosdriver/v4";
 
 /// The route that most tests use.

@@ -84,7 +84,6 @@ pub(crate) struct Setup {
     is_on_this_thread: bool,
 }
 
-/// A running driver.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -206,7 +205,6 @@ impl Setup {
         self.start_with(host).await
     }
 
-    /// Starts a driver with this host.
     pub(crate) async fn start_with(self, host: Host) -> Running {
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
         let ensembles = Ensembles::open(&self.config.zookeeper);
@@ -243,7 +241,6 @@ impl Running {
         soon(self.run).await.unwrap()
     }
 
-    /// Connects to the driver.
     pub(crate) async fn connect(&self) -> TcpStream {
         soon(TcpStream::connect(self.address)).await.unwrap()
     }
@@ -258,7 +255,6 @@ impl Running {
         text(self.send(post(body)).await).await
     }
 
-    /// Sends a request to the admin port.
     pub(crate) async fn send_to_admin(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
         send(self.admin, request).await
     }

@@ -149,7 +149,6 @@ fn to_server(address: SocketAddr) -> HttpSink {
     HttpSink::new(config).unwrap()
 }
 
-/// Makes a few decisions.
 async fn batch() -> Vec<DecisionDetail> {
     let host = host().await;
     for uid in ["a", "b", "c"] {

@@ -2,8 +2,8 @@ use time::Duration;
 
 use super::*;
 
-/// Each row: what happens to the certificates of `--service hook.ns --days 90`, how many days later which
-/// line is given with `--renew`, and whether the certificate is made anew.
+/// Each row changes the certificates of `--service hook.ns --days 90`, and says after how many days this command line
+/// is run with `--renew`, and whether the certificate is then made again.
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";

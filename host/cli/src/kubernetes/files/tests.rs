@@ -52,7 +52,7 @@ fn a_file_that_is_named_twice_is_mounted_once() {
     assert!(error.contains("none.pem"), "{error}");
 }
 
-fn pairs(files: &Files) -> Vec<(&str, &str)> {
+fn pairs(files: &MountedTexts) -> Vec<(&str, &str)> {
     let files = files.iter();
     files.map(|(name, text)| (name.as_str(), text.as_str())).collect()
 }

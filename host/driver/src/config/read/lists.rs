@@ -9,11 +9,11 @@ use super::outbound::header;
 use crate::{FrontConfig, config::ListConfig, fronts::method};
 
 /// A list, and its node, at which later mistakes are reported.
-pub(crate) type List<'a> = (ListConfig, Node<'a>);
+pub(crate) type ListNode<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
 
-pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<List<'a>> {
+pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<ListNode<'a>> {
     let mut fields = node.object(mistakes)?;
     let paths = fields.get_required("path", PATH, paths, mistakes);
     let items = fields.get_or_default("items", Node::parse, mistakes);
@@ -41,13 +41,13 @@ pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<List<
 
 /// Checks that the dialect recognizes the requests of the lists as requests that create objects.
 pub(crate) fn checked_lists(
-    lists: Vec<List<'_>>,
+    lists: Vec<ListNode<'_>>,
     front: &dyn FrontConfig,
     mistakes: &mut Mistakes,
 ) -> Option<Vec<ListConfig>> {
     let dialect = front.dialect()?;
     let headers = front.headers();
-    let check = |(list, node): List<'_>| {
+    let check = |(list, node): ListNode<'_>| {
         if let Err(mistake) = list.route.check(&*dialect, &headers) {
             let fix = "write the method and path of the request that clients create such an object with";
             node.wrong(format!("request: {mistake}"), fix, mistakes);

@@ -11,12 +11,12 @@ use http::uri::PathAndQuery;
 
 use super::{
     Sections, duration,
-    lists::{List, list},
+    lists::{ListNode, list},
     ports::pem_file,
     zookeeper::path,
 };
 
-type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<List<'a>>);
+type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<ListNode<'a>>);
 
 /// Reads `upstream` of a front end that has one.
 pub(crate) fn upstream_section<'a>(

@@ -14,12 +14,12 @@ const LONGEST_PASSWORD: usize = 4096;
 
 /// The ensembles that the configuration names, whether they are valid or not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ensembles {
+pub(crate) struct ConfiguredEnsembles {
     cluster: bool,
     any: bool,
 }
 
-impl Ensembles {
+impl ConfiguredEnsembles {
     pub(super) fn of(root: &Fields<'_>) -> Self {
         let zookeeper = root.node().json().get("zookeeper").cloned().unwrap_or_default();
         let has = |name| zookeeper.get(name).is_some_and(|ensemble| !ensemble.is_null());

@@ -335,7 +335,6 @@ async fn reply_over_tls(
     soon(sender.send_request(request)).await.ok()
 }
 
-/// Makes a request without a body.
 fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
     let mut request = Request::builder().uri(path);
     for (name, value) in headers {

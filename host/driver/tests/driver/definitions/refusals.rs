@@ -28,7 +28,6 @@ fn with(fields: &Value) -> String {
     body.to_string()
 }
 
-/// Returns a definition with this hook.
 fn hook(hook: &Value) -> String {
     with(&json!({"admissionWebhooks": [hook]}))
 }

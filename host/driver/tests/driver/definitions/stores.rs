@@ -209,7 +209,6 @@ async fn changes_are_refused_while_the_store_is_unavailable() {
     assert_eq!(driver.define("DELETE", &one, "").await.1, DONE);
 }
 
-/// A missing directory is not an empty one.
 #[tokio::test]
 async fn a_missing_directory_removes_no_definition() {
     let directory = TempDir::new().unwrap();

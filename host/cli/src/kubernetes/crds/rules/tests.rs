@@ -24,7 +24,6 @@ const VALIDATIONS: &str = "x-kubernetes-validations";
 const RULE_COST: u64 = 10_000_000;
 const TOTAL_COST: u64 = 100_000_000;
 
-/// Returns the schema of `spec` of a kind of definition.
 fn spec_schema(kind: &str) -> Json {
     let (text, add): (_, fn(&mut Json)) = match kind {
         "AdmissionException" => (schema::EXCEPTION, of_exceptions),
