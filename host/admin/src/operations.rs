@@ -24,9 +24,9 @@ pub(super) fn routes<H: JsonSchema + Send + 'static>() -> Vec<Route> {
             "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
         ),
         Route::new(Get, None, "/readyz", "readyz", "Whether the driver is ready for requests", readyz)
-            .description("Details are at `/v1/status`."),
+            .description("`/v1/status` has details."),
         Route::new(Get, None, "/metrics", "metrics", "Metrics for Prometheus", metrics)
-            .description("In the text format."),
+            .description("The metrics are in the text format."),
     ]
 }
 

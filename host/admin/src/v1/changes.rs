@@ -29,14 +29,14 @@ pub(super) fn routes() -> [Route; 4] {
     let path = "/v1/definitions/{kind}/{*name}";
     let routes = [
         Route::new(Post, role, "/v1/definitions", "applyDefinitions", "Apply definitions", apply).description(
-            "One or more, in the format of a definition file. Definitions of the same kind and name are replaced. The \
-             new table is prepared first, then the files are written, then it goes live. If any step fails, nothing \
-             changes.",
+            "The body has one or more definitions, in the format of a definition file. Definitions of the same kind \
+             and name are replaced. The new table is prepared first, then the files are written, then it goes live. If \
+             any step fails, nothing changes.",
         ),
         Route::new(Delete, role, path, "deleteDefinition", "Delete a definition", delete)
-            .description("It is removed from its file."),
+            .description("The definition is removed from its file."),
         Route::new(Post, role, "/v1/promote", "promoteCandidate", "Promote a candidate", promote)
-            .description("It becomes the plugin of its stage, in the file too."),
+            .description("The candidate becomes the plugin of its stage, in the file too."),
         Route::new(Post, role, "/v1/rollback", "rollback", "Roll back to an earlier revision", rollback).description(
             "No file is changed. The rollback is a new revision, and stays live until the definitions or their modules \
              change again.",

@@ -47,8 +47,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Get, role, "/v1/decisions", "listDecisions", "The decisions on the last requests", list)
             .description(
-                "The newest first. Clients with the role Read get the operations and paths of patches, but not the \
-                 values.",
+                "The newest decisions come first. Clients with the role Read get the operations and paths of patches, \
+                 but not the values.",
             ),
         Route::new(
             Get,
@@ -59,9 +59,10 @@ pub(super) fn routes() -> Vec<Route> {
             follow,
         )
         .description(
-            "Server-sent events: `decision` with a decision, `missed` with the number of decisions that were not read in \
-             time, and `end` with the reason if the driver ends the stream. The ids of events are those of decisions; a \
-             client that sends the last one in `Last-Event-ID` gets what it missed, as far as it is still in memory.",
+            "The reply sends server-sent events: `decision` with a decision, `missed` with the number of decisions \
+             that were not read in time, and `end` with the reason if the driver ends the stream. The id of an event \
+             is the id of its decision. A client that sends the last id in `Last-Event-ID` gets the decisions since \
+             then that are still in memory.",
         )
         .refusals(&[503]),
         Route::new(

@@ -35,10 +35,10 @@ pub(super) fn routes() -> [Route; 2] {
             evaluate,
         )
         .description(
-            "With the chains of definitions that are not applied, or with a live chain, perhaps with other settings. \
-             Plugins run in the sandbox with all limits, in slots of their own. The request is evaluated as a dry run. \
-             Nothing is counted, recorded or written to the history, and nothing goes live. An evaluation ends after 30 \
-             s, or when the client disconnects; at most two are made at a time.",
+            "The request is evaluated with the chains of definitions that are not applied, or with a live chain, \
+             possibly with other settings. Plugins run in the sandbox with all limits, in slots of their own. The \
+             evaluation is a dry run. Nothing is counted, recorded or written to the history, and nothing goes live. \
+             An evaluation ends after 30 s, or when the client disconnects; at most two are made at a time.",
         ),
         Route::new(
             Post,
@@ -49,8 +49,8 @@ pub(super) fn routes() -> [Route; 2] {
             applies,
         )
         .description(
-            "And why the others would not. No stage is called. Selectors and match conditions are evaluated with the \
-             object as it is given, although earlier stages may change it.",
+            "The reply also has the reasons for which other chains and stages would not. No stage is called. Selectors \
+             and match conditions are evaluated with the object as it is given, although earlier stages may change it.",
         ),
     ];
     routes.map(|route| route.refusals(REFUSALS))

@@ -19,16 +19,16 @@ pub(super) fn routes() -> [Route; 3] {
     let routes = [
         Route::new(Post, role, "/v1/stages/disable", "disableStage", "Disable a stage for a time", disable)
             .description(
-                "Requests pass it without calling it, or it is only audited. This takes effect at once, whatever the \
-                 state of definitions and stores is, and in this driver only. It ends by itself. If the stage is \
-                 disabled already, this replaces it.",
+                "Requests pass without a call of the stage, or it is only audited. This takes effect at once, even if \
+                 definitions or stores have problems, and in this driver only. It ends by itself. If the stage is \
+                 disabled already, the new time and reason replace the old ones.",
             ),
         Route::new(Post, role, "/v1/stages/enable", "enableStage", "Enable a disabled stage", enable)
-            .description("Before its time ends."),
-        Route::new(Post, role, "/v1/stages/rollout", "steerRollout", "Steer the roll-out of a candidate", rollout)
+            .description("The stage is enabled before its time ends."),
+        Route::new(Post, role, "/v1/stages/rollout", "steerRollout", "Steer the rollout of a candidate", rollout)
             .description(
-                "Begins the next step, pauses, resumes or aborts it. This takes effect at once, whatever the state of \
-                 definitions and stores is, and in this driver only.",
+                "The action begins the next step, or pauses, resumes or aborts the rollout. This takes effect at once, \
+                 even if definitions or stores have problems, and in this driver only.",
             ),
     ];
     routes.map(|route| route.refusals(&[404, 408, 409, 413, 415]))

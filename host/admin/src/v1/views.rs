@@ -20,8 +20,8 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
     let role = Some(Role::Read);
     vec![
         Route::new(Get, role, "/v1/status", "getStatus", "The live table", status::<S>).description(
-            "The live table with every chain and stage, why the newest definitions are not live if they are not, and \
-             the upstream, clusters, ZooKeeper and certificates.",
+            "The reply has the live table with every chain and stage, the reason for which the newest definitions are \
+             not live if they are not, and the state of the upstream, clusters, ZooKeeper and certificates.",
         ),
         Route::new(
             Get,
@@ -45,8 +45,8 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
             .refusals(&[404]),
         Route::new(Get, role, "/v1/definitions", "listDefinitions", "The definitions", definitions)
             .description(
-                "As they are in the files now. They may differ from the live table if they are invalid, or after a \
-                 rollback.",
+                "The definitions are those in the files now. They may differ from the live table if they are invalid, \
+                 or after a rollback.",
             )
             .refusals(&[422]),
         Route::new(
