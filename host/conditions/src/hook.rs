@@ -54,7 +54,7 @@ pub struct Binding {
     pub actions: Vec<Action>,
     /// The reaction to a failed expression. In a native chain, the failure policy of the stage is used instead.
     pub failure_policy: FailurePolicy,
-    /// The objects for which `params` stands.
+    /// The objects that are the value of `params`, one after another.
     pub params: Option<Params>,
     /// The constraint of a Gatekeeper template, which is the value of `params` and is named in messages.
     pub constraint: Option<ConstraintBinding>,
@@ -348,7 +348,7 @@ impl PolicyHook {
     }
 }
 
-/// Describes why an expression failed. The error is a passed deadline.
+/// Describes why an expression failed. Returns an error if the deadline has passed.
 fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Failure> {
     if *fault == Fault::Halt(Halt::Deadline) {
         return Err(too_late());

@@ -121,7 +121,7 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
     }
 }
 
-/// Returns the type of the items of nested lists; of another type, the type itself.
+/// Returns the type of the items of a list, or of the innermost list of nested lists; any other type is returned as it is.
 fn item(kind: &Type) -> &Type {
     match kind {
         Type::List(items) => item(items),
