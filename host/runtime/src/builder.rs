@@ -2,7 +2,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, Reach, StaticNamespaces};
@@ -26,6 +26,7 @@ use crate::{
     live::plugins::Plugins,
     live::source::Source,
     rollout::candidate::Trials,
+    status::traffic::Traffic,
 };
 
 /// Builds a [`Host`]: the sources of its chains, and the resources that they may use.
@@ -313,6 +314,7 @@ impl HostBuilder {
             observer: Arc::new(Observer {
                 recorders: Arc::default(),
                 decisions: DecisionLog::new(self.decisions),
+                traffic: Traffic::new(Instant::now()),
             }),
             store_limit: self.store_limit,
             modules: Fingerprint::default(),

@@ -7,7 +7,10 @@ mod revision;
 
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
-pub(crate) use self::{comparison::compare, directory::HistoryDirectory};
+pub(crate) use self::{
+    comparison::{changed_names, compare},
+    directory::HistoryDirectory,
+};
 pub use self::{
     error::HistoryError,
     revision::{Comparison, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule},

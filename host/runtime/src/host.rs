@@ -4,7 +4,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use admittance_admission::{Digest, Outcome, Request};
@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, watch};
 
 use crate::{
-    DecisionLog, Error, HostBuilder, Recording, RecordingConfig, Table,
+    DecisionLog, Error, HostBuilder, Recording, RecordingConfig, Table, TrafficHour,
     changes::stores::Stores,
     decisions::observer::Observer,
     live::{
@@ -142,6 +142,11 @@ impl Host {
     /// Returns the decisions on the last requests; empty without [`HostBuilder::decisions`].
     pub fn decisions(&self) -> &DecisionLog {
         &self.0.observer.decisions
+    }
+
+    /// The requests that matched a chain in the last hour, and in the hour before it.
+    pub fn traffic(&self) -> [TrafficHour; 2] {
+        self.0.observer.traffic.hours(Instant::now())
     }
 
     /// Removes old entries from the store in the background if it exceeds its limit. Live modules and modules of the

@@ -73,6 +73,7 @@ pub use requests::reviews::ReviewService;
 pub use requests::trace::{request_span, trace_context};
 pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};
 pub use status::metrics::{DURATION_BUCKETS, METRICS, describe_metrics};
+pub use status::traffic::{TrafficCounts, TrafficHour};
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
     DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, PluginStatus, Problem, RecentCalls,

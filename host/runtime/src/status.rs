@@ -2,6 +2,7 @@
 
 pub(crate) mod metrics;
 pub(crate) mod statistics;
+pub(crate) mod traffic;
 
 use std::{fs, path::PathBuf};
 

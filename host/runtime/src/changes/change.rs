@@ -324,6 +324,23 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
+    /// Every kept revision, the newest first, and the names of what it changed: stages with another module, and definition
+    /// files that differ. The oldest one has no names, since there is none to compare it with.
+    pub fn revision_changes(&self) -> Vec<(Revision, Vec<String>)> {
+        let live = self.0.live.load();
+        let mut earlier = None;
+        let changes = live.revisions.iter().map(|entry| {
+            let detail = &entry.detail;
+            let names = earlier
+                .replace(detail)
+                .map(|earlier| history::changed_names(earlier, detail));
+            (entry.revision().clone(), names.unwrap_or_default())
+        });
+        let mut changes: Vec<_> = changes.collect();
+        changes.reverse();
+        changes
+    }
+
     /// Goes live with the definitions and the exact modules of an earlier revision. No file is changed: the
     /// rollback lasts until the definitions or their modules change again. It creates a new revision.
     ///

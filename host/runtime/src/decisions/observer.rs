@@ -1,6 +1,9 @@
 //! Passes each outcome on to the metrics, the statistics of stages, the log, the decisions and the recordings.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use admittance_admission::{Outcome, Request, Selection, Tape};
 
@@ -10,7 +13,7 @@ use crate::{
     decisions::recording::{Recorder, Recorders},
     decisions::{DecidedRequest, DecisionLog, DecisionVerdict, ObjectTexts},
     live::table::Table,
-    status::metrics,
+    status::{metrics, traffic::Traffic},
 };
 
 /// The receivers of outcomes. Lives as long as the host.
@@ -18,6 +21,7 @@ use crate::{
 pub(crate) struct Observer {
     pub(crate) recorders: Arc<Recorders>,
     pub(crate) decisions: DecisionLog,
+    pub(crate) traffic: Traffic,
 }
 
 /// The outcome of a request that matched a chain.
@@ -36,6 +40,8 @@ impl Observer {
         let outcome = observed.outcome;
         metrics::record(outcome, observed.duration);
         table.count(outcome);
+        let verdict = DecisionVerdict::of(outcome);
+        self.traffic.record(verdict, observed.duration, Instant::now());
         journal::write(outcome);
         if self.decisions.is_on() {
             self.decisions.add(&observed);

@@ -14,6 +14,7 @@ use super::{ChainRates, packed::LogEntry};
 struct ChainCounts {
     requests: u64,
     denied: u64,
+    would_deny: u64,
     changed: u64,
     failed: u64,
     /// The time of each request in the chain.
@@ -50,6 +51,7 @@ pub(super) fn of(
         seconds,
         requests: counts.requests,
         denied: counts.denied,
+        would_deny: counts.would_deny,
         changed: counts.changed,
         failed: counts.failed,
         p50_microseconds: quantile(&mut counts.microseconds, 50),
@@ -66,14 +68,16 @@ impl ChainCounts {
             return;
         }
         self.requests += 1;
-        let is_enforced = |row: &&TraceRow| row.mode == Mode::Enforce;
-        let has = |wanted: fn(&StageResult) -> bool| {
-            u64::from(rows.iter().filter(is_enforced).any(|row| wanted(&row.result)))
+        let has = |mode: Mode, wanted: fn(&StageResult) -> bool| {
+            let mut rows = rows.iter().filter(|row| row.mode == mode);
+            u64::from(rows.any(|row| wanted(&row.result)))
         };
-        self.denied += has(|result| matches!(result, StageResult::Denied(_)));
-        self.changed += has(|result| matches!(result, StageResult::Changed(_)));
+        let is_denied = |result: &StageResult| matches!(result, StageResult::Denied(_));
+        self.denied += has(Mode::Enforce, is_denied);
+        self.would_deny += has(Mode::Audit, is_denied);
+        self.changed += has(Mode::Enforce, |result| matches!(result, StageResult::Changed(_)));
         if matches!(decision, Decision::Refused(_)) {
-            self.failed += has(|result| {
+            self.failed += has(Mode::Enforce, |result| {
                 matches!(
                     result,
                     StageResult::Failed {
@@ -83,13 +87,14 @@ impl ChainCounts {
                 )
             });
         }
-        let enforced = || rows.iter().filter(is_enforced).filter(|row| row.was_called());
-        let begin = enforced().map(|row| row.start).min().unwrap_or_default();
-        let end = enforced()
-            .map(|row| row.start + row.duration)
-            .max()
-            .unwrap_or_default();
-        let time = end.saturating_sub(begin).as_micros();
+        let span = |mode: Mode| {
+            let called = || rows.iter().filter(|row| row.mode == mode && row.was_called());
+            let begin = called().map(|row| row.start).min()?;
+            let end = called().map(|row| row.start + row.duration).max()?;
+            Some(end.saturating_sub(begin))
+        };
+        let time = span(Mode::Enforce).or_else(|| span(Mode::Audit));
+        let time = time.unwrap_or_default().as_micros();
         self.microseconds.push(u64::try_from(time).unwrap_or(u64::MAX));
     }
 }

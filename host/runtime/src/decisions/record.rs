@@ -240,11 +240,14 @@ pub struct ChainRates {
     pub requests: u64,
     /// The number of requests that a stage of the chain denied.
     pub denied: u64,
+    /// The number of requests that a stage in mode `Audit` would have denied.
+    #[serde(default)]
+    pub would_deny: u64,
     /// The number of requests that a stage of the chain changed.
     pub changed: u64,
     /// The number of requests that were refused because a stage of the chain failed.
     pub failed: u64,
-    /// The median of the time in the chain, in microseconds.
+    /// The median of the time in the chain, in microseconds. Stages in mode `Audit` count only if the chain called no other.
     pub p50_microseconds: u64,
     /// The time in the chain that 99 of 100 requests do not exceed, in microseconds.
     pub p99_microseconds: u64,

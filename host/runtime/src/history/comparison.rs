@@ -16,19 +16,27 @@ pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison 
     }
 }
 
-fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
-    let mut files: BTreeMap<&Path, (Option<&str>, Option<&str>)> = BTreeMap::new();
+/// The texts of a file in two revisions; `None` where the revision does not have it.
+type FileTexts<'a> = (&'a Path, [Option<&'a str>; 2]);
+
+/// Returns the files that differ, sorted by their paths.
+fn changed_files<'a>(
+    from: &'a RevisionDetail,
+    to: &'a RevisionDetail,
+) -> impl Iterator<Item = FileTexts<'a>> {
+    let mut files: BTreeMap<&Path, [Option<&str>; 2]> = BTreeMap::new();
     for file in &from.files {
-        files.entry(&file.path).or_default().0 = Some(&file.text);
+        files.entry(&file.path).or_default()[0] = Some(&file.text);
     }
     for file in &to.files {
-        files.entry(&file.path).or_default().1 = Some(&file.text);
+        files.entry(&file.path).or_default()[1] = Some(&file.text);
     }
+    files.into_iter().filter(|(_, [old, new])| old != new)
+}
+
+fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     let mut text = String::new();
-    for (path, (old, new)) in files {
-        if old == new {
-            continue;
-        }
+    for (path, [old, new]) in changed_files(from, to) {
         let name = |text: Option<&str>| match text {
             Some(_) => path.display().to_string(),
             None => "/dev/null".to_owned(),
@@ -40,6 +48,22 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
         );
     }
     text
+}
+
+/// Names the stages whose modules differ, and the definition files that do.
+pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
+    let modules = modules(&from.revision.modules, &to.revision.modules);
+    let mut names: Vec<_> = modules.into_iter().map(|change| change.stage).collect();
+    names.dedup();
+    names.extend(changed_files(from, to).map(|(path, [old, new])| {
+        let path = path.display();
+        match (old, new) {
+            (None, _) => format!("{path} (new)"),
+            (_, None) => format!("{path} (removed)"),
+            _ => path.to_string(),
+        }
+    }));
+    names
 }
 
 /// Writes a unified diff. For texts with too many lines it removes all old lines and adds all new ones.
@@ -109,6 +133,11 @@ mod tests {
         let digest = |module: &Option<RevisionModule>| module.as_ref().map(|module| module.digest.clone());
         assert_eq!(digest(&change.from).as_deref(), Some("sha256:01"));
         assert_ne!(digest(&change.to), digest(&change.from));
+        assert_eq!(
+            changed_names(&from, &to),
+            [change.stage.as_str(), "chains/a.yaml", "new.yaml (new)"]
+        );
+        assert_eq!(changed_names(&to, &to), [] as [&str; 0]);
         let same = compare(&to, &to);
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }

@@ -1,5 +1,5 @@
 use admittance_admission::{
-    Decision, Denial, FrontEnd, GroupVersionKind, LogLevel, LogLine, Object, Operation, Outcome, Patch,
+    Decision, Denial, FrontEnd, GroupVersionKind, LogLevel, LogLine, Mode, Object, Operation, Outcome, Patch,
     Phase, Refusal, RefusalCause, Request, Selection, StageResult, TraceRow, Uid,
 };
 use futures_util::FutureExt;
@@ -429,6 +429,22 @@ fn rates_count_the_decisions_of_each_chain() {
     assert_eq!((pods.p50_microseconds, pods.p99_microseconds), (0, 100));
     assert_eq!((names.requests, names.denied), (2, 2));
     assert!((pods.seconds - 60.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn rates_of_a_chain_that_only_audits_have_its_denials_and_times() {
+    let log = log(10, 1 << 20, &[]);
+    let mut outcome = allowed("a");
+    let denial = StageResult::Denied(Denial::forbidden("no"));
+    let mut row = TraceRow::new("trial", Phase::Validating, "tags", denial);
+    row.mode = Mode::Audit;
+    row.duration = Duration::from_micros(250);
+    outcome.trace.push(row);
+    log.add(&observed(pod("a", "shop"), &outcome));
+    let rates = log.rates(Duration::from_secs(60));
+    let trial = rates.iter().find(|rates| rates.chain == "trial").unwrap();
+    assert_eq!((trial.requests, trial.denied, trial.would_deny), (1, 0, 1));
+    assert_eq!(trial.p99_microseconds, 250);
 }
 
 #[test]
