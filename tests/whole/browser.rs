@@ -167,6 +167,12 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
+    /// Presses a key, or writes a text, where the focus is.
+    pub(crate) async fn press(&self, keys: impl Into<thirtyfour::TypingData>) {
+        let focused = self.page.active_element().await.unwrap();
+        focused.send_keys(keys).await.unwrap();
+    }
+
     /// The value that a script returns.
     pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(
         &self,
@@ -201,7 +207,8 @@ impl Browser {
         self.appear("light", [1280, 900]).await;
     }
 
-    async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
+    /// Shows the page in a colour scheme, on a screen of this size.
+    pub(crate) async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
         let cdp = self.page.cdp();
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         cdp.send_raw("Emulation.setEmulatedMedia", media).await.unwrap();

@@ -2,6 +2,7 @@
 //!
 //! Pictures of all pages are in `target/console`, to be looked at.
 
+mod overview;
 mod playground;
 mod scale;
 mod sign_in;
@@ -83,8 +84,7 @@ async fn decisions_are_shown_as_they_come() {
     let server = Server::start("", &chains()).await;
     let origin = server.program.admin_url("");
     server.three_pods().await;
-    browser.open(&server.program.admin_url("/")).await;
-    assert_eq!(browser.address().await, server.program.admin_url("/live"));
+    browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
     let rows = browser.texts("table.live tbody tr").await;
     assert_eq!(rows.len(), 3, "{rows:#?}");
@@ -211,6 +211,22 @@ async fn a_decision_is_shown_whole() {
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
+    // The request is decided again by what is live, and goes to the playground with its chain.
+    browser.click("button", "Replay against what is live").await;
+    browser.find_with("h1", "Replay of changed-1").await;
+    browser.find_with("main", "the answer is the same").await;
+    browser
+        .open(&server.program.admin_url("/decisions/changed-1"))
+        .await;
+    browser
+        .click("a.button", "Open in the playground with Mutating:images")
+        .await;
+    assert!(browser.text_of("definitions").await.contains("name: images"));
+    let review = browser.text_of("object").await;
+    assert!(review.contains("uid: changed-1"), "{review}");
+    browser.click("button", "Evaluate").await;
+    browser.find_with("#outcome h2", "changed").await;
+
     browser
         .open(&server.program.admin_url("/decisions/denied-1"))
         .await;
@@ -302,7 +318,7 @@ async fn health_shows_what_the_driver_depends_on() {
         .await
         .unwrap();
     browser.open(&server.program.admin_url("/health")).await;
-    browser.find_with(".notice.bad", "spec.stages[0].name").await;
+    browser.find_with(".alert.bad", "spec.stages[0].name").await;
     browser.picture("health-problem").await;
     browser.end(&origin).await;
 }

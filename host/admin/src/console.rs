@@ -2,6 +2,7 @@
 //!
 //! Its routes are not in the table of the API: an OpenAPI document describes interfaces for programs.
 
+mod alerts;
 mod applies;
 mod assets;
 mod candidates;
@@ -14,17 +15,20 @@ mod history;
 mod layout;
 mod live;
 mod mistakes;
+mod overview;
+mod palette;
 mod parts;
 mod playground;
 mod session;
 mod sign_in;
+#[cfg(debug_assertions)]
+mod style;
 mod switch;
 
 use axum::{
     Router,
     middleware::map_response,
-    response::{IntoResponse, Redirect, Response},
-    routing::get,
+    response::{IntoResponse, Response},
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
@@ -32,10 +36,6 @@ use http::{
 };
 
 pub(crate) use self::session::Sessions;
-pub use self::{
-    health::{HealthLine, HealthPanel},
-    parts::Tone,
-};
 use crate::Api;
 
 /// The headers of every reply: nothing is loaded from another origin, nothing inline runs, and no other page embeds this
@@ -54,8 +54,12 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 pub(crate) fn router() -> Router<Api> {
-    Router::new()
-        .route("/", get(async || Redirect::to("/live")))
+    let router = Router::new();
+    #[cfg(debug_assertions)]
+    let router = router.merge(style::router());
+    router
+        .merge(palette::router())
+        .merge(overview::router())
         .merge(assets::router())
         .merge(sign_in::router())
         .merge(chains::router())

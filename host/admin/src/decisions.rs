@@ -234,9 +234,17 @@ pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
 /// requests on disk without their redacted values.
 pub(crate) async fn replay(
     api: &Api,
+    by: Option<&Caller>,
     uid: &str,
     options: ReplayRequest,
 ) -> Result<DecisionReplays, ApiError> {
+    if let Some(by) = by {
+        tracing::info!(
+            target: "admittance::audit",
+            %by, action = "replay", uid, webhooks = options.call_webhooks,
+            "{by}: replay a request"
+        );
+    }
     let host = &api.sources.host;
     let DecisionsOfUid {
         on_disk, in_memory, ..

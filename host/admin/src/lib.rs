@@ -15,6 +15,7 @@ mod console;
 mod decisions;
 mod described;
 mod error;
+mod health;
 mod openapi;
 mod operations;
 mod route;
@@ -31,7 +32,7 @@ use std::{
     },
 };
 
-use admittance::Host;
+use admittance::{Host, Status};
 use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,
@@ -51,17 +52,17 @@ use tower::ServiceExt;
 pub use self::{
     access::{Access, Caller},
     config::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
-    console::{HealthLine, HealthPanel, Tone},
     decisions::{
         DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonPlace, RunningSinks, SinkError,
         SinksConfig, SqliteConfig,
     },
     error::ApiError,
+    health::{HealthLine, HealthPanel, StatePart, Tone},
     route::{Call, Content, Json, Method, Nothing, ReadBody, Reply, ReplyForm, Route},
     token::{Token, TokenFile, TokenFileError, TokenSource},
 };
 use self::{
-    api::{CertificateStatus, ListenerStatus},
+    api::ListenerStatus,
     console::Sessions,
     decisions::FOLLOWERS,
     route::LARGE_BODIES,
@@ -102,11 +103,12 @@ pub struct Sources {
 pub struct Overview {
     /// Whether the driver is stopping.
     pub stopping: bool,
+    /// The live table.
+    pub table: Status,
     pub listeners: Vec<ListenerStatus>,
-    pub certificates: Vec<CertificateStatus>,
     /// The reasons for which a change waits for other replicas.
     pub waiting: Vec<String>,
-    /// The tables of everything else that the driver depends on.
+    /// Everything that the driver has and depends on.
     pub panels: Vec<HealthPanel>,
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use admittance::{Host, Moment, Status, agreement::ReplicasStatus, replicas::Replicas};
 use admittance_admin::{
-    Overview,
+    HealthPanel, Overview,
     api::{CertificateStatus, ListenerStatus},
 };
 use admittance_bcs::{
@@ -141,17 +141,20 @@ impl StatusSources {
 }
 
 impl DriverStatus {
+    /// Returns a line for each server, session and certificate that the driver depends on.
+    pub fn dependencies(&self, now: Moment) -> Vec<HealthPanel> {
+        panels::dependencies(self, now)
+    }
+
     pub(crate) fn overview(self) -> Overview {
+        let mut panels = panels::own(&self);
+        panels.extend(self.dependencies(Moment::now()));
         Overview {
             stopping: self.stopping,
-            waiting: self
-                .replicas
-                .iter()
-                .flat_map(|replicas| replicas.waiting.clone())
-                .collect(),
-            panels: panels::panels(&self),
+            waiting: self.replicas.map(|replicas| replicas.waiting).unwrap_or_default(),
+            panels,
+            table: self.table,
             listeners: self.listeners,
-            certificates: self.certificates,
         }
     }
 }

@@ -24,7 +24,7 @@ impl Browser {
         let _: Value = self.evaluate(script, vec![json!(name), json!(text)]).await;
     }
 
-    async fn text_of(&self, name: &str) -> String {
+    pub(super) async fn text_of(&self, name: &str) -> String {
         self.evaluate(
             "return document.getElementById(arguments[0]).value",
             vec![json!(name)],

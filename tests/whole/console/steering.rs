@@ -162,6 +162,10 @@ async fn a_rollback_is_confirmed() {
         rows[0].contains("a change of files") && rows[0].contains("live"),
         "{rows:?}"
     );
+    assert!(
+        rows[0].contains("chains/images.yaml"),
+        "what it changed, by name: {rows:?}"
+    );
     browser.picture("history").await;
     browser.click("th a", "2").await;
     browser
@@ -226,17 +230,24 @@ async fn a_file_that_lost_its_definitions_is_reported_with_its_chain_in_force() 
             .until_status("the loss", is_reported)
             .await
             .unwrap();
+        for page in [
+            "/live",
+            "/chains",
+            "/history",
+            "/applies",
+            "/playground",
+            "/health",
+        ] {
+            browser.open(&server.program.admin_url(page)).await;
+            browser
+                .find_with(".alert.bad", "The newest definitions are not live")
+                .await;
+            browser
+                .find_with(".alert.bad .mistake", "chains/owners.yaml")
+                .await;
+        }
         browser.open(&server.program.admin_url("/chains")).await;
-        browser
-            .find_with(".notice.bad", "The newest definitions are not live")
-            .await;
-        browser.find_with(".notice.bad li", "chains/owners.yaml").await;
         browser.find_with("table tbody tr", "owners").await;
-        browser.open(&server.program.admin_url("/health")).await;
-        browser
-            .find_with("main", "The newest definitions are not live")
-            .await;
-        browser.find_with("main", "chains/owners.yaml").await;
         fs::write(&file, OWNERS).unwrap();
         let is_settled = |status: &serde_json::Value| status["problem"].is_null();
         server
@@ -267,6 +278,9 @@ async fn a_stage_is_disabled_for_a_time() {
     browser.click("details.switch button", "Disable").await;
     browser.find_with(".notice.warn", "incident 4711").await;
     browser.find_with(".notice.warn", "by loopback").await;
+    browser
+        .find_with(".alert.warn", "Mutating:images/registry is disabled")
+        .await;
     browser.picture("disabled").await;
     // It would be denied.
     let latest = pod("off", "shop", "web", "nginx");
@@ -452,6 +466,7 @@ async fn a_reader_sees_no_buttons() {
     // The page to sign in has the status 401.
     browser.errors().await;
     for (path, heading) in [
+        ("/", "Overview"),
         ("/chains", "Chains"),
         ("/chains/Mutating/images", "Chain images"),
         ("/history", "History"),

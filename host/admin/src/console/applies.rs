@@ -135,7 +135,7 @@ fn answer(reply: &AppliesReply) -> Markup {
         @for chain in &seen { (seen_chain(chain)) }
         @if !others.is_empty() {
             h2 { "Others" }
-            table.data.stack {
+            table.data {
                 (headings(&[Text("Chain"), Text("Phase"), Text("Why not")]))
                 tbody {
                     @for chain in &others {
@@ -161,7 +161,7 @@ fn seen_chain(chain: &ChainApplies) -> Markup {
                 @if chain.applies == Applies::Depends { " " (word(chain.applies)) }
             }
             @if let Some(reason) = &chain.reason { p { (reason) } }
-            table.data.stack {
+            table.data {
                 (headings(&[Text("Stage"), Text("Called"), Text("Why")]))
                 tbody { @for stage in &chain.stages { (stage_row(stage)) } }
             }

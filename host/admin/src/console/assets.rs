@@ -27,14 +27,16 @@ struct Asset {
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-const ASSETS: [Asset; 9] = [
+const ASSETS: [Asset; 11] = [
     asset("console.css", STYLE, include_str!("assets/console.css")),
     asset("console.js", SCRIPT, include_str!("assets/console.js")),
     asset("completion.js", SCRIPT, include_str!("assets/completion.js")),
     asset("copy.js", SCRIPT, include_str!("assets/copy.js")),
     asset("editor.js", SCRIPT, include_str!("assets/editor.js")),
+    asset("keys.js", SCRIPT, include_str!("assets/keys.js")),
     asset("live.js", SCRIPT, include_str!("assets/live.js")),
     asset("playground.js", SCRIPT, include_str!("assets/playground.js")),
+    asset("time.js", SCRIPT, include_str!("assets/time.js")),
     asset("chain.schema.json", "application/schema+json", CHAIN_SCHEMA),
     asset("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];

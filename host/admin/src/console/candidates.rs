@@ -2,8 +2,8 @@
 //! roll-out.
 
 use admittance::{
-    AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceSample, RolloutAction,
-    RolloutState, RolloutStatus,
+    AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceSample, Moment,
+    RolloutAction, RolloutState, RolloutStatus,
 };
 use admittance_definitions::StageId;
 use axum::{
@@ -17,11 +17,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{
-    chains::{hook_facts, number},
+    chains::hook_facts,
     form::ChangeForm,
     history::comparison,
     layout::{Section, form_key, page, refusal},
-    parts::{Column::Number, Tone, badge, count, headings, moment, object_name},
+    parts::{Column::Number, Tone, badge, count, headings, moment, number, object_name, relative, steps},
     session::Session,
     switch::back,
 };
@@ -78,20 +78,21 @@ fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
         Completed => (Tone::Good, &[Abort]),
     };
     html! {
-        h3 { "Roll-out " (badge(tone, rollout.state.as_str())) }
+        h3 { "Rollout " (badge(tone, rollout.state.as_str())) }
         @if let Some(reason) = &rollout.reason { p.notice.warn { (reason) } }
         p {
             "The candidate decides " strong { (rollout.share) } " of the requests, by " (rollout.by) ", since "
-            (moment(rollout.since)) ". Steps: " (rollout.steps.join(", ")) "."
-            @if let Some(next) = rollout.next { " This step ends " (moment(next)) "." }
+            (moment(rollout.since)) "."
+            @if let Some(next) = rollout.next { " This step ends " (relative(next, Moment::now())) "." }
         }
-        div.scroll { table.data {
+        (steps(&rollout.steps, &rollout.share))
+        table.data {
             (headings(&[Number("Decided"), Number("Failed"), Number("Compared"), Number("Refused")]))
             tbody { tr {
                 (number("Decided", rollout.decided, None)) (number("Failed", rollout.failed, Some(Tone::Bad)))
                 (number("Compared", rollout.compared, None)) (number("Refused", rollout.refused, Some(Tone::Bad)))
             } }
-        } }
+        }
         p.hint { "In this step, at most during the last pause. Refused are requests that the plugin does not deny." }
         @if session.may_change() {
             form method="post" action="/rollout" {
@@ -115,13 +116,13 @@ fn label(action: RolloutAction) -> &'static str {
 fn statistics(report: &CandidateReport) -> Markup {
     let candidate = &report.candidate;
     html! {
-        div.scroll { table.data {
+        table.data {
             (headings(&[Number("Same answer"), Number("Different"), Number("Failed"), Number("Passed over")]))
             tbody { tr {
                 (number("Same answer", candidate.same, None)) (number("Different", candidate.different, Some(Tone::Warn)))
                 (number("Failed", candidate.failed, Some(Tone::Bad))) (number("Passed over", candidate.passed_over, None))
             } }
-        } }
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Shows the live chains, and one chain with its stages, their candidates and its definition.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use admittance::{
-    CallStatus, ChainStatus, HookStatus, Problem, StageState, StageStatus, Status,
+    ChainRates, ChainStatus, HookStatus, Host, StageState, StageStatus, Status,
     admission::{Mode, Phase},
     definitions::{ChainId, StoredDefinition},
 };
@@ -21,9 +21,10 @@ use serde_json::Value as Json;
 use super::{
     candidates,
     layout::{Section, page, refusal},
+    live::{RATE_COLUMNS, latest_rates, rate_cells},
     parts::{
         Column::{Number, Text},
-        Tone, badge, count, duration, headings, moment,
+        Tone, badge, count, duration, empty, headings, moment, number,
     },
     session::Session,
     switch::switch,
@@ -48,78 +49,97 @@ pub(super) fn address(phase: Phase, name: &str) -> String {
     format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
 }
 
-async fn list(session: Session, State(api): State<Api>) -> Response {
-    let status = api.sources.host.status();
-    page(&session, Section::Chains, "Chains", overview(&status))
+/// Returns the address of a stage on the page of its chain.
+pub(super) fn stage_address(phase: Phase, chain: &str, stage: &str) -> String {
+    let stage = utf8_percent_encode(stage, PATH);
+    format!("{}#stage-{stage}", address(phase, chain))
 }
 
-fn overview(status: &Status) -> Markup {
+async fn list(session: Session, State(api): State<Api>) -> Response {
+    page(&session, Section::Chains, "Chains", overview(&api.sources.host))
+}
+
+fn overview(host: &Host) -> Markup {
+    let (status, rates) = (host.status(), latest_rates(host));
     html! {
         p {
             "Revision " a href={ "/history/" (status.revision) } { (status.revision) } " is live since "
             (moment(status.live_since)) "."
             @if status.building { " " (badge(Tone::Change, "a new table is being built")) }
         }
-        @if let Some(problem) = &status.problem { (problem_notice(problem)) }
         @if status.chains.is_empty() {
-            p.notice { "No chain is live: every request passes unchanged." }
+            (empty("No chain is live: every request passes unchanged.", "/playground", "Write a chain in the playground"))
         } @else {
-            table.data.stack {
-                (headings(&[
-                    Text("Chain"), Text("Phase"), Text("Stages"), Number("Calls"), Number("Changed"),
-                    Number("Denied"), Number("Failed"), Number("Slowest p99"), Text("State")
-                ]))
-                tbody { @for chain in &status.chains { (row(chain)) } }
-            }
-            p.hint { "Calls of all stages of a chain, over the last five to ten minutes." }
+            (chain_table(&with_rates(&status, &rates)))
         }
     }
 }
 
-/// Explains why the newest definitions are not live.
-fn problem_notice(problem: &Problem) -> Markup {
+/// A live chain with its rates in the last minute, if requests passed it.
+type RatedChain<'a> = (&'a ChainStatus, Option<&'a ChainRates>);
+
+/// Returns all chains with their rates.
+pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec<RatedChain<'a>> {
+    let rates: HashMap<_, _> = rates
+        .iter()
+        .map(|rates| ((rates.phase, rates.chain.as_str()), rates))
+        .collect();
+    let chains = status.chains.iter();
+    chains
+        .map(|chain| (chain, rates.get(&(chain.phase, chain.name.as_str())).copied()))
+        .collect()
+}
+
+/// Shows chains with what they did in the last minute, as the page of decisions does, and the state of their stages.
+pub(super) fn chain_table(chains: &[RatedChain<'_>]) -> Markup {
     html! {
-        div.notice.bad role="status" {
-            p {
-                @if problem.bad_definitions.is_empty() {
-                    "The newest definitions are not live, since " (moment(problem.since)) "."
-                } @else {
-                    (count(problem.bad_definitions.len() as u64, "definition"))
-                    " cannot be used, since " (moment(problem.since)) "; all others are live."
+        table.data.chains {
+            (headings(&[&[Text("Chain"), Text("State")], RATE_COLUMNS.as_slice()].concat()))
+            tbody {
+                @for (chain, rates) in chains {
+                    tr {
+                        th scope="row" {
+                            a href=(address(chain.phase, &chain.name)) { (chain.name) }
+                            span.detail { (chain.phase) ": " (stage_names(chain)) }
+                        }
+                        td data-label="State" { (chain_state(chain)) }
+                        (rate_cells(*rates))
+                    }
                 }
             }
-            ul { @for mistake in &problem.mistakes { li { (mistake) } } }
         }
+        p.hint { "Requests that matched the chain in the last minute." }
     }
 }
 
-fn row(chain: &ChainStatus) -> Markup {
-    let sum = |of: fn(&StageStatus) -> u64| chain.stages.iter().map(of).sum::<u64>();
-    let slowest = chain
-        .stages
-        .iter()
-        .filter_map(|stage| stage.calls.p99_microseconds)
-        .max();
-    let failing = chain
-        .stages
-        .iter()
-        .filter(|stage| stage.state == StageState::Failing)
-        .count();
+fn failing(chain: &ChainStatus) -> usize {
+    let stages = chain.stages.iter();
+    stages.filter(|stage| stage.state == StageState::Failing).count()
+}
+
+/// Compares larger the more a chain needs attention.
+pub(super) fn urgency((chain, rates): &RatedChain<'_>) -> impl Ord + use<> {
+    let of = |number: fn(&ChainRates) -> u64| rates.map(number).unwrap_or_default();
+    (
+        failing(chain),
+        of(|rates| rates.failed),
+        chain.stages.iter().any(|stage| stage.disabled.is_some()),
+        chain.stages.iter().any(|stage| stage.candidate.is_some()),
+        of(|rates| rates.denied + rates.would_deny),
+        of(|rates| rates.requests),
+    )
+}
+
+fn chain_state(chain: &ChainStatus) -> Markup {
+    let failing = failing(chain);
+    let is_disabled = chain.stages.iter().any(|stage| stage.disabled.is_some());
     html! {
-        tr {
-            th scope="row" { a href=(address(chain.phase, &chain.name)) { (chain.name) } }
-            td data-label="Phase" { (chain.phase) }
-            td data-label="Stages" { (stage_names(chain)) }
-            (number("Calls", sum(|stage| recent_calls(&stage.calls)), None))
-            (number("Changed", sum(|stage| stage.calls.recent.changed), None))
-            (number("Denied", sum(|stage| stage.calls.recent.denied), None))
-            (number("Failed", sum(|stage| stage.calls.recent.failed), Some(Tone::Bad)))
-            td.number data-label="Slowest p99" { @if let Some(slowest) = slowest { (duration(slowest)) } }
-            td data-label="State" {
-                @if failing > 0 { (badge(Tone::Bad, &format!("{} failing", count(failing as u64, "stage")))) }
-                @if chain.stages.iter().any(|stage| stage.disabled.is_some()) { " " (badge(Tone::Warn, "disabled")) }
-                @if chain.stages.iter().any(|stage| stage.candidate.is_some()) { " " (badge(Tone::Change, "candidate")) }
-            }
+        @if failing > 0 { (badge(Tone::Bad, &format!("{} failing", count(failing as u64, "stage")))) }
+        @if is_disabled { " " (badge(Tone::Warn, "disabled")) }
+        @if chain.stages.iter().any(|stage| stage.candidate.is_some()) { " " (badge(Tone::Change, "candidate")) }
+        @if failing == 0 && !is_disabled {
+            @let is_idle = chain.stages.iter().all(|stage| stage.state == StageState::Idle);
+            " " (state(if is_idle { StageState::Idle } else { StageState::Healthy }))
         }
     }
 }
@@ -132,23 +152,6 @@ fn stage_names(chain: &ChainStatus) -> String {
             format!("{first}, {second}, {third} and {} more", rest.len())
         }
         names => names.join(", "),
-    }
-}
-
-fn recent_calls(calls: &CallStatus) -> u64 {
-    let recent = &calls.recent;
-    recent.allowed + recent.changed + recent.denied + recent.failed
-}
-
-/// Shows a cell with a number, in a colour unless it is zero.
-pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
-    html! {
-        td.number data-label=(label) {
-            @match tone.filter(|_| value > 0) {
-                Some(tone) => { (badge(tone, &value.to_string())) }
-                None => { (value) }
-            }
-        }
     }
 }
 
@@ -210,7 +213,15 @@ fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) ->
     let minutes = recent.seconds.div_ceil(60);
     html! {
         section.stage id={ "stage-" (stage.name) } {
-            h3 { (stage.name) " " (state(stage.state)) @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit")) } }
+            h3 {
+                (stage.name) " "
+                @match &stage.disabled {
+                    Some(disabled) if disabled.audit => (badge(Tone::Warn, "only audited")),
+                    Some(_) => (badge(Tone::Warn, "disabled")),
+                    None => (state(stage.state)),
+                }
+                @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit")) }
+            }
             (switch(session, chain, stage))
             div.panels {
                 dl.facts {
@@ -224,7 +235,7 @@ fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) ->
                         dd { (badge(Tone::Bad, &failure.kind)) " " (moment(failure.at)) div.muted { (failure.message) } }
                     }
                 }
-                div.scroll { table.data {
+                table.data {
                     caption.visually-hidden { "Calls of stage " (stage.name) " of chain " (chain.name) }
                     (headings(&[
                         Text("Calls"), Number("Allowed"), Number("Changed"), Number("Denied"), Number("Failed"),
@@ -235,8 +246,8 @@ fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) ->
                             th.nowrap scope="row" { "last " (minutes.max(1)) " min" }
                             (number("Allowed", recent.allowed, None)) (number("Changed", recent.changed, None))
                             (number("Denied", recent.denied, None)) (number("Failed", recent.failed, Some(Tone::Bad)))
-                            td.number { (time(calls.p50_microseconds)) }
-                            td.number { (time(calls.p99_microseconds)) }
+                            td.number data-label="p50" { (time(calls.p50_microseconds)) }
+                            td.number data-label="p99" { (time(calls.p99_microseconds)) }
                         }
                         tr {
                             th.nowrap scope="row" title={ "since " (calls.since) } { "in all" }
@@ -245,7 +256,7 @@ fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) ->
                             td {} td {}
                         }
                     }
-                } }
+                }
             }
         }
     }

@@ -1,34 +1,49 @@
 //! Shows one decision: its stages in time, the changes, and texts to copy.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use admittance::{DecisionDetail, DecisionRecord, RecordedRequest, StageRecord};
+use admittance::{DecisionDetail, DecisionRecord, Moment, RecordedRequest, StageRecord, admission::Mode};
 use admittance_definitions::document::to_yaml;
 use axum::{
     Router,
     extract::{Path, RawQuery, State},
     response::Response,
-    routing::get,
+    routing::{get, post},
 };
 use http::HeaderMap;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
+    chains,
     diff::side_by_side,
-    layout::{Section, page, refusal},
-    live::tone,
+    form::ChangeForm,
+    layout::{Section, form_key, page, refusal},
+    live::{kind, tone},
     parts::{
         Column::{Number, Text},
-        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, text,
+        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, text,
     },
     session::Session,
 };
-use crate::{Api, api::DecisionDetails, config::Role, decisions, route, v1::decisions::OfUidQuery};
+use crate::{
+    Api,
+    api::{DecisionDetails, DecisionReplay, Difference, ReplayRequest},
+    config::Role,
+    decisions, route,
+    v1::decisions::OfUidQuery,
+};
 
 pub(super) fn router() -> Router<Api> {
-    Router::new().route("/decisions/{uid}", get(decision))
+    Router::new()
+        .route("/decisions/{uid}", get(decision))
+        .route("/decisions/{uid}/replay", post(replay))
+}
+
+fn address(uid: &str) -> String {
+    format!("/decisions/{}", utf8_percent_encode(uid, NON_ALPHANUMERIC))
 }
 
 async fn decision(
@@ -48,6 +63,16 @@ async fn decision(
             let place = CommandTargets::of(&session, &api, &headers);
             let is_one_of_several = is_older || found.older > 0 || found.decisions.len() > 1;
             let content = html! {
+                div.actions {
+                    code id="uid" { (uid) }
+                    copy-text from="uid" label="Copy the uid" {}
+                    @if session.may_change() && found.decisions.iter().any(|detail| detail.review.is_some()) {
+                        form method="post" action={ (address(&uid)) "/replay" } {
+                            (form_key(&session))
+                            button type="submit" { "Replay against what is live" }
+                        }
+                    }
+                }
                 (others(&uid, is_older, &found))
                 @for detail in &found.decisions { (article(detail, &session, &place, is_one_of_several)) }
             };
@@ -57,9 +82,70 @@ async fn decision(
     }
 }
 
+/// The form that replays a request has no fields of its own.
+#[derive(Debug, Deserialize)]
+struct ReplayForm {}
+
+/// Shows what the live chains decide for the requests with this uid. Nothing is forwarded or counted, and no webhook is
+/// called.
+async fn replay(
+    State(api): State<Api>,
+    Path(uid): Path<String>,
+    ChangeForm { session, .. }: ChangeForm<ReplayForm>,
+) -> Response {
+    match decisions::replay(
+        &api,
+        Some(&session.caller),
+        &uid,
+        ReplayRequest { call_webhooks: false },
+    )
+    .await
+    {
+        Ok(replays) => {
+            let content = html! {
+                p { a href=(address(&uid)) { "The decision" } }
+                @for replay in &replays.replays { (replayed(replay)) }
+            };
+            page(&session, Section::Live, &format!("Replay of {uid}"), content)
+        }
+        Err(error) => refusal(&session, Section::Live, &error),
+    }
+}
+
+fn replayed(replay: &DecisionReplay) -> Markup {
+    let (before, after) = (&replay.before.decision, &replay.after.decision);
+    html! {
+        section {
+            h2 { "At " (moment(before.at)) }
+            p {
+                (badge(tone(before.verdict), before.verdict.as_str())) " then, "
+                (badge(tone(after.verdict), after.verdict.as_str())) " now: "
+                @match replay.differences.as_slice() {
+                    [] => "the answer is the same.",
+                    differences => {
+                        @for (number, difference) in differences.iter().enumerate() { @if number > 0 { ", " } (difference_name(*difference)) }
+                        " would differ."
+                    }
+                }
+            }
+            @if let Some(message) = &after.message { p.notice { (message) } }
+            (timeline(after))
+        }
+    }
+}
+
+fn difference_name(difference: Difference) -> &'static str {
+    match difference {
+        Difference::Verdict => "the verdict",
+        Difference::Message => "the message",
+        Difference::Patch => "the resulting object",
+        Difference::Warnings => "the warnings",
+    }
+}
+
 /// Shows the number of older decisions with this uid, and links to their pages.
 fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
-    let address = format!("/decisions/{}", utf8_percent_encode(uid, NON_ALPHANUMERIC));
+    let address = address(uid);
     html! {
         @if found.older > 0 {
             p.notice {
@@ -124,12 +210,36 @@ fn article(
                 p.notice.bad { @if let Some(code) = decision.code { strong { (code) } " " } (message) }
             }
             @for warning in &decision.warnings { p.notice.warn { "Warning: " (warning) } }
+            (playground_links(detail))
             h2 { "Stages" }
             (timeline(decision))
             h2 { "Changes" }
             (changes(detail, session))
             h2 { "Copy" }
             (copies(detail, place))
+        }
+    }
+}
+
+/// Shows a link to the playground for each chain that saw the request, with the chain and the request. Only users with the
+/// role Admin get the request.
+fn playground_links(detail: &DecisionDetail) -> Markup {
+    let decision = &detail.decision;
+    let chains: BTreeSet<_> = decision
+        .stages
+        .iter()
+        .map(|stage| format!("{}:{}", stage.phase, stage.chain))
+        .collect();
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    html! {
+        @if detail.review.is_some() {
+            div.actions {
+                @for chain in &chains {
+                    a.button href={ "/playground?chain=" (encoded(chain)) "&uid=" (encoded(&decision.uid)) } {
+                        "Open in the playground with " (chain)
+                    }
+                }
+            }
         }
     }
 }
@@ -143,14 +253,14 @@ fn facts(decision: &DecisionRecord) -> Markup {
             dt { "Verdict" }
             dd { (badge(tone(decision.verdict), decision.verdict.as_str())) " in " (duration(decision.microseconds)) @if decision.dry_run { ", dry run" } }
             dt { "Request" }
-            dd { (decision.operation.as_str()) " " (decision.kind) " " strong { (object) } " " span.muted { (decision.resource) } }
+            dd { (decision.operation.as_str()) " " (kind(decision)) " " strong { (object) } " " span.muted { (decision.resource.trim_start_matches('/')) } }
             dt { "User" }
             dd {
                 @if decision.user.is_empty() { span.muted { "unknown" } } @else { (decision.user) }
                 @if !decision.groups.is_empty() { " " span.muted { (decision.groups.join(", ")) } }
             }
             dt { "Time" }
-            dd { (moment(decision.at)) ", revision " a href={ "/history/" (decision.revision) } { (decision.revision) } }
+            dd { (relative(decision.at, Moment::now())) ", " (moment(decision.at)) ", revision " a href={ "/history/" (decision.revision) } { (decision.revision) } }
             @if !origin.is_empty() { dt { "From" } dd { (origin.join(", ")) } }
             @if let Some(trace) = &decision.trace_id { dt { "Trace" } dd.mono { (trace) } }
         }
@@ -166,7 +276,7 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
     // Stages in mode Audit may end after the request.
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
-        table.data.stack.timeline {
+        table.data.timeline {
             (headings(&[
                 Text("Stage"), Text("Result"), Text(&format!("From 0 to {}", duration(whole))),
                 Number("Duration")
@@ -182,22 +292,23 @@ fn stage_row(stage: &StageRecord, whole: u64) -> Markup {
         ("allow", _) => Tone::Good,
         ("patch", _) => Tone::Change,
         ("deny" | "failed", true) => Tone::Warn,
+        ("deny" | "failed", false) if stage.mode == Mode::Audit => Tone::Warn,
         ("deny" | "failed", false) => Tone::Bad,
         _ => Tone::Plain,
     };
     html! {
         tr {
             th scope="row" {
-                (stage.chain) "/" (stage.stage)
+                a href=(chains::stage_address(stage.phase, &stage.chain, &stage.stage)) { (stage.chain) "/" (stage.stage) }
                 span.detail {
                     (stage.phase)
                     @if stage.round > 1 { ", called again" }
-                    @if stage.mode.as_str() != "Enforce" { ", " (stage.mode) }
                     @if stage.by_candidate { ", by the candidate" }
                 }
             }
             td {
                 (badge(tone, &stage.result))
+                @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit, not enforced")) }
                 @if let Some(code) = stage.code { " " (code) }
                 @if let Some(failure) = &stage.failure { " " code { (failure) } }
                 @if let Some(policy) = stage.policy { " " span.muted { "failure policy " (policy) } }
@@ -262,7 +373,14 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
             }
             (text(&to_yaml(patch)))
         },
-        (None, None) => html! { p.muted { "Nothing was changed." } },
+        (None, None) => html! {
+            p.muted {
+                "Nothing was changed."
+                @if detail.decision.verdict.is_refusal() && detail.decision.stages.iter().any(|stage| stage.result == "patch") {
+                    " The request was refused, so the changes of earlier stages were discarded."
+                }
+            }
+        },
     }
 }
 

@@ -36,23 +36,24 @@ pub(super) fn router() -> Router<Api> {
 
 async fn list(session: Session, State(api): State<Api>) -> Response {
     let host = &api.sources.host;
-    let (revisions, live) = (host.history(), host.table().revision());
+    let (revisions, live) = (host.revision_changes(), host.table().revision());
     let content = html! {
         p {
             "Every table that was live, the newest first. A rollback makes the definitions of an earlier one live again, with \
              exactly its modules; it changes no file."
         }
-        table.data.stack {
+        table.data {
             (headings(&[
-                Number("Revision"), Text("Live since"), Text("Made by"), Number("Chains"), Number("Plugins"),
-                Text("")
+                Number("Revision"), Text("Live since"), Text("Made by"), Text("Changed"), Number("Chains"),
+                Number("Plugins"), Text("")
             ]))
             tbody {
-                @for revision in &revisions {
+                @for (revision, changed) in &revisions {
                     tr {
                         th.number scope="row" { a href={ "/history/" (revision.number) } { (revision.number) } }
                         td data-label="Live since" { (moment(revision.at)) }
                         td data-label="Made by" { (made_by(revision)) }
+                        td.long data-label="Changed" { (changed_names(changed)) }
                         td.number data-label="Chains" { (revision.chains) }
                         td.number data-label="Plugins" { (revision.modules.len()) }
                         td {
@@ -67,8 +68,19 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
     page(&session, Section::History, "History", content)
 }
 
+/// The names that a row shows before the others, which are folded.
+const NAMES: usize = 3;
+
+pub(super) fn changed_names(names: &[String]) -> Markup {
+    let (first, rest) = names.split_at(names.len().min(NAMES));
+    html! {
+        (first.join(", "))
+        @if !rest.is_empty() { details { summary { "and " (rest.len()) " more" } (rest.join(", ")) } }
+    }
+}
+
 /// Shows the action and the user that created a revision.
-fn made_by(revision: &Revision) -> Markup {
+pub(super) fn made_by(revision: &Revision) -> Markup {
     html! {
         @match &revision.origin {
             Origin::Start => "the start of the program",
@@ -172,19 +184,19 @@ fn compare_with(kept: &[Revision], number: u64, from: Option<u64>) -> Markup {
 
 fn modules(modules: &[RevisionModule]) -> Markup {
     html! {
-        div.scroll { table.data {
+        table.data {
             (headings(&[Text("Stage"), Text("Plugin"), Text("Module"), Text("Digest")]))
             tbody {
                 @for module in modules {
                     tr {
                         th scope="row" { (module.stage) @if module.candidate { " " (badge(Tone::Change, "candidate")) } }
-                        td { (module.plugin) " " (module.version) }
-                        td { code { (module.source) } }
-                        td { code { (module.digest) } }
+                        td data-label="Plugin" { (module.plugin) " " (module.version) }
+                        td data-label="Module" { code { (module.source) } }
+                        td data-label="Digest" { code { (module.digest) } }
                     }
                 }
             }
-        } }
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! Frames the content of all pages, and shows errors as pages.
 
+use admittance::Moment;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::{assets, session::Session};
+use super::{alerts, assets, session::Session};
 use crate::error::ApiError;
 
 /// A page in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
+    Overview,
     Live,
     Chains,
     History,
@@ -18,7 +20,8 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
+        Self::Overview,
         Self::Live,
         Self::Chains,
         Self::History,
@@ -27,8 +30,9 @@ impl Section {
         Self::Health,
     ];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Overview => "Overview",
             Self::Live => "Live",
             Self::Chains => "Chains",
             Self::History => "History",
@@ -38,8 +42,9 @@ impl Section {
         }
     }
 
-    fn address(self) -> &'static str {
+    pub(super) fn address(self) -> &'static str {
         match self {
+            Self::Overview => "/",
             Self::Live => "/live",
             Self::Chains => "/chains",
             Self::History => "/history",
@@ -98,7 +103,7 @@ pub(super) fn forwarding_page(address: &str) -> Html<String> {
 pub(super) fn not_found() -> Markup {
     html! {
         p { "This page does not exist." }
-        p { a href="/live" { "Show the latest decisions" } }
+        p { a href="/" { "Open the overview" } }
     }
 }
 
@@ -136,11 +141,15 @@ fn frame(title: &str, user: Option<(&Session, Section)>, content: &Markup) -> Ma
             body {
                 a.skip href="#content" { "Skip to the content" }
                 header.top {
-                    a.brand href="/live" { "Admittance" }
+                    a.brand href="/" { "Admittance" }
                     @if let Some((session, section)) = user {
                         (navigation(section))
+                        a.button.search href="/go" title="/ or Ctrl K" { "Go to…" }
                         (account(session))
                     }
+                }
+                @if let Some((session, _)) = user {
+                    (alerts::bar(&(session.sources.overview)(), Moment::now()))
                 }
                 main #content tabindex="-1" {
                     h1 { (title) }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use admittance::{ChainRates, DecisionRecord, DecisionStream, DecisionVerdict, Followed, LoggedDecision};
+use admittance::{
+    ChainRates, DecisionRecord, DecisionStream, DecisionVerdict, Followed, Host, LoggedDecision, Moment,
+    admission::Mode,
+};
 use admittance_net::limits::Permit;
 use axum::{
     Router,
@@ -25,10 +28,11 @@ use serde_json::json;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{
+    chains,
     layout::{Section, page, refusal},
     parts::{
-        Column::{Number, Text},
-        Tone, badge, duration, headings, object_name, plain_moment,
+        Column::{self, Number, Text},
+        Tone, badge, chip, duration, empty, headings, number, object_name, relative,
     },
     session::Session,
 };
@@ -102,19 +106,24 @@ async fn live(session: Session, State(api): State<Api>, RawQuery(query): RawQuer
 async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<Markup, ApiError> {
     let query = read(query)?;
     let list = decisions::list(api, session.role, &query).await?;
+    let now = Moment::now();
     let newest = list.decisions.first().map_or(0, |decision| decision.id);
     let table = html! {
-        table.data.stack.live {
+        table.data.live {
             (headings(&[
-                Text("Time (UTC)"), Text("Verdict"), Text("Request"), Text("Object"), Text("User"),
+                Text("When"), Text("Verdict"), Text("Request"), Text("Object"), Text("User"),
                 Number("Duration"), Text("Why")
             ]))
             tbody data-part="decisions" {
-                @for decision in &list.decisions { (row(decision, false)) }
+                @for decision in &list.decisions { (row(decision, false, now)) }
             }
         }
         @if list.decisions.is_empty() {
-            p.muted { "No decision matches. Decisions appear here when requests pass a chain." }
+            @if address_with(&query, "/live", None) == "/live" {
+                (empty("No request has matched a chain yet. Decisions appear here as they are made.", "/applies", "See which chains match a request"))
+            } @else {
+                (empty("No decision matches these filters.", "/live", "Clear the filters"))
+            }
         }
         nav.actions aria-label="Older and newer decisions" {
             @if query.before.is_some() { a.button href=(address_with(&query, "/live", None)) { "Newest" } }
@@ -148,6 +157,8 @@ fn filters(query: &DecisionQuery, chains: &BTreeSet<String>) -> Markup {
     };
     let chain = query.chain.as_deref();
     html! {
+        (chips(query))
+        details.filtering { summary { "Filter" }
         form.filters method="get" action="/live" role="search" aria-label="Filter decisions" {
             label {
                 "Chain"
@@ -175,6 +186,27 @@ fn filters(query: &DecisionQuery, chains: &BTreeSet<String>) -> Markup {
                     a.button href="/live" { "Clear" }
                 }
             }
+        } }
+    }
+}
+
+/// Shows the filters that are set, each with a link to the page without it.
+fn chips(query: &DecisionQuery) -> Markup {
+    let names = ["chain", "stage", "namespace", "user", "text", "since"];
+    let mut shown = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let mut rest = query.clone();
+        let removed = texts(&mut rest).into_iter().nth(index).and_then(Option::take);
+        shown.extend(removed.map(|text| (format!("{name}: {text}"), rest)));
+    }
+    for verdict in &query.verdict {
+        let mut rest = query.clone();
+        rest.verdict.retain(|other| other != verdict);
+        shown.push((format!("verdict: {verdict}"), rest));
+    }
+    html! {
+        @if !shown.is_empty() {
+            div.chips { @for (text, rest) in &shown { (chip(text, &address_with(rest, "/live", None))) } }
         }
     }
 }
@@ -194,20 +226,46 @@ fn address(decision: &DecisionRecord) -> String {
     format!("/decisions/{uid}#decision-{}", decision.id)
 }
 
-fn row(decision: &DecisionRecord, is_new: bool) -> Markup {
+/// Shows a decision as a row of a table.
+pub(super) fn row(decision: &DecisionRecord, is_new: bool, now: Moment) -> Markup {
     let object = object_name(decision.namespace.as_deref(), &decision.name);
     html! {
         tr.new[is_new] {
-            td.head.time { a href=(address(decision)) { (plain_moment(decision.at)) } }
-            td.head { (badge(tone(decision.verdict), decision.verdict.as_str())) }
+            td.head.time { a href=(address(decision)) { (relative(decision.at, now)) } }
+            td.head {
+                (badge(tone(decision.verdict), decision.verdict.as_str()))
+                @if would_be_denied(decision) { " " (badge(Tone::Warn, "denied in audit")) }
+            }
             td.short data-label="Request" {
-                (decision.operation.as_str()) " " (decision.kind) @if decision.dry_run { " (dry run)" }
+                (decision.operation.as_str()) " " (kind(decision)) @if decision.dry_run { " (dry run)" }
             }
             td.short data-label="Object" title=(object) { (object) }
             td.short data-label="User" title=(decision.user) { (decision.user) }
             td.number data-label="Duration" { (duration(decision.microseconds)) }
-            td.message data-label="Why" { (why(decision)) }
+            td.message.long data-label="Why" { (folded(&why(decision))) }
         }
+    }
+}
+
+/// Returns the kind of the object, without the `/` that follows an empty version.
+pub(super) fn kind(decision: &DecisionRecord) -> &str {
+    decision.kind.trim_start_matches('/')
+}
+
+/// Whether a stage whose answers are not enforced denied it.
+fn would_be_denied(decision: &DecisionRecord) -> bool {
+    let mut stages = decision.stages.iter();
+    stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
+}
+
+/// The longest message that a row shows unfolded, in bytes.
+const MESSAGE: usize = 160;
+
+fn folded(text: &str) -> Markup {
+    let shown = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
+    html! {
+        @if shown.len() == text.len() { (text) }
+        @else { details { summary { (shown) " …" } (text) } }
     }
 }
 
@@ -233,14 +291,43 @@ fn why(decision: &DecisionRecord) -> String {
 /// Shows the requests of each chain in the last minute, or since the first decision.
 fn rates(api: &Api) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Chains in the last minute" {
-            table.data.chains {
-                (headings(&[
-                    Text("Chain, in the last minute"), Number("Requests/s"), Number("Changed"), Number("Denied"),
-                    Number("Failed"), Number("p50"), Number("p99")
-                ]))
-                tbody data-part="chains" { (rates_rows(&api.sources.host.decisions().rates(RATE_PERIOD))) }
+        table.data.chains {
+            (headings(&[&[Text("Chain, in the last minute")], RATE_COLUMNS.as_slice()].concat()))
+            tbody data-part="chains" { (rates_rows(&latest_rates(&api.sources.host))) }
+        }
+    }
+}
+
+/// Returns what chains did in the last minute, which every page with chains shows.
+pub(super) fn latest_rates(host: &Host) -> Vec<ChainRates> {
+    host.decisions().rates(RATE_PERIOD)
+}
+
+/// The columns of [`rate_cells`].
+pub(super) const RATE_COLUMNS: [Column<'static>; 7] = [
+    Number("Requests/s"),
+    Number("Changed"),
+    Number("Denied"),
+    Number("Would deny"),
+    Number("Failed"),
+    Number("p50"),
+    Number("p99"),
+];
+
+/// Shows what a chain did; empty cells if no request passed it.
+pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
+    html! {
+        @match rates {
+            Some(rates) => {
+                td.number data-label="Requests/s" { (rate(rates)) }
+                (number("Changed", rates.changed, None))
+                (number("Denied", rates.denied, None))
+                (number("Would deny", rates.would_deny, None))
+                (number("Failed", rates.failed, Some(Tone::Bad)))
+                td.number data-label="p50" { (duration(rates.p50_microseconds)) }
+                td.number data-label="p99" { (duration(rates.p99_microseconds)) }
             }
+            None => { @for _ in RATE_COLUMNS { td {} } }
         }
     }
 }
@@ -249,16 +336,14 @@ fn rates_rows(rates: &[ChainRates]) -> Markup {
     html! {
         @for chain in rates {
             tr {
-                th scope="row" { (chain.chain) " " span.muted { (chain.phase) } }
-                td.number { (rate(chain)) }
-                td.number { (chain.changed) }
-                td.number { (chain.denied) }
-                td.number { (chain.failed) }
-                td.number { (duration(chain.p50_microseconds)) }
-                td.number { (duration(chain.p99_microseconds)) }
+                th scope="row" {
+                    a href=(chains::address(chain.phase, &chain.chain)) { (chain.chain) }
+                    span.detail { (chain.phase) }
+                }
+                (rate_cells(Some(chain)))
             }
         }
-        @if rates.is_empty() { tr { td.muted colspan="7" { "No request passed a chain in the last minute." } } }
+        @if rates.is_empty() { tr { td.muted colspan=(RATE_COLUMNS.len() + 1) { "No request passed a chain in the last minute." } } }
     }
 }
 
@@ -341,7 +426,7 @@ impl FollowingPage {
             _ = self.ticks.tick() => {
                 let goes_on = self.session.is_current(&self.api) && !self.api.is_stopping();
                 goes_on.then(|| {
-                    let rows = rates_rows(&self.api.sources.host.decisions().rates(RATE_PERIOD));
+                    let rows = rates_rows(&latest_rates(&self.api.sources.host));
                     Event::default().event("chains").data(json!(rows.into_string()).to_string())
                 })
             }
@@ -373,7 +458,9 @@ impl DecisionGroup {
     }
 
     fn event(self) -> Event {
-        let rows = html! { @for decision in self.decisions.iter().rev() { (row(&decision.record(), true)) } };
+        let now = Moment::now();
+        let rows =
+            html! { @for decision in self.decisions.iter().rev() { (row(&decision.record(), true, now)) } };
         let data = json!({"rows": rows.into_string(), "missed": self.missed});
         let event = Event::default().event("decisions").data(data.to_string());
         match self.decisions.back() {

@@ -1,17 +1,11 @@
 //! Makes small parts of pages.
 
+use std::time::Duration;
+
 use admittance::Moment;
 use maud::{Markup, html};
 
-/// The colour of a state, which its word says too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    Plain,
-    Good,
-    Change,
-    Warn,
-    Bad,
-}
+pub(super) use crate::health::{Tone, count};
 
 impl Tone {
     /// Its class in the style sheet.
@@ -53,16 +47,96 @@ pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// Shows date and time in UTC, to the second.
-pub(super) fn moment(at: Moment) -> Markup {
-    html! { (plain_moment(at)) " UTC" }
+/// Shows a cell with a number, in a colour unless it is zero.
+pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
+    html! {
+        td.number data-label=(label) {
+            @match tone.filter(|_| value > 0) {
+                Some(tone) => { (badge(tone, &value.to_string())) }
+                None => { (value) }
+            }
+        }
+    }
 }
 
-/// Shows date and time under a heading that mentions UTC.
-pub(super) fn plain_moment(at: Moment) -> Markup {
-    let exact = at.to_string();
-    let shown = exact.get(..19).unwrap_or(&exact).replace('T', " ");
-    html! { time datetime=(exact) title=(exact) { (shown) } }
+/// Shows a filter, with a link to the page without it.
+pub(super) fn chip(text: &str, without: &str) -> Markup {
+    html! { a.chip href=(without) title="Remove this filter" { (text) span aria-hidden="true" { "×" } } }
+}
+
+/// Shows the steps of a rollout, and which of them is the present one.
+pub(super) fn steps(shares: &[String], present: &str) -> Markup {
+    let index = shares.iter().position(|share| share == present);
+    html! {
+        ol.steps {
+            @for (number, share) in shares.iter().enumerate() {
+                li.done[index.is_some_and(|index| number < index)] aria-current=[(index == Some(number)).then_some("step")] { (share) }
+            }
+        }
+    }
+}
+
+/// Says that there is nothing to show, and leads to the next step.
+pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
+    html! { p.empty { (text) " " a href=(address) { (step) } } }
+}
+
+/// The size of the drawing area of a sparkline. The style sheet stretches it.
+const SPARK: (u64, u64) = (100, 20);
+
+/// Draws values as a line from left to right. The label is for those who do not see it.
+pub(super) fn sparkline(tone: Tone, label: &str, values: &[u64]) -> Markup {
+    let (width, height) = SPARK;
+    let highest = values.iter().copied().max().unwrap_or_default().max(1);
+    let last = values.len().saturating_sub(1).max(1) as u64;
+    let points: Vec<String> = (0..)
+        .zip(values)
+        .map(|(index, value)| {
+            let below = u128::from(*value) * u128::from(height) / u128::from(highest);
+            format!("{},{}", index * width / last, u128::from(height) - below)
+        })
+        .collect();
+    html! {
+        svg.spark.(tone.class()) viewBox={ "-1 -1 " (width + 2) " " (height + 2) } preserveAspectRatio="none" role="img" aria-label=(label) {
+            polyline points=(points.join(" ")) {}
+        }
+    }
+}
+
+/// Shows date and time in UTC, to the second.
+pub(super) fn moment(at: Moment) -> Markup {
+    let full = at.to_string();
+    let shown = full.get(..19).unwrap_or(&full).replace('T', " ");
+    html! { (exact("", at, &shown)) " UTC" }
+}
+
+/// Shows how long ago a time is, or how far ahead: `5 min ago`, `in 2 h`. The exact time is shown on hover.
+pub(super) fn relative(at: Moment, now: Moment) -> Markup {
+    match now.0.duration_since(at.0) {
+        Ok(since) => exact("relative", at, &format!("{} ago", rounded(since))),
+        Err(ahead) => exact("relative", at, &format!("in {}", rounded(ahead.duration()))),
+    }
+}
+
+/// Shows how long something has lasted: `for 5 min`.
+pub(super) fn lasting(since: Moment, now: Moment) -> Markup {
+    let time = now.0.duration_since(since.0).unwrap_or_default();
+    exact("", since, &format!("for {}", rounded(time)))
+}
+
+fn exact(class: &str, at: Moment, shown: &str) -> Markup {
+    let class = Some(class).filter(|class| !class.is_empty());
+    html! { time class=[class] datetime=(at) title=(at) { (shown) } }
+}
+
+fn rounded(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
 }
 
 /// The longest text that a page shows, in bytes.
@@ -85,12 +159,6 @@ pub(super) fn object_name(namespace: Option<&str>, name: &str) -> String {
         Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
         _ => name.to_owned(),
     }
-}
-
-/// Writes `1 plugin`, `2 plugins`.
-pub(super) fn count(count: u64, one: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{count} {one}{ending}")
 }
 
 /// Writes a number of microseconds as a duration with three digits: `412 µs`, `1.25 ms`.
@@ -129,6 +197,19 @@ mod tests {
         ] {
             assert_eq!(duration(microseconds), expected, "{microseconds}");
         }
+    }
+
+    #[test]
+    fn a_sparkline_reaches_its_highest_value() {
+        let markup = sparkline(Tone::Bad, "Failed", &[0, 5, 10]).into_string();
+        assert!(markup.contains("points=\"0,20 50,10 100,0\""), "{markup}");
+        let flat = sparkline(Tone::Bad, "Failed", &[0, 0]).into_string();
+        assert!(flat.contains("points=\"0,20 100,20\""), "{flat}");
+        assert!(
+            sparkline(Tone::Bad, "Failed", &[])
+                .into_string()
+                .contains("points=\"\"")
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use admittance::{DecisionVerdict, EvaluateError, Evaluated, admission::Object};
+use admittance::{DecisionFilter, DecisionVerdict, EvaluateError, Evaluated, admission::Object};
 use admittance_definitions::{ChainId, document::to_yaml};
 use axum::{
     Router,
@@ -24,13 +24,14 @@ use super::{
     layout::{Section, form_key, page, refusal},
     live::tone,
     mistakes::problems,
-    parts::{badge, duration},
+    parts::{LONGEST_TEXT, Tone, badge, duration},
     session::Session,
 };
 use crate::{
     Api,
     api::evaluation::{DescribedRequest, EvaluateRequest},
-    described,
+    config::Role,
+    decisions, described,
     error::ApiError,
     route::LARGE_BODY,
     v1::evaluate::evaluated,
@@ -137,6 +138,8 @@ impl PlaygroundFields {
 struct PlaygroundQuery {
     /// A live chain: `Mutating:pods`.
     chain: Option<String>,
+    /// The uid of a decision, whose request is evaluated in place of the chain's last one.
+    uid: Option<String>,
 }
 
 async fn show(
@@ -150,8 +153,11 @@ async fn show(
     };
     fields.definitions = match &beginning.chain {
         None => EXAMPLE_CHAIN.to_owned(),
-        Some(chain) if session.may_change() => match text_of(&api, chain).await {
-            Ok(text) => text,
+        Some(chain) if session.may_change() => match chain_with_request(&api, chain, beginning.uid).await {
+            Ok((text, request)) => {
+                fields.object = request.unwrap_or(fields.object);
+                text
+            }
             Err(error) => return refusal(&session, Section::Playground, &error),
         },
         Some(_) => return refusal(&session, Section::Playground, &session.only_reads()),
@@ -164,16 +170,40 @@ async fn show(
     )
 }
 
-/// Returns the definitions of a live chain.
-async fn text_of(api: &Api, chain: &str) -> Result<String, ApiError> {
+/// Returns the definitions of a live chain, and the request with this uid, or else the last one that the chain saw, as an
+/// AdmissionReview. Requests whose objects are not kept are left out.
+async fn chain_with_request(
+    api: &Api,
+    chain: &str,
+    uid: Option<String>,
+) -> Result<(String, Option<String>), ApiError> {
     let parsed = chain.parse::<ChainId>();
     let id = parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?;
     let stored = api.sources.host.live_definitions(&id).await?;
     let texts: Vec<_> = stored.into_iter().map(|stored| stored.text).collect();
-    match texts.is_empty() {
-        true => Err(EvaluateError::NoSuchChain(id).into()),
-        false => Ok(texts.join("\n---\n")),
+    if texts.is_empty() {
+        return Err(EvaluateError::NoSuchChain(id).into());
     }
+    let mut filter = DecisionFilter::default();
+    filter.chain = Some(id.name);
+    let uid = uid.or_else(|| {
+        let last = api.sources.host.decisions().list(&filter, None, 1);
+        last.decisions.into_iter().next().map(|decision| decision.uid)
+    });
+    let review = match uid {
+        Some(uid) => {
+            let found = decisions::get(api, Role::Admin, &uid, None).await?.decisions;
+            found.into_iter().next_back().and_then(|detail| detail.review)
+        }
+        None => None,
+    };
+    let review = review.map(|review| {
+        let review =
+            json!({"apiVersion": review.api_version, "kind": review.kind, "request": review.request});
+        to_yaml(&review).trim_start_matches("---\n").to_owned()
+    });
+    let review = review.filter(|review| review.len() <= LONGEST_TEXT);
+    Ok((texts.join("\n---\n"), review))
 }
 
 fn content(session: &Session, fields: &PlaygroundFields, outcome: &Markup) -> Markup {
@@ -276,13 +306,15 @@ fn outcome(evaluated: &Evaluated) -> Markup {
     let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
     html! {
         h2 data-schemas=(schemas) {
-            "Outcome: " (badge(tone(decision.verdict), decision.verdict.as_str()))
+            "Outcome: "
+            @if decision.stages.is_empty() { (badge(Tone::Plain, "not matched")) }
+            @else { (badge(tone(decision.verdict), decision.verdict.as_str())) }
             span.muted { " in " (duration(decision.microseconds)) }
         }
         @if let Some(message) = &decision.message {
             p.notice.bad { (message) @if let Some(code) = decision.code { " (" (code) ")" } }
         }
-        @if decision.stages.is_empty() { p.notice.warn { "No chain is for this request, so it passes unchanged." } }
+        @if decision.stages.is_empty() { p.notice { "No chain matches this request, so it passes unchanged." } }
         @for warning in &decision.warnings { p.notice.warn { "Warning: " (warning) } }
         @for unmatched in &evaluated.unmatched { p.notice { "Chain " (unmatched.chain) ": " (unmatched.reason) } }
         @if !decision.stages.is_empty() { (timeline(decision)) }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::sign_in::{self, Why};
 use crate::{
-    Api,
+    Api, Sources,
     access::{self, Caller, Denied},
     config::Role,
     error::ApiError,
@@ -40,6 +40,8 @@ pub(crate) struct Session {
     pub(super) role: Role,
     /// Forms that change something contain it. Pages of other sites do not know it.
     pub(super) form_key: Arc<str>,
+    /// The state of the driver, which every page shows.
+    pub(super) sources: Arc<Sources>,
     /// The id in its cookie; `None` if it did not sign in with a token.
     pub(super) id: Option<SessionId>,
 }
@@ -215,6 +217,7 @@ pub(super) fn known(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
             caller,
             role,
             form_key: session.form_key,
+            sources: api.sources.clone(),
             id: Some(id.clone()),
         });
     }
@@ -223,6 +226,7 @@ pub(super) fn known(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
             caller,
             role,
             form_key: api.sessions.form_key.clone(),
+            sources: api.sources.clone(),
             id: None,
         }),
         Err(Denied::NoToken) => Err(Box::new(match id {

@@ -57,7 +57,7 @@ struct SignIn {
 async fn page(State(api): State<Api>, request: Request<Body>) -> Response {
     let (head, _) = request.into_parts();
     if !api.access.has_tokens() {
-        return Redirect::to("/live").into_response();
+        return Redirect::to("/").into_response();
     }
     let query = head.uri.query().unwrap_or_default();
     let next = route::parameters::<SignIn>("query", query).map_or_else(|_| String::new(), |query| query.next);
@@ -115,7 +115,7 @@ fn own_address(next: &str) -> &str {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")
         && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if is_own { next } else { "/live" }
+    if is_own { next } else { "/" }
 }
 
 /// Replies to a request without a session with the page to sign in, which then leads to the requested page.
@@ -142,7 +142,7 @@ fn unauthorized(why: Why, next: &str) -> Response {
 /// Replies to a link on a page of another site: browsers do not send the session with it, but do when this page, which is
 /// of this site, opens the same address.
 pub(super) fn again(head: &Parts) -> Response {
-    let address = head.uri.path_and_query().map_or("/live", |next| next.as_str());
+    let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()
 }
 
@@ -200,13 +200,13 @@ mod tests {
         for (next, expected) in [
             ("/decisions/a?b=c", "/decisions/a?b=c"),
             ("/", "/"),
-            ("", "/live"),
-            ("live", "/live"),
-            ("//example.com", "/live"),
-            ("/\\example.com", "/live"),
-            ("https://example.com/", "/live"),
-            ("/a\r\nb", "/live"),
-            ("/ä", "/live"),
+            ("", "/"),
+            ("live", "/"),
+            ("//example.com", "/"),
+            ("/\\example.com", "/"),
+            ("https://example.com/", "/"),
+            ("/a\r\nb", "/"),
+            ("/ä", "/"),
         ] {
             assert_eq!(own_address(next), expected, "{next:?}");
         }

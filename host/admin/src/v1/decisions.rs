@@ -131,14 +131,9 @@ async fn replay(
     call: Call<DecisionPath, Nothing, Json<ReplayRequest>>,
 ) -> Result<Json<DecisionReplays>, ApiError> {
     let (uid, Json(options)) = (&call.path.uid, call.body);
-    if let Some(by) = &call.caller {
-        tracing::info!(
-            target: "admittance::audit",
-            %by, action = "replay", uid, webhooks = options.call_webhooks,
-            "{by}: replay a request"
-        );
-    }
-    decisions::replay(&call.api, uid, options).await.map(Json)
+    decisions::replay(&call.api, call.caller.as_ref(), uid, options)
+        .await
+        .map(Json)
 }
 
 /// The time over which rates are computed.

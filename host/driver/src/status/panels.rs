@@ -1,39 +1,51 @@
-//! Shows the driver's dependencies on the console's health page.
+//! Writes the states of the driver's dependencies, for the console and `admittance status`.
 
-use admittance::agreement::ReplicaStatus;
+use admittance::{Moment, agreement::ReplicaStatus};
 use admittance_admin::{HealthLine, HealthPanel, Tone};
 use admittance_cluster::{ClusterWatch, LeaderStatus, WatchState};
 use admittance_fleet::{WebhooksStatus, audit::AuditStatus};
 
 use super::DriverStatus;
 
-pub(super) fn panels(status: &DriverStatus) -> Vec<HealthPanel> {
-    let replicas = status.replicas.iter().flat_map(|replicas| &replicas.replicas);
+/// Returns the servers, sessions and certificates that the driver depends on.
+pub(super) fn dependencies(status: &DriverStatus, now: Moment) -> Vec<HealthPanel> {
+    let panel = |title, lines| HealthPanel { title, lines };
     let mut panels = vec![
-        HealthPanel {
-            title: "Upstream",
-            lines: upstream(status),
-        },
-        HealthPanel {
-            title: "ZooKeeper",
-            lines: zookeeper(status),
-        },
-        HealthPanel {
-            title: "Replicas",
-            lines: replicas.map(replica).collect(),
-        },
-        HealthPanel {
-            title: "Kubernetes",
-            lines: kubernetes(status),
-        },
+        panel("Upstream", upstream(status)),
+        panel("ZooKeeper", zookeeper(status)),
     ];
     panels.extend(status.gateway.as_ref().map(admittance_gateway::admin::panel));
+    let certificates = status.certificates.iter();
+    panels.extend([
+        panel("Kubernetes", kubernetes(status)),
+        panel(
+            "Certificates",
+            certificates.map(|certificate| certificate.health(now)).collect(),
+        ),
+    ]);
     panels
+}
+
+/// Returns the driver's own ports, its stores of definitions and its replicas.
+pub(super) fn own(status: &DriverStatus) -> Vec<HealthPanel> {
+    let panel = |title, lines| HealthPanel { title, lines };
+    let replicas = status.replicas.iter().flat_map(|replicas| &replicas.replicas);
+    vec![
+        panel(
+            "Listeners",
+            status.listeners.iter().map(HealthLine::from).collect(),
+        ),
+        panel(
+            "Definitions",
+            status.table.stores.iter().map(HealthLine::from).collect(),
+        ),
+        panel("Replicas", replicas.map(replica).collect()),
+    ]
 }
 
 fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
     let discovery = status.discovery.iter().map(|discovery| {
-        let line = HealthLine::new(format!("discovered below {}", discovery.path))
+        let line = HealthLine::new(format!("discovery below {}", discovery.path))
             .count(discovery.registrations.len(), "server")
             .problem(discovery.problem.clone());
         if discovery.known {
@@ -42,8 +54,13 @@ fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
         line.text(" ").badge(Tone::Warn, "not read yet")
     });
     let servers = status.upstream.iter();
-    discovery
-        .chain(servers.map(|server| HealthLine::new(&server.server).up(server.is_up)))
+    servers
+        .map(|server| {
+            HealthLine::new(format!("upstream {}", server.server))
+                .up(server.is_up)
+                .advice("Requests go to the other servers. Start it, or correct its address in the configuration.")
+        })
+        .chain(discovery)
         .collect()
 }
 
@@ -54,16 +71,16 @@ fn zookeeper(status: &DriverStatus) -> Vec<HealthLine> {
             "connecting" => Tone::Warn,
             _ => Tone::Bad,
         };
-        HealthLine::new(format!("{} ({})", ensemble.ensemble, ensemble.servers))
+        HealthLine::new(format!("ZooKeeper {} ({})", ensemble.ensemble, ensemble.servers))
             .badge(tone, &ensemble.state)
-            .text(" since ")
-            .moment(ensemble.since)
+            .since(ensemble.since)
             .problem(ensemble.problem.clone())
+            .advice("Check the servers of the ensemble, and the network to them; the driver connects again by itself.")
     });
     let registrations = status.registrations.iter().map(|registered| {
         let line = HealthLine::new(format!("registration below {}", registered.below));
         let line = match &registered.node {
-            Some(node) => line.badge(Tone::Good, "registered").text(&format!(" as {node}")),
+            Some(node) => line.badge(Tone::Good, "registered").text(format!(" as {node}")),
             None => line.badge(Tone::Bad, "missing"),
         };
         line.problem(registered.problem.clone())
@@ -91,11 +108,13 @@ fn watch(server: &str, watch: &ClusterWatch) -> HealthLine {
     };
     HealthLine::new(format!("watch of {} at {server}", watch.kind))
         .badge(tone, watch.state.as_str())
-        .text(" since ")
-        .moment(watch.since)
+        .since(watch.since)
         .text(", ")
         .count(watch.objects, "object")
         .problem(watch.problem.clone())
+        .advice(
+            "If the API server refuses the watch, grant list and watch of this kind to the driver's account.",
+        )
 }
 
 fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
@@ -107,7 +126,7 @@ fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
         })
         .problem(webhooks.problem.clone());
     match webhooks.last_write {
-        Some(at) => line.text(", written ").moment(at),
+        Some(at) => line.text(", written at ").at(at),
         None => line,
     }
 }
@@ -115,21 +134,22 @@ fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
 fn audit(audit: &AuditStatus) -> HealthLine {
     let problems = audit.problems.iter();
     let problems: Vec<_> = problems.map(|(what, why)| format!("{what}: {why}")).collect();
-    let mut line = HealthLine::new("audit of what the cluster has")
-        .problem((!problems.is_empty()).then(|| problems.join("; ")));
-    if !audit.is_auditor {
-        line = line.text("by another replica ");
-    }
-    if audit.running {
-        line = line.text("running ");
-    }
-    if let Some(last) = &audit.last {
-        line = line.text("ended ").moment(last.at);
-        for (verdict, count) in audit.objects.iter().filter(|(_, count)| **count > 0) {
-            line = line.text(&format!(", {count} {verdict}"));
-        }
-    }
-    line
+    let line = HealthLine::new("audit").problem((!problems.is_empty()).then(|| problems.join("; ")));
+    let Some(last) = audit.last.as_ref().filter(|_| audit.is_auditor) else {
+        return line.text(if audit.is_auditor {
+            "running"
+        } else {
+            "by another replica"
+        });
+    };
+    let objects = audit.objects.iter().filter(|(_, count)| **count > 0);
+    let objects: Vec<_> = objects
+        .map(|(verdict, count)| format!("{count} {verdict}"))
+        .collect();
+    let running = if audit.running { ", running again" } else { "" };
+    line.text("at ")
+        .at(last.at)
+        .text(format!(", objects: {}{running}", objects.join(", ")))
 }
 
 fn replica(replica: &ReplicaStatus) -> HealthLine {
@@ -138,13 +158,13 @@ fn replica(replica: &ReplicaStatus) -> HealthLine {
         (true, true) => (Tone::Good, "ready"),
         (true, false) => (Tone::Bad, "late"),
     };
-    let mut line = HealthLine::new(&replica.name)
+    let mut line = HealthLine::new(format!("replica {}", replica.name))
         .badge(tone, state)
         .text(" serves ")
-        .code(&replica.live.short())
+        .code(replica.live.short())
         .problem(replica.problem.clone());
     if replica.prepared != replica.live {
-        line = line.text(", has prepared ").code(&replica.prepared.short());
+        line = line.text(", has prepared ").code(replica.prepared.short());
     }
     if replica.leader {
         line = line.text(" ").badge(Tone::Plain, "leader");
@@ -153,9 +173,9 @@ fn replica(replica: &ReplicaStatus) -> HealthLine {
 }
 
 fn leader(leader: &LeaderStatus) -> HealthLine {
-    let line = HealthLine::new(format!("leader of the replicas, by the lease {}", leader.lease));
+    let line = HealthLine::new(format!("leader, lease {}", leader.lease));
     match &leader.holder {
-        Some(holder) if leader.is_self => line.text(&format!("{holder} (this replica)")),
+        Some(holder) if leader.is_self => line.text(format!("{holder} (this replica)")),
         Some(holder) => line.text(holder),
         None => line.badge(Tone::Warn, "not known"),
     }

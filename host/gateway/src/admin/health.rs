@@ -1,22 +1,20 @@
-//! The gateway on the console's health page.
+//! The gateway among what the driver depends on.
 
 use admittance_admin::{HealthLine, HealthPanel, Tone};
-use admittance_bcs::status::ServerHealth;
 
-use crate::{GatewayCluster, GatewayStatus, KubernetesCluster};
+use crate::{GatewayCluster, GatewayStatus, KubernetesCluster, PeersStatus};
 
 /// Its clusters, tokens, users and peers.
 pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
     let mut lines = Vec::new();
     if let Some(path) = &gateway.discovery {
-        let line = HealthLine::new(format!("discovered below {path}"));
+        let line = HealthLine::new(format!("discovery below {path}"));
         lines.push(
             line.count(gateway.clusters.len(), "cluster")
                 .problem(gateway.problem.clone()),
         );
     }
-    lines.extend(gateway.clusters.iter().map(drivers));
-    lines.extend(gateway.kubernetes.iter().map(kubernetes));
+    lines.extend(gateway.clusters.iter().flat_map(drivers));
     if let Some(tokens) = &gateway.tokens {
         let line = HealthLine::new("tokens").problem(tokens.problem.clone());
         lines.push(match tokens.count {
@@ -26,43 +24,64 @@ pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
     }
     if let Some(accounts) = &gateway.accounts {
         let line = HealthLine::new("users and clusters").problem(accounts.problem.clone());
-        let line = line.count(accounts.users, "user").text(", ");
-        lines.push(line.count(accounts.clusters, "cluster"));
-    }
-    for peer in gateway.peers.iter().flat_map(|peers| &peers.gateways) {
-        let line = HealthLine::new(format!("gateway {}", peer.server)).problem(peer.problem.clone());
-        lines.push(match peer.problem {
-            None => line.badge(Tone::Good, "connected"),
-            Some(_) => line.badge(Tone::Bad, "not connected"),
+        lines.push(if accounts.read {
+            line.count(accounts.users, "user")
+                .text(", ")
+                .count(accounts.clusters, "cluster")
+        } else {
+            line.badge(Tone::Bad, "not read yet")
         });
     }
+    lines.extend(gateway.kubernetes.iter().map(kubernetes));
+    lines.extend(gateway.peers.iter().flat_map(peers));
     HealthPanel {
         title: "Gateway",
         lines,
     }
 }
 
-fn drivers(cluster: &GatewayCluster) -> HealthLine {
-    let line = HealthLine::new(format!("cluster {}", cluster.cluster)).problem(cluster.problem.clone());
+fn drivers(cluster: &GatewayCluster) -> Vec<HealthLine> {
+    let subject = format!("cluster {}", cluster.cluster);
+    let mut lines = Vec::new();
     if cluster.drivers.is_empty() {
-        return line.badge(Tone::Bad, "no driver");
+        let line = HealthLine::new(&subject).badge(Tone::Bad, "no driver");
+        lines.push(line.problem(cluster.problem.clone()));
+    } else if let Some(problem) = &cluster.problem {
+        let line = HealthLine::new(&subject).count(cluster.drivers.len(), "driver");
+        lines.push(line.problem(Some(problem.clone())));
     }
-    let add = |line: HealthLine, (number, driver): (usize, &ServerHealth)| {
-        let before = if number == 0 { "" } else { ", " };
-        line.text(&format!("{before}{} ", driver.server)).up(driver.is_up)
-    };
-    cluster.drivers.iter().enumerate().fold(line, add)
+    let servers = cluster.drivers.iter();
+    lines.extend(
+        servers
+            .map(|driver| HealthLine::new(format!("{subject}, driver {}", driver.server)).up(driver.is_up)),
+    );
+    lines
 }
 
 fn kubernetes(cluster: &KubernetesCluster) -> HealthLine {
     let line = HealthLine::new(format!("cluster {}", cluster.cluster)).problem(cluster.problem.clone());
     match (cluster.tunnels, cluster.gateways, cluster.reported) {
-        (1.., _, _) => line
-            .badge(Tone::Good, "connected")
-            .text(" ")
-            .count(cluster.tunnels, "tunnel"),
+        (1.., _, _) => line.count(cluster.tunnels, "tunnel"),
         (0, 1.., _) => line.badge(Tone::Good, "through another gateway"),
         (0, 0, Some(_)) => line.badge(Tone::Good, "direct"),
         (0, 0, None) => line.badge(Tone::Bad, "not connected"),
     }
+}
+
+fn peers(peers: &PeersStatus) -> Vec<HealthLine> {
+    let problem = peers.problem.as_ref().or(peers.discovery.problem.as_ref());
+    let line = HealthLine::new(format!("other gateways below {}", peers.discovery.path))
+        .count(peers.gateways.len(), "gateway")
+        .text(", ")
+        .count(peers.accepted, "tunnel")
+        .text(" to this one")
+        .problem(problem.cloned());
+    let gateways = peers.gateways.iter().map(|peer| {
+        let line = HealthLine::new(format!("gateway {}", peer.server)).problem(peer.problem.clone());
+        match peer.problem {
+            None => line.badge(Tone::Good, "has a tunnel from this one"),
+            Some(_) => line.badge(Tone::Bad, "has no tunnel from this one"),
+        }
+    });
+    [line].into_iter().chain(gateways).collect()
 }

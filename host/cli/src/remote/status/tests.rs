@@ -393,7 +393,7 @@ leader, lease admittance: web-1_x (this replica)
 webhook configurations hooks: kept by this replica, written at 1970-01-01T00:16:40Z; refused
 audit: at 1970-01-01T00:16:40Z, objects: 9 allowed, 2 denied; secrets: forbidden
 certificate of listen: expired at 1970-01-01T00:17:40Z
-certificate of admin: valid until 1970-01-02T01:00:00Z
+certificate of admin: expires soon, at 1970-01-02T01:00:00Z
 ";
     assert!(text.contains(lines), "{text}");
 }

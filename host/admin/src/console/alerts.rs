@@ -1,0 +1,166 @@
+//! The bar below the navigation of every page: whatever needs the attention of an operator.
+
+use admittance::{
+    ChainStatus, DisabledStage, Moment, Problem, RolloutState, RolloutStatus, admission::Phase,
+};
+use maud::{Markup, html};
+
+use super::{
+    chains,
+    health::state,
+    parts::{Tone, badge, count, lasting, relative},
+};
+use crate::Overview;
+
+/// The alerts that are shown before the others, which are folded.
+const SHOWN: usize = 3;
+
+/// Something that needs attention, and the page about it.
+struct Alert {
+    tone: Tone,
+    word: &'static str,
+    text: Markup,
+    /// The mistakes of definitions, a sentence each.
+    mistakes: Vec<String>,
+    address: String,
+}
+
+impl Alert {
+    fn new(tone: Tone, word: &'static str, address: impl Into<String>, text: Markup) -> Self {
+        Self {
+            tone,
+            word,
+            text,
+            mistakes: Vec::new(),
+            address: address.into(),
+        }
+    }
+}
+
+/// Shows all alerts, the worst first; nothing without any.
+pub(super) fn bar(overview: &Overview, now: Moment) -> Markup {
+    let mut alerts = alerts(overview, now);
+    alerts.sort_by_key(|alert| std::cmp::Reverse(alert.tone));
+    let (first, rest) = alerts.split_at(alerts.len().min(SHOWN));
+    html! {
+        @if !first.is_empty() {
+            aside.alerts aria-label="Needs attention" {
+                ul { @for alert in first { (item(alert)) } }
+                @if !rest.is_empty() {
+                    details {
+                        summary { (count(rest.len() as u64, "more alert")) }
+                        ul { @for alert in rest { (item(alert)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn item(alert: &Alert) -> Markup {
+    html! {
+        li.alert.(alert.tone.class()) {
+            a href=(alert.address) { (badge(alert.tone, alert.word)) }
+            div {
+                (alert.text)
+                @match alert.mistakes.as_slice() {
+                    [] => {}
+                    [mistake] => { ": " span.mistake { (mistake) } }
+                    mistakes => {
+                        details open[mistakes.len() <= SHOWN] {
+                            summary { (count(mistakes.len() as u64, "mistake")) }
+                            ul { @for mistake in mistakes { li.mistake { (mistake) } } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn alerts(overview: &Overview, now: Moment) -> Vec<Alert> {
+    let table = &overview.table;
+    let mut alerts = Vec::new();
+    if overview.stopping {
+        let text = html! { "The driver is stopping: it finishes the requests in flight." };
+        alerts.push(Alert::new(Tone::Warn, "stopping", "/health", text));
+    }
+    alerts.extend(table.problem.as_ref().map(|problem| not_live(problem, now)));
+    if let Some(problem) = &table.history.problem {
+        let text = html! { "The newest revision could not be written to the history: " (problem) };
+        alerts.push(Alert::new(Tone::Bad, "history", "/history", text));
+    }
+    for sentence in &overview.waiting {
+        let text = html! { "A change waits: " (sentence) "." };
+        alerts.push(Alert::new(Tone::Warn, "waiting", "/health", text));
+    }
+    for chain in &table.chains {
+        for stage in &chain.stages {
+            let address = || chains::stage_address(chain.phase, &chain.name, &stage.name);
+            alerts.extend(
+                stage
+                    .disabled
+                    .as_ref()
+                    .map(|disabled| self::disabled(disabled, address(), now)),
+            );
+            let candidate = stage.candidate.as_ref();
+            if let Some(status) = candidate.and_then(|candidate| candidate.rollout.as_ref()) {
+                alerts.push(rollout(chain, &stage.name, status, address(), now));
+            }
+        }
+    }
+    let missing = table.disabled_missing.iter();
+    alerts.extend(missing.map(|missing| disabled(missing, "/chains".to_owned(), now)));
+    let lines = overview.panels.iter().flat_map(|panel| &panel.lines);
+    alerts.extend(lines.filter(|line| line.needs_attention()).map(|line| {
+        let text = html! { (line.subject) ": " (state(line, now)) };
+        Alert::new(line.tone(), "health", "/health", text)
+    }));
+    alerts
+}
+
+fn not_live(problem: &Problem, now: Moment) -> Alert {
+    let bad = problem.bad_definitions.len() as u64;
+    let text = html! {
+        @if bad == 0 { "The newest definitions are not live" }
+        @else { (count(bad, "definition")) " cannot be used, and all others are live" }
+        ", " (lasting(problem.since, now)) ", after " (count(problem.attempts, "attempt"))
+        @match problem.next_attempt {
+            Some(next) => { "; the next one is " (relative(next, now)) }
+            None => "; correct the definitions or their modules",
+        }
+    };
+    Alert {
+        mistakes: problem.mistakes.clone(),
+        ..Alert::new(Tone::Bad, "not live", "/chains", text)
+    }
+}
+
+fn disabled(disabled: &DisabledStage, address: String, now: Moment) -> Alert {
+    let text = html! {
+        (disabled.stage) " is " @if disabled.audit { "only audited" } @else { "disabled" }
+        ", and enabled again " (relative(disabled.until, now))
+        @if let Some(by) = &disabled.by { ", by " (by) }
+        ": " (disabled.reason)
+    };
+    Alert::new(Tone::Warn, "disabled", address, text)
+}
+
+fn rollout(chain: &ChainStatus, stage: &str, status: &RolloutStatus, address: String, now: Moment) -> Alert {
+    let tone = match status.state {
+        RolloutState::Progressing => Tone::Change,
+        RolloutState::Completed => Tone::Good,
+        RolloutState::Paused => Tone::Warn,
+        RolloutState::Aborted => Tone::Bad,
+    };
+    let text = html! {
+        (stage_name(chain.phase, &chain.name, stage)) ": the rollout of its candidate is " (status.state.as_str()) " at " (status.share)
+        @if let Some(next) = status.next { ", and its next step begins " (relative(next, now)) }
+        @if let Some(reason) = &status.reason { ": " (reason) }
+    };
+    Alert::new(tone, "rollout", address, text)
+}
+
+fn stage_name(phase: Phase, chain: &str, stage: &str) -> String {
+    format!("{phase}:{chain}/{stage}")
+}

@@ -1,0 +1,167 @@
+//! The first page: what the chains did in the last hour, and what an operator looks at next.
+
+use std::cmp::Reverse;
+
+use admittance::{Host, Moment, TrafficCounts, TrafficHour};
+use axum::{Router, extract::State, response::Response, routing::get};
+use maud::{Markup, html};
+
+use super::{
+    chains::{chain_table, urgency, with_rates},
+    history::{changed_names, made_by},
+    layout::{Section, page, refusal},
+    live::{latest_rates, row},
+    parts::{
+        Column::{Number, Text},
+        Tone, duration, empty, headings, relative, sparkline,
+    },
+    session::Session,
+};
+use crate::{
+    Api,
+    decisions::{self, DecisionQuery},
+    error::ApiError,
+};
+
+/// The chains, revisions and denials on this page. The pages about them have all.
+const CHAINS: usize = 8;
+const REVISIONS: usize = 5;
+const DENIALS: usize = 5;
+
+pub(super) fn router() -> Router<Api> {
+    Router::new().route("/", get(overview))
+}
+
+async fn overview(session: Session, State(api): State<Api>) -> Response {
+    match content(&session, &api).await {
+        Ok(content) => page(&session, Section::Overview, "Overview", content),
+        Err(error) => refusal(&session, Section::Overview, &error),
+    }
+}
+
+async fn content(session: &Session, api: &Api) -> Result<Markup, ApiError> {
+    let (host, now) = (&api.sources.host, Moment::now());
+    let refused = DecisionQuery {
+        verdict: vec!["refused".to_owned()],
+        limit: Some(DENIALS),
+        ..DecisionQuery::default()
+    };
+    let denials = decisions::list(api, session.role, &refused).await?.decisions;
+    Ok(html! {
+        (cards(&host.traffic()))
+        h2 { "Chains" }
+        (chains(host))
+        div.panels {
+            section {
+                h2 { "Last changes" }
+                (changes(host, now))
+            }
+            section {
+                h2 { "Last refusals" }
+                @if denials.is_empty() {
+                    (empty("No request was refused.", "/live", "Show all decisions"))
+                } @else {
+                    table.data.live { tbody { @for denial in &denials { (row(denial, false, now)) } } }
+                    p { a href="/live?verdict=denied&verdict=failed&verdict=deadline&verdict=dry-run" { "All refusals" } }
+                }
+            }
+        }
+    })
+}
+
+/// Shows each number of the last hour with its trend.
+fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
+    type Number = fn(&TrafficCounts) -> u64;
+    let count: fn(u64) -> String = |count| count.to_string();
+    let numbers: [(&str, Tone, Number, fn(u64) -> String); 6] = [
+        ("Requests", Tone::Plain, |counts| counts.requests, count),
+        ("Changed", Tone::Change, |counts| counts.changed, count),
+        ("Denied", Tone::Warn, |counts| counts.denied, count),
+        ("Failed", Tone::Bad, |counts| counts.failed, count),
+        ("p50", Tone::Plain, |counts| counts.p50_microseconds, duration),
+        ("p99", Tone::Plain, |counts| counts.p99_microseconds, duration),
+    ];
+    html! {
+        section.cards aria-label="The last hour" {
+            @for (name, tone, number, shown) in numbers {
+                @let values: Vec<u64> = last.minutes.iter().map(number).collect();
+                div.card {
+                    span.name { (name) ", last hour" }
+                    span.figure { (shown(number(&last.total))) }
+                    (sparkline(tone, &format!("{name} by the minute in the last hour"), &values))
+                    span.trend {
+                        @if before.total.requests == 0 { "no requests in the hour before" }
+                        @else { (change(number(&before.total), number(&last.total))) " the hour before (" (shown(number(&before.total))) ")" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Compares a number with an earlier one: `12 % more than`.
+fn change(before: u64, now: u64) -> String {
+    let percent = |part: u64| part.saturating_mul(100) / before.max(1);
+    match (before, now) {
+        (before, now) if before == now => "the same as".to_owned(),
+        (0, _) => "more than".to_owned(),
+        (before, now) if now >= before.saturating_mul(3) => format!("{} times", now / before),
+        (before, now) if now > before => format!("{} % more than", percent(now - before)),
+        (before, now) => format!("{} % less than", percent(before - now)),
+    }
+}
+
+fn chains(host: &Host) -> Markup {
+    let (status, rates) = (host.status(), latest_rates(host));
+    let mut chains = with_rates(&status, &rates);
+    chains.sort_by_cached_key(|chain| Reverse(urgency(chain)));
+    let left_out = chains.len().saturating_sub(CHAINS);
+    html! {
+        @if chains.is_empty() {
+            (empty(
+                "No chain is live: every request passes unchanged. Write a definition and apply it.",
+                "/playground", "Write a chain in the playground"
+            ))
+        } @else {
+            (chain_table(chains.get(..CHAINS).unwrap_or(&chains)))
+            @if left_out > 0 { p { a href="/chains" { "All chains, " (left_out) " more" } } }
+        }
+    }
+}
+
+fn changes(host: &Host, now: Moment) -> Markup {
+    html! {
+        table.data {
+            (headings(&[Number("Revision"), Text("When"), Text("Made by"), Text("Changed")]))
+            tbody {
+                @for (revision, changed) in host.revision_changes().iter().take(REVISIONS) {
+                    tr {
+                        th.number scope="row" data-label="Revision" { a href={ "/history/" (revision.number) } { (revision.number) } }
+                        td data-label="When" { (relative(revision.at, now)) }
+                        td data-label="Made by" { (made_by(revision)) }
+                        td.long data-label="Changed" { (changed_names(changed)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_with_the_hour_before() {
+        for (before, now, expected) in [
+            (0, 0, "the same as"),
+            (0, 3, "more than"),
+            (100, 112, "12 % more than"),
+            (100, 450, "4 times"),
+            (100, 0, "100 % less than"),
+            (8, 7, "12 % less than"),
+        ] {
+            assert_eq!(change(before, now), expected, "{before} {now}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The state of one dependency of the driver as a line, which the console and `admittance status` show.
+
+use std::time::Duration;
+
+use admittance::{Moment, StoreStatus};
+use admittance_definitions::StoreKind;
+
+use crate::api::{CertificateStatus, ListenerStatus};
+
+/// Certificates that expire within this time need attention.
+const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// The colour of a state, which its word says too. The last one needs attention most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tone {
+    Plain,
+    Good,
+    Change,
+    Warn,
+    Bad,
+}
+
+/// Lines under one title; it is left out without lines.
+#[derive(Clone, Debug)]
+pub struct HealthPanel {
+    pub title: &'static str,
+    pub lines: Vec<HealthLine>,
+}
+
+/// A dependency, its state, and the problem with it. The subject is clear without the title of its panel.
+#[derive(Clone, Debug)]
+pub struct HealthLine {
+    pub subject: String,
+    /// The parts of a sentence.
+    pub state: Vec<StatePart>,
+    pub problem: Option<String>,
+    /// The next step of an operator, for a line that needs attention.
+    pub advice: Option<&'static str>,
+}
+
+/// A part of a state.
+#[derive(Clone, Debug)]
+pub enum StatePart {
+    Text(String),
+    /// A word in the colour of the state.
+    Badge(Tone, String),
+    At(Moment),
+    Since(Moment),
+    /// A hash or an address.
+    Code(String),
+}
+
+impl HealthLine {
+    /// A line without a state. The other functions add the parts of its state, one after another.
+    pub fn new(subject: impl Into<String>) -> Self {
+        Self {
+            subject: subject.into(),
+            state: Vec::new(),
+            problem: None,
+            advice: None,
+        }
+    }
+
+    #[must_use]
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.with(StatePart::Text(text.into()))
+    }
+
+    #[must_use]
+    pub fn badge(self, tone: Tone, word: impl Into<String>) -> Self {
+        self.with(StatePart::Badge(tone, word.into()))
+    }
+
+    #[must_use]
+    pub fn at(self, at: Moment) -> Self {
+        self.with(StatePart::At(at))
+    }
+
+    #[must_use]
+    pub fn since(self, since: Moment) -> Self {
+        self.with(StatePart::Since(since))
+    }
+
+    #[must_use]
+    pub fn code(self, text: impl Into<String>) -> Self {
+        self.with(StatePart::Code(text.into()))
+    }
+
+    /// Adds a number of things: `1 server`, `2 servers`.
+    #[must_use]
+    pub fn count(self, number: usize, one: &str) -> Self {
+        self.text(count(number as u64, one))
+    }
+
+    /// Adds whether a server is in use.
+    #[must_use]
+    pub fn up(self, is_up: bool) -> Self {
+        if is_up {
+            self.badge(Tone::Good, "up")
+        } else {
+            self.badge(Tone::Bad, "down")
+        }
+    }
+
+    #[must_use]
+    pub fn problem(self, problem: Option<String>) -> Self {
+        Self { problem, ..self }
+    }
+
+    /// Sets what an operator does if the line needs attention. Nothing is set for a line that does not.
+    #[must_use]
+    pub fn advice(self, advice: &'static str) -> Self {
+        let advice = self.needs_attention().then_some(advice);
+        Self { advice, ..self }
+    }
+
+    fn with(mut self, part: StatePart) -> Self {
+        self.state.push(part);
+        self
+    }
+
+    /// Returns the worst tone of its state; at least a warning if there is a problem.
+    pub fn tone(&self) -> Tone {
+        let tones = self.state.iter().map(|part| match part {
+            StatePart::Badge(tone, _) => *tone,
+            _ => Tone::Plain,
+        });
+        let problem = self.problem.as_ref().map(|_| Tone::Warn);
+        tones.chain(problem).max().unwrap_or(Tone::Plain)
+    }
+
+    /// Whether an operator should look at it.
+    pub fn needs_attention(&self) -> bool {
+        self.tone() >= Tone::Warn
+    }
+}
+
+impl From<&ListenerStatus> for HealthLine {
+    fn from(listener: &ListenerStatus) -> Self {
+        let encryption = if listener.is_tls { "TLS" } else { "no TLS" };
+        Self::new(format!("listener {}", listener.listener))
+            .code(listener.address.to_string())
+            .text(" ")
+            .badge(Tone::Plain, encryption)
+    }
+}
+
+impl From<&StoreStatus> for HealthLine {
+    fn from(store: &StoreStatus) -> Self {
+        let line = Self::new(format!("definitions in {}", store.location));
+        let line = match (store.lost, store.count) {
+            (true, _) => line.badge(Tone::Bad, "cannot be read"),
+            (false, None) => line.badge(Tone::Warn, "not read yet"),
+            (false, Some(number)) => {
+                let unit = match (store.kind, number) {
+                    (StoreKind::Files, _) => count(number as u64, "file"),
+                    (StoreKind::Entries, 1) => "1 entry".to_owned(),
+                    (StoreKind::Entries, _) => format!("{number} entries"),
+                };
+                line.badge(Tone::Good, "read").text(format!(" {unit}"))
+            }
+        };
+        line.advice(
+            "What is live stays live. Make the store reachable for the driver; it is read again by itself.",
+        )
+    }
+}
+
+impl CertificateStatus {
+    /// Returns its line, in which an end in less than 14 days is a warning.
+    pub fn health(&self, now: Moment) -> HealthLine {
+        let line =
+            HealthLine::new(format!("certificate of {}", self.certificate)).problem(self.problem.clone());
+        let Some(end) = self.not_after else {
+            return line.badge(Tone::Plain, "none presented");
+        };
+        let line = match end {
+            end if end <= now => line.badge(Tone::Bad, "expired").text(" at "),
+            end if end.0 <= now.0 + SOON => line.badge(Tone::Warn, "expires soon").text(", at "),
+            _ => line.badge(Tone::Good, "valid").text(" until "),
+        };
+        line.at(end).advice(
+            "Write a new certificate and its key to the same files; they are read again without a restart.",
+        )
+    }
+}
+
+/// Writes `1 plugin`, `2 plugins`.
+pub(crate) fn count(count: u64, one: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{ending}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_needs_attention_two_weeks_before_it_ends() {
+        let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
+        let day = Duration::from_secs(24 * 3600);
+        for (end, tone) in [
+            (Some(Moment(now.0 + 15 * day)), Tone::Good),
+            (Some(Moment(now.0 + 14 * day)), Tone::Warn),
+            (Some(now), Tone::Bad),
+            (None, Tone::Plain),
+        ] {
+            let status = CertificateStatus {
+                certificate: "listen".to_owned(),
+                not_after: end,
+                problem: None,
+            };
+            assert_eq!(status.health(now).tone(), tone, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn a_problem_makes_a_good_state_a_warning() {
+        let line = HealthLine::new("tokens").count(2, "token");
+        assert!(!line.needs_attention());
+        assert_eq!(line.clone().problem(Some("away".to_owned())).tone(), Tone::Warn);
+        assert_eq!(line.clone().advice("wait").advice, None);
+        assert_eq!(line.clone().up(false).advice("wait").advice, Some("wait"));
+        assert_eq!(line.up(false).problem(Some("away".to_owned())).tone(), Tone::Bad);
+    }
+}
