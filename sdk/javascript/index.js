@@ -199,8 +199,27 @@ function capabilitiesOf(capabilities) {
   });
 }
 
-/** An error in the contract's form. */
-const textOf = (error) => (error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+/** Advice for globals that browsers and Node.js have, and the sandbox has not. */
+const ALTERNATIVES = {
+  fetch: 'use `send` of "admittance/http", which returns the response',
+  setInterval: "a plugin answers at once and has no timers",
+  setTimeout: "a plugin answers at once and has no timers",
+  process: 'read variables with `get` of "admittance/environment"',
+  TextDecoder: "use `text()` of a response, or decodeURIComponent",
+  TextEncoder: "give texts to `send` as they are, or use encodeURIComponent",
+};
+
+/** An error in the contract's form, with the line of the plugin that threw it, and advice. */
+function textOf(error) {
+  if (!(error instanceof Error)) return String(error);
+  const frames = String(error.stack).matchAll(/\(\/([^():]+):(\d+):\d+\)/g);
+  const isOwn = ([, file]) => !/(^|\/)(vendor|node_modules)\/admittance\//.test(file);
+  const [, file, line] = [...frames].find(isOwn) ?? [];
+  const place = file === undefined ? "" : ` (${file}:${line})`;
+  const missing = /^'?(\w+)'? is not defined/.exec(error.message)?.[1];
+  const advice = Object.hasOwn(ALTERNATIVES, missing) ? `; ${ALTERNATIVES[missing]}` : "";
+  return `${error.name}: ${error.message}${advice}${place}`;
+}
 
 const FIELDS = new Set(
   "name version summary mutates resources capabilities settings configure admit warmUp".split(" "),
@@ -218,6 +237,9 @@ export function plugin(definition) {
   for (const field of ["name", "version", "summary", "admit"]) {
     if (!definition[field]) throw new TypeError(`plugin: \`${field}\` is missing`);
   }
+  if (definition.admit.constructor.name === "AsyncFunction") {
+    throw new TypeError("plugin: `admit` is async; a plugin answers at once: remove `async`, look-ups and requests wait");
+  }
   const schema = strict(definition.settings ?? { type: "object", properties: {} });
   const description = {
     name: definition.name,
@@ -231,6 +253,9 @@ export function plugin(definition) {
   const respond = (contract, configured) => {
     const response = definition.admit(new Request(contract), configured);
     if (response instanceof Response) return response;
+    if (response instanceof Promise) {
+      throw new TypeError("`admit` returned a promise; a plugin answers at once: return a response without `async`");
+    }
     throw new TypeError("`admit` returned no response; return allow(), deny(...), patch(...) or mutate(...)");
   };
   let configured;

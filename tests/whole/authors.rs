@@ -48,9 +48,9 @@ async fn finished(mut command: Command) -> Finished {
 }
 
 /// A new project, with the versions of this workspace and a target directory that is kept between test runs.
-async fn project(name: &str) -> TempDir {
+async fn project(name: &str, template: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let new = admittance(folder.path(), &["new", name]).await;
+    let new = admittance(folder.path(), &["new", name, "--template", template]).await;
     assert_eq!(new.code, Some(0), "{}", new.stderr);
     let directory = folder.path().join(name);
     fs::copy(repository().join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
@@ -62,7 +62,7 @@ async fn project(name: &str) -> TempDir {
 
 #[tokio::test]
 async fn a_new_project_passes_its_tests() {
-    let folder = project("require-label").await;
+    let folder = project("require-label", "validating").await;
     let directory = folder.path().join("require-label");
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
@@ -79,6 +79,17 @@ async fn a_new_project_passes_its_tests() {
         "{}",
         check.stderr
     );
+
+    // The cases come before the native tests, which take longer.
+    let mut both = Command::new("sh");
+    both.args(["-c", "\"$0\" test 2>&1"])
+        .arg(Admittance::command().unwrap().as_std().get_program())
+        .current_dir(&directory)
+        .env("ADMITTANCE_STORE", store())
+        .env("CARGO_NET_OFFLINE", "true");
+    let both = finished(both).await.stdout;
+    let case = both.find("ok    a Pod without the label is refused").unwrap();
+    assert!(case < both.find("cargo test").unwrap(), "{both}");
 
     // What is written is right for the other commands too.
     for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
@@ -141,6 +152,17 @@ async fn a_new_project_passes_its_tests() {
         "{}",
         check.stderr
     );
+}
+
+#[tokio::test]
+async fn projects_of_other_templates_pass_their_tests() {
+    for template in ["mutating", "capabilities"] {
+        let name = format!("{template}-label");
+        let folder = project(&name, template).await;
+        let test = admittance(&folder.path().join(&name), &["test"]).await;
+        assert_eq!(test.code, Some(0), "{}{}", test.stdout, test.stderr);
+        assert!(test.stdout.ends_with("\n4 passed, 0 failed\n"), "{}", test.stdout);
+    }
 }
 
 #[tokio::test]
@@ -225,7 +247,7 @@ async fn run_follows_changes() {
 /// `dev` serves what was built last.
 #[tokio::test]
 async fn dev_follows_changes() {
-    let folder = project("dev-label").await;
+    let folder = project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
     // No line is logged for each request: the pipe would fill up, since it is not read while requests are sent.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];

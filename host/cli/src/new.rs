@@ -11,7 +11,7 @@ use std::{
 
 use clap::Args;
 
-use self::template::Lang;
+use self::template::{Lang, PluginTemplate};
 use crate::{
     files,
     output::{BOLD, write},
@@ -23,7 +23,8 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance new require-label
-  admittance new require-label --lang python")]
+  admittance new require-label --lang python
+  admittance new default-label --template mutating")]
 pub(crate) struct Arguments {
     /// The directory to create. The package gets its name.
     #[arg(value_name = "NAME")]
@@ -31,10 +32,17 @@ pub(crate) struct Arguments {
     /// The language of the plugin.
     #[arg(long, value_enum, default_value_t)]
     lang: Lang,
+    /// The plugin to begin with.
+    #[arg(long, value_enum, default_value_t)]
+    template: PluginTemplate,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
-    let Arguments { directory, lang } = arguments;
+    let Arguments {
+        directory,
+        lang,
+        template,
+    } = arguments;
     let name = name(directory, *lang)?;
     let is_free = match fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),
@@ -45,19 +53,20 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         let error = format!("{} is not empty; name another directory", directory.display());
         return Err(error.into());
     }
-    let template = lang.template();
+    let language = lang.template();
     let filled = |text: &str| {
-        text.replace("{{module}}", template.module)
-            .replace("{{setup}}", template.setup)
+        text.replace("{{module}}", language.module)
+            .replace("{{setup}}", language.setup)
+            .replace("{{summary}}", template.summary())
             .replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))
     };
-    for (path, content) in template.files() {
+    for (path, content) in language.files(*template) {
         let content = str::from_utf8(content).map(filled);
         let content = content.map_err(|error| format!("the template {path}: {error}"))?;
         files::replace_in_tree(&directory.join(path), content.as_bytes(), files::PUBLIC)?;
     }
-    for (path, content) in template.sdk {
+    for (path, content) in language.sdk {
         let content = match str::from_utf8(content) {
             Ok(manifest) if path.ends_with("Cargo.toml") => {
                 Cow::Owned(manifest::resolved(manifest).into_bytes())
@@ -129,9 +138,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for lang in [Lang::Rust, Lang::Python, Lang::Javascript] {
             let directory = folder.path().join(format!("{lang:?}").to_lowercase());
-            let arguments = Arguments { directory, lang };
+            let template = PluginTemplate::Validating;
+            let arguments = Arguments {
+                directory,
+                lang,
+                template,
+            };
             run(&arguments).unwrap();
-            for (path, _) in lang.template().files() {
+            for (path, _) in lang.template().files(template) {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
                 let text = String::from_utf8_lossy(&bytes);
                 // GitHub has placeholders of its own.

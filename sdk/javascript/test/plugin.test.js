@@ -46,6 +46,7 @@ test("a definition with a mistake is refused", () => {
   for (const [definition, message] of [
     [{ ...whole, resource: [] }, /`resource` is not a field; use name, version/],
     [{ ...whole, admit: undefined }, /`admit` is missing/],
+    [{ ...whole, admit: async () => allow() }, /`admit` is async; a plugin answers at once/],
     [{ ...whole, resources: ["pods"] }, /`pods` is not a resource; write `v1\/pods`/],
     [{ ...whole, capabilities: { clusters: [] } }, /`clusters` is not a capability; use cluster, http, environment/],
     [{ ...whole, capabilities: { http: "https://a.example.com" } }, /capabilities\.http: not a list/],

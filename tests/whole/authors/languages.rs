@@ -84,6 +84,23 @@ fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     path
 }
 
+/// Creates a project of each other template, and tests it without a network.
+async fn other_templates_pass(lang: &str, environment: &[(&str, &Path)]) {
+    let folder = tempfile::tempdir().unwrap();
+    for template in ["mutating", "capabilities"] {
+        let arguments = ["new", template, "--lang", lang, "--template", template];
+        let new = admittance(folder.path(), &arguments).await;
+        assert_eq!(new.code, Some(0), "{}", new.stderr);
+        let mut test = command(&folder.path().join(template), &["test"]);
+        test.envs(environment.iter().copied())
+            .env("npm_config_offline", "true")
+            .env("PIP_NO_INDEX", "1");
+        let test = finished(test).await;
+        assert_eq!(test.code, Some(0), "{}{}", test.stdout, test.stderr);
+        assert!(test.stdout.ends_with("\n4 passed, 0 failed\n"), "{}", test.stdout);
+    }
+}
+
 /// A case for a plugin that reads two environment variables, of which only `REGION` is granted.
 const REGION: &str = r#"
 allow: { environment: { REGION: eu } }
@@ -119,7 +136,12 @@ async fn a_new_project_in_javascript_passes_its_tests() {
         "{}",
         check.stdout
     );
+    other_templates_pass("javascript", &[("npm_config_cache", cache.as_path())]).await;
     let directory = folder.path().join("require-label");
+    // A project that did not change is not built again.
+    let again = admittance(&directory, &["test", "--run", "label"]).await;
+    assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
+    assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
     // Settings and look-ups in the sandbox, where what a package imports is the host.
     let wrong = r#"{"label": "", "lable": 1}"#;
     fs::write(
@@ -146,7 +168,7 @@ import { send } from "admittance/http";
 import * as log from "admittance/log";
 
 export const { describe, configure, admit } = plugin({
-  name: "host", version: "0.1.0", summary: "Uses the host.", mutates: true,
+  name: "host", version: "0.1.0", summary: "Uses the host.",
   admit(request) {
     log.info(`looks up ${request.name}`);
     try {
@@ -173,6 +195,13 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
+    // Its description declares neither.
+    for told in [
+        "is granted http without declaring it",
+        "changes objects without declaring it",
+    ] {
+        assert!(check.stderr.contains(told), "{told} in {}", check.stderr);
+    }
     // The plugin is configured once, in a snapshot, and not in each call.
     assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
     let code = r#"
@@ -189,6 +218,26 @@ export const { describe, configure, admit } = plugin({
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
+
+    // An exception names its line, and what the sandbox lacks is replaced.
+    let code = r#"
+import { plugin } from "admittance";
+export const { describe, configure, admit } = plugin({
+  name: "wrong", version: "0.1.0", summary: "Fails.",
+  admit: () => new TextDecoder(),
+});
+"#;
+    fs::write(directory.join("src/plugin.js"), code).unwrap();
+    let check = admittance(&directory, &["test", "--run", "read"]).await;
+    let told =
+        "TextDecoder is not defined; use `text()` of a response, or decodeURIComponent (src/plugin.js:5)";
+    assert!(check.stdout.contains(told), "{}{}", check.stdout, check.stderr);
+    let code = code.replace(", admit }", " }");
+    fs::write(directory.join("src/plugin.js"), code).unwrap();
+    let check = admittance(&directory, &["test"]).await;
+    assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);
+    let told = "src/plugin.js does not export admit; write";
+    assert!(check.stderr.contains(told), "{}", check.stderr);
 
     // A dependency that is added to package.json is installed.
     fs::create_dir(directory.join("local")).unwrap();
@@ -256,6 +305,7 @@ async fn a_new_project_in_python_passes_its_tests() {
         "{}",
         check.stdout
     );
+    other_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
     // A variable is read in a call, not in the build.
     let directory = folder.path().join("require-label");
     let code = r#"
@@ -274,6 +324,13 @@ WitWorld = plugin.component()
     fs::write(directory.join("tests/cases.yaml"), REGION).unwrap();
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+
+    // An exception names its line.
+    let code = code.replace("return deny(", "return request.nothing(");
+    fs::write(directory.join("src/plugin.py"), code).unwrap();
+    let check = admittance(&directory, &["test"]).await;
+    let told = "'Request' object has no attribute 'nothing' (plugin.py:6)";
+    assert!(check.stdout.contains(told), "{}{}", check.stdout, check.stderr);
 }
 
 /// Renew it with `RENEW=1 cargo test -p admittance-tests extension`.

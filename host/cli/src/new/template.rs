@@ -5,6 +5,7 @@ use clap::ValueEnum;
 
 use crate::schema;
 
+/// The values of `--lang`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
 pub(super) enum Lang {
     #[default]
@@ -13,22 +14,48 @@ pub(super) enum Lang {
     Javascript,
 }
 
+/// The values of `--template`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
+pub(super) enum PluginTemplate {
+    /// Refuses objects that do not carry a label.
+    #[default]
+    Validating,
+    /// Adds a label to objects without it.
+    Mutating,
+    /// Refuses objects whose label differs from their namespace's, which it looks up.
+    Capabilities,
+}
+
 /// A path and a content.
 type File = (&'static str, &'static [u8]);
 
-pub(super) struct ProjectTemplate {
+/// The files of a project in a language.
+pub(super) struct LanguageTemplate {
     /// The path of the component.
     pub(super) module: &'static str,
     /// The step of CI that installs the language.
     pub(super) setup: &'static str,
     own: &'static [File],
+    /// The code and its native tests of each [`PluginTemplate`].
+    code: [&'static [File]; 3],
     /// The SDK, which is in no registry yet.
     pub(super) sdk: &'static [File],
 }
 
 macro_rules! template {
-    ($folder:literal: $($path:literal from $file:literal),*) => {
-        &[$(($path, include_bytes!(concat!("../../../../sdk/templates/", $folder, "/", $file)))),*]
+    ($folder:literal: $($path:literal from $($file:literal)+),*) => {
+        &[$(($path, include_bytes!(concat!("../../../../sdk/templates/", $folder, "/", $($file),+)))),*]
+    };
+}
+
+/// The files of each plugin template, which are in a folder with its name.
+macro_rules! code {
+    ($lang:literal: $($path:literal from $file:literal),*) => {
+        [
+            template!($lang: $($path from "validating/" $file),*),
+            template!($lang: $($path from "mutating/" $file),*),
+            template!($lang: $($path from "capabilities/" $file),*),
+        ]
     };
 }
 
@@ -41,31 +68,30 @@ macro_rules! package {
     };
 }
 
-const RUST: ProjectTemplate = ProjectTemplate {
+const RUST: LanguageTemplate = LanguageTemplate {
     module: "target/wasm32-wasip2/release/{{crate}}.wasm",
     setup: "- run: rustup target add wasm32-wasip2",
     own: template!("rust":
         "Cargo.toml" from "manifest.toml",
         ".cargo/config.toml" from "cargo-config.toml",
-        "src/lib.rs" from "lib.rs",
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
     ),
+    code: code!("rust": "src/lib.rs" from "lib.rs"),
     sdk: package!(".": "Cargo.toml", "macros/Cargo.toml", "macros/src/arguments.rs", "macros/src/derives.rs", "macros/src/export.rs", "macros/src/lib.rs", "src/bindings.rs", "src/cluster.rs", "src/error.rs", "src/http.rs", "src/lib.rs", "src/log.rs", "src/merge.rs", "src/patch.rs", "src/plugin.rs", "src/pointer.rs", "src/request.rs", "src/response.rs", "src/sample.json", "src/sample.rs", "src/settings.rs", "src/testing.rs", "src/testing/cluster.rs", "src/text.rs", "src/workload.rs", "src/workload/container.rs", "src/workload/shape.rs", "wit/cluster.wit", "wit/deps/cli/environment.wit", "wit/deps/logging/logging.wit", "wit/environment.wit", "wit/http.wit", "wit/types.wit", "wit/world.wit"),
 };
 
-const JAVASCRIPT: ProjectTemplate = ProjectTemplate {
+const JAVASCRIPT: LanguageTemplate = LanguageTemplate {
     module: "plugin.wasm",
     setup: "- uses: actions/setup-node@v4\n        with: { node-version: 22 }",
     own: template!("javascript":
         "package.json" from "package.json",
-        "src/plugin.js" from "plugin.js",
-        "tests/plugin.test.js" from "plugin.test.js",
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
     ),
+    code: code!("javascript": "src/plugin.js" from "plugin.js", "tests/plugin.test.js" from "plugin.test.js"),
     sdk: package!("javascript":
-        "package.json", "index.js", "index.d.ts", "schema.js", "sample.js", "errors.js", "message.js",
+        "package.json", "index.js", "index.d.ts", "check.js", "schema.js", "sample.js", "errors.js", "message.js",
         "cluster.js", "cluster.d.ts", "environment.js", "environment.d.ts", "http.js", "http.d.ts", "log.js", "log.d.ts",
         "testing.js", "testing.d.ts",
         "native/cluster.js", "native/environment.js", "native/http.js", "native/log.js",
@@ -74,17 +100,16 @@ const JAVASCRIPT: ProjectTemplate = ProjectTemplate {
     ),
 };
 
-const PYTHON: ProjectTemplate = ProjectTemplate {
+const PYTHON: LanguageTemplate = LanguageTemplate {
     module: "plugin.wasm",
     setup: "- uses: actions/setup-python@v5\n        with: { python-version: \"3.13\" }",
     own: template!("python":
         "pyproject.toml" from "pyproject.toml",
         "requirements.txt" from "requirements.txt",
-        "src/plugin.py" from "plugin.py",
-        "tests/test_plugin.py" from "test_plugin.py",
         ".gitignore" from "gitignore",
         "README.md" from "README.md"
     ),
+    code: code!("python": "src/plugin.py" from "plugin.py", "tests/test_plugin.py" from "test_plugin.py"),
     sdk: package!("python/src/admittance":
         "__init__.py", "py.typed", "cluster.py", "component.py", "environment.py", "heap.py", "host.py", "http.py",
         "log.py", "patch.py", "plugin.py", "request.py", "response.py", "sample.py", "schema.py", "testing.py",
@@ -94,16 +119,12 @@ const PYTHON: ProjectTemplate = ProjectTemplate {
     ),
 };
 
-/// The files that projects in all languages have.
-const COMMON: [File; 5] = [
-    (
-        "tests/cases.yaml",
-        include_bytes!("../../../../sdk/templates/cases.yaml"),
-    ),
-    (
-        "chain.yaml",
-        include_bytes!("../../../../sdk/templates/chain.yaml"),
-    ),
+/// The cases and the chain of each [`PluginTemplate`].
+const EXAMPLES: [&[File]; 3] =
+    code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
+
+/// The files that all projects have.
+const COMMON: [File; 3] = [
     (
         ".github/workflows/test.yaml",
         include_bytes!("../../../../sdk/templates/ci.yaml"),
@@ -113,7 +134,7 @@ const COMMON: [File; 5] = [
 ];
 
 impl Lang {
-    pub(super) fn template(self) -> &'static ProjectTemplate {
+    pub(super) fn template(self) -> &'static LanguageTemplate {
         match self {
             Self::Rust => &RUST,
             Self::Python => &PYTHON,
@@ -122,10 +143,32 @@ impl Lang {
     }
 }
 
-impl ProjectTemplate {
-    /// The files besides the SDK, in which `{{name}}`, `{{crate}}`, `{{module}}` and `{{setup}}` are replaced.
-    pub(super) fn files(&self) -> impl Iterator<Item = File> {
-        [self.own, &COMMON].into_iter().flatten().copied()
+impl LanguageTemplate {
+    /// The files besides the SDK, in which `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}` are
+    /// replaced.
+    pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
+        let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
+        [self.own, code, examples, &COMMON].into_iter().flatten().copied()
+    }
+}
+
+impl PluginTemplate {
+    /// A sentence for the manifest.
+    pub(super) fn summary(self) -> &'static str {
+        match self {
+            Self::Validating => "Refuses objects that do not carry a label.",
+            Self::Mutating => "Adds a label to objects without it.",
+            Self::Capabilities => "Refuses objects whose label differs from their namespace's.",
+        }
+    }
+
+    fn files_in(self, templates: &[&'static [File]; 3]) -> &'static [File] {
+        let [validating, mutating, capabilities] = templates;
+        match self {
+            Self::Validating => validating,
+            Self::Mutating => mutating,
+            Self::Capabilities => capabilities,
+        }
     }
 }
 

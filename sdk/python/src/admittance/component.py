@@ -2,6 +2,7 @@
 
 import gc
 import json
+import sys
 from typing import Any
 
 from componentize_py_types import Err  # type: ignore[import-not-found]
@@ -84,7 +85,15 @@ def _sample(object: Object) -> Any:
 
 
 def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    """The error, with the last line of the plugin's own modules that led to it."""
+    place, traceback = "", error.__traceback__
+    while traceback is not None:
+        name = traceback.tb_frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in {__package__, *sys.stdlib_module_names}:
+            file = traceback.tb_frame.f_code.co_filename.rpartition("/")[2]
+            place = f" ({file}:{traceback.tb_lineno})"
+        traceback = traceback.tb_next
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _contract(response: Response) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import Any, Callable, Literal, Mapping, Sequence, get_args
 
 from . import schema
@@ -59,6 +60,8 @@ class Plugin:
     warm_up: Object | None = None
 
     def __post_init__(self) -> None:
+        if iscoroutinefunction(self.admit):
+            raise TypeError("`admit` is async; a plugin answers at once: remove `async`, look-ups and requests wait")
         self.schema = schema.schema_of(self.settings)
         self.rules = [_rule(resource) for resource in self.resources]
         for kind, values in self.capabilities.items():

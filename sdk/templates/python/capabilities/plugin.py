@@ -1,0 +1,38 @@
+"""Refuses objects whose label differs from their namespace's."""
+
+from dataclasses import dataclass
+
+from admittance import Plugin, Request, Response, allow, deny, setting
+from admittance.cluster import get
+
+
+@dataclass
+class Settings:
+    """The label that must be the same as in the namespace."""
+
+    label: str = setting("The label's key.", min_length=1)
+
+
+def admit(request: Request, settings: Settings) -> Response:
+    if request.object is None or not request.namespace:
+        return allow()
+    # A look-up that fails is a failure of the stage, whose `failurePolicy` decides.
+    namespace = get("v1", "Namespace", request.namespace)
+    label = settings.label
+    expected = namespace and namespace["metadata"].get("labels", {}).get(label)
+    if expected is None or request.object["metadata"].get("labels", {}).get(label) == expected:
+        return allow()
+    return deny(f"metadata.labels: `{label}` must be `{expected}`, as in the namespace `{request.namespace}`")
+
+
+plugin = Plugin(
+    name="{{name}}",
+    version="0.1.0",
+    summary="Refuses objects whose label differs from their namespace's.",
+    resources=["v1/pods", "apps/v1/deployments"],
+    capabilities={"cluster": ["v1/Namespace"]},
+    settings=Settings,
+    admit=admit,
+)
+
+WitWorld = plugin.component()
