@@ -298,11 +298,16 @@ impl GroupVersionKind {
 
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.group.is_empty() {
-            write!(f, "{}/", self.group)?;
-        }
-        write!(f, "{}/{}", self.version, self.kind)
+        write_qualified(f, [&self.group, &self.version, &self.kind])
     }
+}
+
+/// Joins the parts with `/`. Control planes other than Kubernetes have neither groups nor versions.
+fn write_qualified(f: &mut fmt::Formatter<'_>, [group, version, name]: [&str; 3]) -> fmt::Result {
+    for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
+        write!(f, "{part}/")?;
+    }
+    f.write_str(name)
 }
 
 /// The resource of an object.
@@ -319,10 +324,7 @@ pub struct GroupVersionResource {
 
 impl fmt::Display for GroupVersionResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.group.is_empty() {
-            write!(f, "{}/", self.group)?;
-        }
-        write!(f, "{}/{}", self.version, self.resource)
+        write_qualified(f, [&self.group, &self.version, &self.resource])
     }
 }
 

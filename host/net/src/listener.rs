@@ -15,6 +15,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use metrics::{counter, gauge};
+use rustls::InvalidMessage;
 use rustls_pki_types::CertificateDer;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -311,13 +312,19 @@ impl<H: Handler> Connection<H> {
             return self.serve(stream, None).await;
         };
         let mut tls = tls.connection();
-        let accepting = TlsAcceptor::from(tls.config()).accept(stream);
+        let accepting = TlsAcceptor::from(tls.config()).accept(stream).into_fallible();
         match tokio::time::timeout(self.limits.header_timeout, accepting).await {
             Ok(Ok(stream)) => {
                 tls.established(stream.get_ref().1.peer_certificates().unwrap_or_default());
                 self.serve(stream, Some(tls)).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
+            Ok(Err((error, stream))) if is_without_tls(&error) => tracing::info!(
+                client = stream
+                    .peer_addr()
+                    .map_or_else(|_| String::new(), |peer| peer.to_string()),
+                "a client sent something else than TLS, such as plain HTTP; its URL must begin with https://"
+            ),
+            Ok(Err((error, _))) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => {
                 tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake timed out");
             }
@@ -468,4 +475,13 @@ async fn sleep_until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
+}
+
+/// Whether a handshake failed because the client does not speak TLS.
+fn is_without_tls(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    matches!(
+        cause,
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))
+    )
 }

@@ -33,9 +33,15 @@ pub enum TlsError {
     /// A file cannot be read, or has invalid content.
     #[error("{path}: {problem}", path = path.display())]
     File { path: PathBuf, problem: PemError },
-    /// A certificate is not accepted, or does not belong to the key.
+    /// A certificate is not accepted.
     #[error("{path}: {reason}", path = path.display())]
     Rejected { path: PathBuf, reason: String },
+    /// The key of a certificate is another one.
+    #[error(
+        "the key {} does not belong to the certificate {}; name the key for which it was issued",
+        .0.key.display(), .0.certificate.display()
+    )]
+    OtherKey(Identity),
     /// A CA certificate cannot be used. The first has the number 1.
     #[error("certificate {number} cannot be used: {source}")]
     Authority { number: usize, source: rustls::Error },

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use admittance_admission::Grants;
 use serde::{Deserialize, Serialize};
 
 /// The description that a plugin gives of itself.
@@ -45,6 +46,32 @@ pub enum Capability {
     Http(String),
     /// Read an environment value of this name.
     Environment(String),
+}
+
+impl Description {
+    /// Lists the granted capabilities that the plugin does not declare. A declared kind that is granted differently,
+    /// such as another origin, counts as declared.
+    pub fn undeclared(&self, grants: &Grants) -> Vec<&'static str> {
+        let declares = |is_it: fn(&Capability) -> bool| self.capabilities.iter().any(is_it);
+        let granted = [
+            (
+                "cluster",
+                grants.cluster.is_empty()
+                    || declares(|capability| matches!(capability, Capability::Cluster(_))),
+            ),
+            (
+                "http",
+                grants.http.is_empty() || declares(|capability| matches!(capability, Capability::Http(_))),
+            ),
+            (
+                "environment",
+                grants.environment.is_empty()
+                    || declares(|capability| matches!(capability, Capability::Environment(_))),
+            ),
+        ];
+        let undeclared = granted.into_iter().filter(|(_, is_declared)| !is_declared);
+        undeclared.map(|(name, _)| name).collect()
+    }
 }
 
 /// Writes the grant of a stage: `allow.cluster: [v1/Node]`.
@@ -97,4 +124,29 @@ pub enum Configured {
         /// The reason for which the memory cannot be snapshotted.
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn granted_capabilities_of_undeclared_kinds_are_listed() {
+        let mut description = Description {
+            name: "a".into(),
+            version: "1.0.0".into(),
+            summary: String::new(),
+            mutates: false,
+            resources: Vec::new(),
+            settings_schema: None,
+            capabilities: Vec::new(),
+        };
+        let mut grants: Grants = "cluster=v1/Node".parse().unwrap();
+        grants.extend("environment=A=b".parse().unwrap());
+        assert_eq!(description.undeclared(&grants), ["cluster", "environment"]);
+        let declared = [Capability::Cluster("v1/Pod".into()), Capability::Http("*".into())];
+        description.capabilities = declared.into();
+        assert_eq!(description.undeclared(&grants), ["environment"]);
+        assert!(description.undeclared(&Grants::default()).is_empty());
+    }
 }

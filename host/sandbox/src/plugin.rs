@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use admittance_admission::{
     Deadline, Expectation, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload,
@@ -44,6 +47,26 @@ pub(crate) struct Base {
     pub(crate) guest: Guest,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
+    /// Whether a change by a plugin that does not declare `mutates` was logged.
+    pub(crate) is_warned: AtomicBool,
+}
+
+impl Base {
+    /// Logs once that a plugin changes an object although its description denies it: operators choose plugins by what
+    /// they declare.
+    fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
+        let is_change = matches!(
+            response.verdict,
+            types::Verdict::Patch(_) | types::Verdict::Replace(_)
+        );
+        if is_change && !self.description.mutates && !self.is_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                stage,
+                plugin = self.description.name,
+                "the plugin changes objects without declaring it; write `mutates` in its description"
+            );
+        }
+    }
 }
 
 /// The code that a plugin calls.
@@ -146,6 +169,7 @@ impl Plugin {
         store.data().log.finish();
         match answer {
             Ok(Ok(response)) => {
+                self.base.warn_of_undeclared(&response, &self.name);
                 let (size, limit) = (contract::size(&response), self.limits.output);
                 self.expectation.learn_answer(size);
                 offload(size, deadline, move || contract::response(response, limit)).await?

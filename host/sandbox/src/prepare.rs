@@ -2,7 +2,10 @@ mod prepared;
 
 use std::{
     convert::Infallible,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -109,6 +112,7 @@ impl Sandbox {
             guest,
             description: header.description.clone(),
             configured: header.configured.clone(),
+            is_warned: AtomicBool::new(false),
         };
         Ok(Plugin::new(&self.inner, Arc::new(base), config))
     }

@@ -7,7 +7,7 @@ use std::{
 
 use admittance_watch::{Reloaded, file};
 use metrics::{counter, gauge};
-use rustls::server::danger::ClientCertVerifier;
+use rustls::{InconsistentKeys, server::danger::ClientCertVerifier};
 use rustls_pki_types::CertificateDer;
 use tokio::{sync::watch, time::MissedTickBehavior};
 
@@ -88,9 +88,18 @@ impl<C> Material<C> {
         chain: &[CertificateDer<'_>],
         config: impl FnOnce() -> Result<C, rustls::Error>,
     ) -> Result<Self, TlsError> {
+        let path = &identity.certificate;
+        let config = || {
+            config().map_err(|error| match error {
+                rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                    TlsError::OtherKey(identity.clone())
+                }
+                error => TlsError::rejected(path, &error),
+            })
+        };
         Ok(Self {
             exposed_key: file::is_world_readable(&identity.key).then(|| identity.key.clone()),
-            ..Self::of_chain(&identity.certificate, chain, config)?
+            ..Self::of_chain(path, chain, config)?
         })
     }
 
@@ -98,14 +107,13 @@ impl<C> Material<C> {
     pub(super) fn of_chain(
         path: &Path,
         chain: &[CertificateDer<'_>],
-        config: impl FnOnce() -> Result<C, rustls::Error>,
+        config: impl FnOnce() -> Result<C, TlsError>,
     ) -> Result<Self, TlsError> {
         let validity = chain.first().map(Validity::read).transpose();
         let validity = validity.map_err(|error| TlsError::rejected(path, &error))?;
-        let config = config().map_err(|error| TlsError::rejected(path, &error))?;
         Ok(Self {
             validity,
-            ..Self::from(config)
+            ..Self::from(config()?)
         })
     }
 }

@@ -35,7 +35,9 @@ impl ServerTls {
             let (chain, key) = identity.load()?;
             let builder = builder()?.with_no_client_auth();
             Material::of_chain(&identity.source, &chain.clone(), || {
-                Ok(with_protocols(builder.with_single_cert(chain, key)?))
+                let config = builder.with_single_cert(chain, key);
+                let config = config.map_err(|error| TlsError::rejected(&identity.source, &error));
+                Ok(with_protocols(config?))
             })
         })
     }
@@ -154,5 +156,31 @@ impl Material<ServerConfig> {
         clients
             .verify_client_cert(certificate, chain, UnixTime::now())
             .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_certificate_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, other] = [(); 2].map(|()| KeyPair::generate().unwrap());
+        let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let identity = Identity {
+            certificate: folder.path().join("a.pem"),
+            key: folder.path().join("b.key"),
+        };
+        let certificate = certificate.self_signed(&own).unwrap().pem();
+        std::fs::write(&identity.certificate, certificate).unwrap();
+        std::fs::write(&identity.key, other.serialize_pem()).unwrap();
+        let error = ServerTls::of_files(identity, None).err().unwrap().to_string();
+        assert!(
+            error.contains("b.key does not belong to the certificate "),
+            "{error}"
+        );
     }
 }

@@ -242,6 +242,14 @@ impl Plugins {
             .await?;
         let plugin = plugin.with(&order.config)?;
         let description = plugin.description();
+        for undeclared in description.undeclared(&order.config.grants) {
+            tracing::warn!(
+                chain = %order.chain,
+                stage = %order.stage,
+                "the plugin is granted {undeclared} without declaring it; add it to the capabilities in its description, \
+                 or remove the grant"
+            );
+        }
         let status = PluginStatus {
             name: description.name.clone(),
             version: description.version.clone(),
