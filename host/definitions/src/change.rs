@@ -41,6 +41,8 @@ pub struct Change {
     pub effects: Vec<(DefinitionId, AppliedEffect)>,
     /// The files to write and remove; empty if nothing changes.
     pub files: Vec<FileChange>,
+    /// Warnings about what the files lose.
+    pub losses: Vec<String>,
 }
 
 /// Expectations about the definitions that are applied.
@@ -125,7 +127,12 @@ impl Change {
                 });
             }
         }
-        Self { set, effects, files }
+        Self {
+            set,
+            effects,
+            files,
+            losses: Vec::new(),
+        }
     }
 }
 

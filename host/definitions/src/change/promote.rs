@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use serde_json::{Map, Value as Json};
 
 use super::{AppliedEffect, Change, ChangeError, ensure_alone, near, pretty_json};
@@ -29,7 +31,8 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
         .and_then(promote_in)
         .ok_or_else(unknown)?;
 
-    let before = set.files().get(definition.file).map(|file| file.text.as_str());
+    let file = set.files().get(definition.file);
+    let before = file.map(|file| file.text.as_str());
     let text = match there.get(definition.file).and_then(|file| file.documents.first()) {
         Some(document) if document.syntax() == Syntax::Yaml => {
             let yaml = document::to_yaml(&value);
@@ -38,9 +41,34 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
         }
         _ => pretty_json(&value),
     };
+    let losses = file.and_then(|file| loss_of_comments(&file.path, &file.text, &text));
     let new = set.with_text(definition.file, Some(text));
     let effects = vec![(definition.id.clone(), AppliedEffect::Changed)];
-    Ok(Change::between(set, new, effects))
+    Ok(Change {
+        losses: losses.into_iter().collect(),
+        ..Change::between(set, new, effects)
+    })
+}
+
+/// Returns a warning about the comments of a text that its new version does not have.
+fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
+    let comment = |line: &str| {
+        let start = match line.trim_start().starts_with('#') {
+            true => line.find('#'),
+            false => line.find(" #").map(|space| space + 1),
+        };
+        line.get(start?..).map(|comment| comment.trim_end().to_owned())
+    };
+    let numbered = (1..).zip(before.lines());
+    let lost = numbered.filter(|(_, line)| comment(line).is_some_and(|comment| !after.contains(&comment)));
+    let lines: Vec<_> = lost.map(|(number, _): (u32, _)| number.to_string()).collect();
+    (!lines.is_empty()).then(|| {
+        format!(
+            "{}: the definition is written anew, without the comments of the lines {}",
+            path.display(),
+            lines.join(", ")
+        )
+    })
 }
 
 /// Finds the stage of this name, which must have a candidate.

@@ -50,6 +50,7 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     let (served, written) = (usable.served(), paths.clone());
     let reach = source.assembler.reach.clone();
     let (modules, mut warnings) = blocking(move || modules_and_warnings(&served, &written, &reach)).await?;
+    warnings.extend(change.losses.iter().cloned());
     if let Some(mistakes) = &mistakes {
         let mistakes = mistakes.to_string().replace('\n', "; ");
         warnings.push(format!(

@@ -179,3 +179,15 @@ fn why_a_candidate_is_not_promoted() {
         .unwrap_err();
     assert!(error.to_string().starts_with("w.yaml:1:7: "), "{error}");
 }
+
+#[test]
+fn comments_that_a_promotion_drops_are_named() {
+    let old = format!(
+        "{HEAD}    # Old and new.\n    - name: s # The stage.\n      plugin: {{ source: file:a.wasm }}\n      candidate: \
+         {{ source: file:b.wasm }}\n"
+    );
+    let set = set(&[("f.yaml", &old)]);
+    let change = set.promote(&"c/s".parse().unwrap()).unwrap();
+    let expected = "f.yaml: the definition is written anew, without the comments of the lines 10, 11";
+    assert_eq!(change.losses, [expected]);
+}
