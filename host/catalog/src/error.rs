@@ -1,20 +1,15 @@
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_net::tls::TlsError;
 
-use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
+use crate::{Digest, ModuleReference, OciReference, signature::SignatureError, stock};
 
 /// An error of fetching, checking, storing or pushing a module.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The module's file cannot be read.
-    #[error("module {path}: {source}{advice}", path = path.display(), advice = advice(path))]
+    #[error("module {path}: {source}{advice}", path = path.display(), advice = stock::advice(path))]
     ModuleUnreadable { path: PathBuf, source: Arc<io::Error> },
     /// The module is larger than the limit.
     #[error(
@@ -188,13 +183,5 @@ fn store_advice(error: &io::Error) -> &'static str {
             "; give the directory to the user that this program runs as (`chown`), or name another store directory"
         }
         _ => "",
-    }
-}
-
-/// Returns advice about a stock plugin that cannot be read.
-fn advice(path: &Path) -> &'static str {
-    match ModuleReference::File(path.to_owned()).stock_name() {
-        Some(_) => "; set the environment variable ADMITTANCE_PLUGINS to the directory of the stock plugins",
-        None => "",
     }
 }

@@ -21,6 +21,7 @@ mod remote;
 mod remote;
 mod resolver;
 pub mod signature;
+pub mod stock;
 mod store;
 
 pub use admittance_admission::{Digest, ModuleReference, OciReference};

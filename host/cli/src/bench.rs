@@ -19,7 +19,7 @@ use clap::Args;
 
 use self::report::{BenchReport, quantile};
 use crate::{
-    files, logging,
+    files, logging, modules,
     output::Output,
     request_file::LocatedRequest,
     run::{HookArguments, RequestArguments},
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     requests: RequestArguments,
     /// Another version to compare with: a plugin that gets the same settings and grants, or another chain.
-    #[arg(long, value_name = "CHAIN|PLUGIN")]
+    #[arg(long, value_name = "CHAIN|PLUGIN", value_parser = modules::hooks)]
     compare: Option<PathBuf>,
     /// The time for which each version is measured, such as 5s or 1m.
     #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]

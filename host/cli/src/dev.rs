@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::ExitStatus,
 };
@@ -17,6 +17,7 @@ use crate::{
     host, logging,
     output::{BAD, DIM, GOOD},
     project::Project,
+    surroundings::SurroundingFiles,
 };
 
 /// Build and test a plugin's project after every change, and serve its chain to AdmissionReviews.
@@ -27,6 +28,7 @@ use crate::{
 #[command(after_help = "Examples:
   admittance dev
   admittance dev --chain chains/ --listen 127.0.0.1:9000
+  admittance dev --cluster nodes.yaml --config admittance.yaml
   curl -H 'Content-Type: application/json' --data @review.json http://127.0.0.1:9980/admit")]
 pub(crate) struct Arguments {
     /// The directory of the plugin's project.
@@ -35,9 +37,15 @@ pub(crate) struct Arguments {
     /// The chain that is served: a file, or a directory of them [default: chain.yaml in the project].
     #[arg(long, value_name = "FILE|DIRECTORY")]
     chain: Option<PathBuf>,
-    /// The address to serve on; with port 0, the system chooses one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9980")]
-    listen: SocketAddr,
+    /// The address to serve on; with port 0, the system chooses one [default: listen.address of --config, or 127.0.0.1:9980].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    surroundings: SurroundingFiles,
+    /// A configuration of `serve`, with the dialect to serve and the settings of modules and signatures. Its definitions
+    /// are not served.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
@@ -45,6 +53,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "ADMITTANCE_LOG")]
     log: String,
 }
+
+/// The address to serve on without a configuration.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9980);
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     logging::start(&arguments.log, LogFormat::Auto)?;
@@ -107,6 +118,9 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
 async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("test").arg(&arguments.project).kill_on_drop(true);
+    if let Some(config) = &arguments.config {
+        command.arg("--config").arg(config);
+    }
     if let Some(store) = &arguments.store {
         command.arg("--store").arg(store);
     }
@@ -115,14 +129,25 @@ async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
 
 /// Starts to serve the chain, whose files and modules the host follows.
 async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
-    let config = Config::of_reviews(arguments.listen)?;
-    let host = host::builder_for_requests(Some(&config), arguments.store.clone())
-        .definitions(chain)
-        .build()
-        .await?;
+    let mut config = match &arguments.config {
+        Some(path) => Config::read(path)?,
+        None => Config::of_reviews(DEFAULT_ADDRESS)?,
+    };
+    config.listen.address = arguments.listen.unwrap_or(config.listen.address);
+    let is_for_reviews = arguments.config.is_none();
+    let mut builder = host::builder_for_requests(Some(&config), arguments.store.clone());
+    if !arguments.surroundings.is_empty() {
+        let sandbox = host::sandbox(Some(&config));
+        builder = arguments.surroundings.simulate(builder, sandbox)?;
+    }
+    let host = builder.definitions(chain).build().await?;
     let driver = Driver::bind(config, Connections::default(), host, None).await?;
     let address = driver.address();
-    anstream::eprintln!("POST AdmissionReviews to http://{address}/admit");
+    if is_for_reviews {
+        anstream::eprintln!("POST AdmissionReviews to http://{address}/admit");
+    } else {
+        anstream::eprintln!("send requests to {address}");
+    }
     tokio::spawn(async move { driver.run(Shutdown::default()).await });
     Ok(())
 }

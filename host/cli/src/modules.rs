@@ -91,6 +91,15 @@ async fn inspected(module: &Module) -> crate::Result<Inspection> {
     Ok(inspection.map_err(|error| format!("{}: {error}", module.reference()))?)
 }
 
+/// Parses the path of a chain or a plugin, or the name of a stock plugin, as in `stock:rego`.
+pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
+    match text.parse() {
+        Ok(ModuleReference::File(path)) if text.starts_with("stock:") => Ok(path),
+        Err(error) if text.starts_with("stock:") => Err(error.to_string()),
+        _ => Ok(text.into()),
+    }
+}
+
 /// Parses a reference, or the path of a file.
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {

@@ -9,6 +9,7 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
+use admittance::Digest;
 use serde::Deserialize;
 
 use crate::{
@@ -49,12 +50,19 @@ impl Language {
 /// The path to which a build writes the component.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// Cargo prints the path of the component.
+    /// Cargo prints the path of the component, and builds only what changed.
     OfCargo,
-    File(&'static str),
+    File {
+        path: &'static str,
+        /// The path of a record of the last build, by which the next one is skipped if nothing changed.
+        record: &'static str,
+    },
 }
 
 const TARGET: &str = "wasm32-wasip2";
+
+/// The names of directories in a project from which the component is not built.
+const UNBUILT: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
 
 const LANGUAGES: [Language; 3] = [
     Language {
@@ -82,7 +90,10 @@ const LANGUAGES: [Language; 3] = [
             command: &["npm", "install", "--no-audit", "--no-fund"],
         }],
         build: &["npm", "run", "build"],
-        component: BuiltComponent::File("plugin.wasm"),
+        component: BuiltComponent::File {
+            path: "plugin.wasm",
+            record: "node_modules/.admittance-build",
+        },
         test: &["npm", "test", "--if-present"],
         no_tests: None,
         environment: &[],
@@ -126,7 +137,10 @@ const LANGUAGES: [Language; 3] = [
             "--output",
             "plugin.wasm",
         ],
-        component: BuiltComponent::File("plugin.wasm"),
+        component: BuiltComponent::File {
+            path: "plugin.wasm",
+            record: ".venv/.admittance-build",
+        },
         test: &[".venv/bin/python", "-m", "unittest", "discover", "-s", "tests"],
         no_tests: Some(5),
         environment: &[
@@ -202,20 +216,68 @@ impl Project {
         }
         match self.language.component {
             BuiltComponent::OfCargo => self.build_with_cargo(),
-            BuiltComponent::File(file) => {
+            BuiltComponent::File { path, record } => {
+                let component = self.directory.join(path);
+                let record = self.directory.join(record);
+                // The files are read before the build, since they may change while it runs.
+                let source = self.source(&component)?;
+                let built = || {
+                    let bytes = files::read_bytes(&component)?;
+                    io::Result::Ok(format!("{source} {}\n", Digest::of(bytes)))
+                };
+                let is_current = |built: String| files::read(&record).is_ok_and(|kept| kept == built);
+                if built().is_ok_and(is_current) {
+                    return Ok(component);
+                }
                 let command = self.language.build.join(" ");
                 if !self.run(self.language.build)?.success() {
                     return Err(does_not_compile(&command).into());
                 }
-                let path = self.directory.join(file);
-                match path.is_file() {
-                    true => Ok(path),
-                    false => {
-                        Err(format!("`{command}` writes no {file}; let it write the component there").into())
-                    }
+                let built = built()
+                    .map_err(|_| format!("`{command}` writes no {path}; let it write the component there"))?;
+                fs::write(&record, built).map_err(files::at(&record))?;
+                Ok(component)
+            }
+        }
+    }
+
+    /// Computes a digest of the files from which the component may be built.
+    fn source(&self, component: &Path) -> Result<Digest, String> {
+        let mut parts = Vec::new();
+        let mut directories = self.linked_packages();
+        directories.push(self.directory.clone());
+        while let Some(directory) = directories.pop() {
+            for entry in sorted_entries(&directory).map_err(files::at(&directory))? {
+                let (name, path) = (entry.file_name(), entry.path());
+                let is_hidden = name.as_encoded_bytes().starts_with(b".");
+                if is_hidden || path == component || UNBUILT.iter().any(|unbuilt| name == *unbuilt) {
+                    continue;
+                }
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    directories.push(path);
+                } else if path.is_file() {
+                    parts.push(files::read_bytes(&path).map_err(files::at(&path))?);
+                    parts.push(path.into_os_string().into_encoded_bytes());
                 }
             }
         }
+        Ok(Digest::of_parts(parts.iter().map(Vec::as_slice)))
+    }
+
+    /// Returns the directories of packages that npm links instead of copying them.
+    fn linked_packages(&self) -> Vec<PathBuf> {
+        let packages = self.directory.join("node_modules");
+        let entries = |directory: &Path| sorted_entries(directory).unwrap_or_default().into_iter();
+        let scopes =
+            entries(&packages).filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"@"));
+        let scoped: Vec<_> = scopes.flat_map(|scope| entries(&scope.path())).collect();
+        let linked = entries(&packages)
+            .chain(scoped)
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        linked
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .collect()
     }
 
     fn build_with_cargo(&self) -> crate::Result<PathBuf> {
@@ -322,6 +384,12 @@ impl Project {
         let directory = output.and_then(|output| String::from_utf8(output.stdout).ok());
         directory.is_some_and(|directory| !Path::new(directory.trim()).is_dir())
     }
+}
+
+fn sorted_entries(directory: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    Ok(entries)
 }
 
 /// Returns the component in a message of Cargo, unless a dependency built it.

@@ -139,8 +139,12 @@ impl RunReport {
 
     fn stages(&self) -> String {
         let mut table = Table::new(["CHAIN", "STAGE", "VERDICT", "TIME", "WHY"]);
+        let refusal = match &self.outcome.decision {
+            Decision::Refused(refusal) => Some(refusal),
+            Decision::Allowed => None,
+        };
         for row in &self.outcome.trace {
-            let (style, why) = describe(row);
+            let (style, why) = describe(row, refusal.is_some_and(|refusal| is_of(refusal, row)));
             let mut verdict = row.result.as_str().to_owned();
             if row.mode == Mode::Audit {
                 verdict.push_str(" (audit)");
@@ -197,7 +201,15 @@ impl RunReport {
     }
 }
 
-fn describe(row: &TraceRow) -> (Style, String) {
+/// Whether a refusal is the result of this row.
+fn is_of(refusal: &Refusal, row: &TraceRow) -> bool {
+    let is_decided = matches!(row.result, StageResult::Denied(_) | StageResult::Failed { .. });
+    is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
+}
+
+/// Returns the cell that says why a stage decided. The decision below the table repeats no message of a row: if it has
+/// the message of this one, `is_decisive`, the cell is short.
+fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     match &row.result {
         StageResult::Skipped(reason) => match &row.exception {
             Some(exception) => (WARN, format!("exception {exception}")),
@@ -206,13 +218,16 @@ fn describe(row: &TraceRow) -> (Style, String) {
         StageResult::NotReached => (DIM, "an earlier stage decided".to_owned()),
         StageResult::Allowed => (GOOD, String::new()),
         StageResult::Changed(patch) => (GOOD, human::count(patch.len(), "operation")),
+        StageResult::Denied(denial) if is_decisive => (BAD, denial.code().to_string()),
         StageResult::Denied(denial) => (BAD, format!("{}: {denial}", denial.code())),
         StageResult::Failed { failure, policy } => {
             let style = if *policy == FailurePolicy::Fail { BAD } else { WARN };
-            (
-                style,
-                format!("{}: {} (failurePolicy {policy})", failure.kind, failure.message),
-            )
+            let (kind, message) = (&failure.kind, &failure.message);
+            let why = match is_decisive {
+                true => format!("{kind} (failurePolicy {policy})"),
+                false => format!("{kind}: {message} (failurePolicy {policy})"),
+            };
+            (style, why)
         }
         result => (DIM, result.as_str().to_owned()),
     }

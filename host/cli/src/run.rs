@@ -8,11 +8,10 @@ use std::{
 
 use admittance::{
     HostBuilder, ModuleReference, Table,
-    admission::{Grants, HttpAnswers},
+    admission::Grants,
     definitions::{self, ChainDefinition},
     sandbox::Meter,
 };
-use admittance_cluster::Manifests;
 use admittance_definitions::document::to_json;
 use admittance_driver::{Config, LogFormat};
 use admittance_net::causes;
@@ -21,12 +20,12 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    check, files, host, logging,
+    check, files, host, logging, modules,
     output::{BAD, DIM, Output},
     report::{MismatchedChain, RunReport, RunReports},
     request_file::{self, LocatedRequest, ObjectArguments},
     serve::DEFAULT_CONFIG,
-    surroundings::http_files,
+    surroundings::SurroundingFiles,
 };
 
 /// Run requests through a chain or a plugin, without a server.
@@ -36,10 +35,10 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance run chains/pods.yaml pod.yaml
-  admittance run sidecar_injector.wasm pod.json --settings '{\"containers\": [{\"name\": \"log\", \"image\": \"log:1\"}]}'
+  admittance run stock:sidecar-injector pod.json --settings '{\"containers\": [{\"name\": \"log\", \"image\": \"log:1\"}]}'
   admittance run chains/ request.http --output json
   admittance run chains/ --request 'PUT /v1/services/web' body.json
-  admittance run edge_health.wasm endpoints.yaml --allow cluster=v1/Node --cluster nodes.yaml
+  admittance run stock:edge-health endpoints.yaml --allow cluster=v1/Node --cluster nodes.yaml
   admittance run scanned.wasm pod.yaml --allow http=https://scanner.example.com --http answers.yaml
   admittance run chain.yaml pod.yaml --watch
   kubectl get pods -A -o yaml | admittance run chains/ -")]
@@ -63,8 +62,8 @@ pub(crate) struct Arguments {
 /// The hooks that requests are run through, and their surroundings.
 #[derive(Debug, Args)]
 pub(crate) struct HookArguments {
-    /// A chain file, a directory of them, or a plugin (.wasm).
-    #[arg(value_name = "CHAIN|PLUGIN")]
+    /// A chain file, a directory of them, a plugin (.wasm), or a stock plugin (stock:image-policy).
+    #[arg(value_name = "CHAIN|PLUGIN", value_parser = modules::hooks)]
     pub(crate) hooks: PathBuf,
     /// The plugin's settings: JSON or YAML text, or @FILE.
     #[arg(long, value_name = "SETTINGS")]
@@ -73,14 +72,8 @@ pub(crate) struct HookArguments {
     /// environment=NAME=VALUE. May be given more than once.
     #[arg(long, value_name = "CAPABILITY")]
     allow: Vec<Grants>,
-    /// A file or directory with the objects that look-ups find; a Namespace among them has its labels. May be given
-    /// more than once.
-    #[arg(long, value_name = "FILE|DIRECTORY")]
-    cluster: Vec<PathBuf>,
-    /// A file with the answers to HTTP requests of plugins, in the form of `http` in a case of `test`; nothing is sent.
-    /// May be given more than once.
-    #[arg(long, value_name = "FILE")]
-    http: Vec<PathBuf>,
+    #[command(flatten)]
+    surroundings: SurroundingFiles,
     /// The configuration whose dialect reads an HTTP request [default: admittance.yaml here with --request, otherwise the
     /// BCS driver's]. Its settings of modules and signatures are used too.
     #[arg(long, value_name = "FILE")]
@@ -137,6 +130,12 @@ async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
+    evaluate(arguments)
+        .await
+        .map_err(|error| arguments.swapped().map_or(error, Into::into))
+}
+
+async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
     let config = arguments.hooks.config(&arguments.requests)?;
     let requests = arguments.requests.read(config.as_ref())?;
     let builder = arguments
@@ -153,13 +152,26 @@ async fn once(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
+    /// Returns what to write if a chain or a plugin was named after the requests.
+    fn swapped(&self) -> Option<String> {
+        let is_hooks = |path: &&PathBuf| {
+            files::is_module(path)
+                || definitions::load(std::slice::from_ref(path)).is_ok_and(|chains| !chains.is_empty())
+        };
+        let first = Some(&self.hooks.hooks).filter(|path| !is_hooks(path))?;
+        let last = self.requests.requests.iter().find(is_hooks)?;
+        let (first, last) = (first.display(), last.display());
+        Some(format!(
+            "{last} is a chain or a plugin, which comes before the requests: `admittance run {last} {first}`"
+        ))
+    }
+
     /// Returns the files that a run depends on, and the directories of files.
     fn watched(&self) -> Vec<PathBuf> {
         let HookArguments {
             hooks,
             settings,
-            cluster,
-            http,
+            surroundings: SurroundingFiles { cluster, http },
             config,
             ..
         } = &self.hooks;
@@ -220,17 +232,10 @@ impl HookArguments {
         config: Option<&Config>,
         meter: Option<&Arc<Meter>>,
     ) -> crate::Result<HostBuilder> {
-        let manifests = Manifests::new(request_file::manifests(&self.cluster)?)?;
         let mut sandbox = host::sandbox(config);
         sandbox.meter = meter.cloned();
-        if !self.cluster.is_empty() {
-            sandbox.cluster = Some(Arc::new(manifests.clone()));
-        }
-        let answers = http_files(&self.http)?.unwrap_or_default();
-        sandbox.http = Some(Arc::new(HttpAnswers::from_iter(answers)));
-        let builder = host::builder(config, self.store.clone())
-            .sandbox(sandbox)
-            .namespaces(manifests);
+        let builder = host::builder(config, self.store.clone());
+        let builder = self.surroundings.simulate(builder, sandbox)?;
         if files::is_module(hooks) {
             let settings = settings(self.settings.as_deref())?;
             let mut allow = Grants::default();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use admittance::{
-    SandboxConfig,
+    HostBuilder, SandboxConfig,
     admission::{
         Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader,
         Deadline, HttpAnswer, HttpAnswerError, HttpAnswers, HttpError, HttpGrant, HttpRequest, HttpResponse,
@@ -19,9 +19,10 @@ use admittance_definitions::{
     document::{self, Node, readers},
 };
 use admittance_driver::Config;
+use clap::Args;
 use parking_lot::RwLock;
 
-use crate::host;
+use crate::{host, request_file};
 
 /// The limit of calls in flight; requests are run one at a time.
 const CALLS_IN_FLIGHT: u32 = 4;
@@ -42,6 +43,40 @@ impl RequestSurroundings {
             cluster: self.cluster.or(other.cluster),
             http: self.http.or(other.http),
         }
+    }
+}
+
+/// The files that stand for a cluster and for servers.
+#[derive(Debug, Args)]
+pub(crate) struct SurroundingFiles {
+    /// A file or directory with the objects that look-ups find; a Namespace among them has its labels. May be given
+    /// more than once.
+    #[arg(long, value_name = "FILE|DIRECTORY")]
+    pub(crate) cluster: Vec<PathBuf>,
+    /// A file with the answers to HTTP requests of plugins, in the form of `http` in a case of `test`; nothing is sent.
+    /// May be given more than once.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) http: Vec<PathBuf>,
+}
+
+impl SurroundingFiles {
+    /// Adds a sandbox whose plugins reach what the files contain.
+    pub(crate) fn simulate(
+        &self,
+        builder: HostBuilder,
+        mut sandbox: SandboxConfig,
+    ) -> crate::Result<HostBuilder> {
+        let manifests = Manifests::new(request_file::manifests(&self.cluster)?)?;
+        if !self.cluster.is_empty() {
+            sandbox.cluster = Some(Arc::new(manifests.clone()));
+        }
+        let answers = http_files(&self.http)?.unwrap_or_default();
+        sandbox.http = Some(Arc::new(HttpAnswers::from_iter(answers)));
+        Ok(builder.sandbox(sandbox).namespaces(manifests))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cluster.is_empty() && self.http.is_empty()
     }
 }
 
@@ -188,7 +223,7 @@ fn answer(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpAnswer> {
 }
 
 /// Reads the answers in files; `None` without files.
-pub(crate) fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
+fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut answers = Vec::new();
     for path in paths {

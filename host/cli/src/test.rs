@@ -11,6 +11,7 @@ mod suite;
 use std::{
     path::{Component, Path, PathBuf},
     process::ExitCode,
+    slice,
     time::Instant,
 };
 
@@ -24,11 +25,11 @@ use self::{
     report::{TestFormat, TestedCase},
     stand::TestBench,
 };
-use crate::{files, logging, project::Project, request_file};
+use crate::{files, logging, modules, project::Project, request_file};
 
 /// Run the cases of a plugin or a chain in the sandbox.
 ///
-/// A project in Rust, JavaScript or Python is built first, and its native tests run afterwards. Cases are YAML: a
+/// A project in Rust, JavaScript or Python is built first, unless nothing changed, and its native tests run afterwards. Cases are YAML: a
 /// request, the settings, the objects of a cluster, and what is expected. Suites of Gatekeeper (`kind: Suite`) are read
 /// as they are, also from the directories in a directory. Exits with 0 when all pass, with 1 when one
 /// fails, and with 2 when a case cannot be read.
@@ -38,7 +39,7 @@ use crate::{files, logging, project::Project, request_file};
   admittance test chains/pods.yaml
   admittance test images.wasm --cases cases/ --run 'latest' --output junit")]
 pub(crate) struct Arguments {
-    /// The directory of a plugin's project, a plugin (.wasm), a chain file, a suite of Gatekeeper, or a directory of
+    /// The directory of a plugin's project, a plugin (.wasm, or stock:rego), a chain file, a suite of Gatekeeper, or a directory of
     /// them.
     #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".", value_parser = subject)]
     subject: PathBuf,
@@ -68,11 +69,12 @@ pub(crate) struct Arguments {
 }
 
 /// Parses the path to test. `library/...`, as `gator` writes it, is the directory.
-fn subject(text: &str) -> Result<PathBuf, &'static str> {
-    let path = Path::new(text.strip_suffix("/...").unwrap_or(text));
-    match path.exists() {
-        true => Ok(path.to_owned()),
-        false => Err("there is no such file or directory"),
+fn subject(text: &str) -> Result<PathBuf, String> {
+    let path = modules::hooks(text.strip_suffix("/...").unwrap_or(text))?;
+    if text.starts_with("stock:") || path.exists() {
+        Ok(path)
+    } else {
+        Err("there is no such file or directory".to_owned())
     }
 }
 
@@ -103,12 +105,15 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         }
         tested
     })?;
+    report::print_rows(arguments.output, &tested)?;
     if let (Some(project), None) = (&project, &arguments.run) {
         let started = Instant::now();
         let are_passed = project.test()?;
-        tested.push(TestedCase::native(project, started, are_passed));
+        let native = TestedCase::native(project, started, are_passed);
+        report::print_rows(arguments.output, slice::from_ref(&native))?;
+        tested.push(native);
     }
-    report::print(arguments.output, &tested)?;
+    report::print_result(arguments.output, &tested)?;
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 

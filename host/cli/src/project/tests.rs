@@ -44,7 +44,10 @@ fn projects_are_built_with_their_commands() {
             command: &["sh", "-c", "echo 1 >> ready"],
         }],
         build: &["sh", "-c", "test -f ready && echo \"$WORD\" > a.wasm"],
-        component: BuiltComponent::File("a.wasm"),
+        component: BuiltComponent::File {
+            path: "a.wasm",
+            record: "record",
+        },
         test: &["sh", "-c", "exit 5"],
         no_tests: None,
         environment: &[("WORD", "word")],
@@ -70,7 +73,10 @@ fn projects_are_built_with_their_commands() {
         ),
         (
             Language {
-                component: BuiltComponent::File("b.wasm"),
+                component: BuiltComponent::File {
+                    path: "b.wasm",
+                    record: "record",
+                },
                 ..PROJECT
             },
             "writes no b.wasm; let it write the component there",
@@ -125,4 +131,53 @@ fn projects_are_built_with_their_commands() {
         let error = not_started(&[program], &missing);
         assert!(error.starts_with(told), "{error}");
     }
+}
+
+#[test]
+fn a_project_that_did_not_change_is_not_built_again() {
+    const PROJECT: Language = Language {
+        files: &["manifest"],
+        setup: &[],
+        build: &["sh", "-c", "cat src/code > a.wasm; echo 1 >> .builds"],
+        component: BuiltComponent::File {
+            path: "a.wasm",
+            record: ".record",
+        },
+        test: &[],
+        no_tests: None,
+        environment: &[],
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for directory in [
+        "project/src",
+        "project/tests",
+        "project/node_modules/@scope",
+        "linked",
+    ] {
+        fs::create_dir_all(path(directory)).unwrap();
+    }
+    std::os::unix::fs::symlink(path("linked"), path("project/node_modules/@scope/linked")).unwrap();
+    fs::write(path("project/src/code"), "1").unwrap();
+    let project = Project {
+        directory: path("project"),
+        language: &PROJECT,
+    };
+    let builds = || {
+        project.build().unwrap();
+        files::read(&path("project/.builds")).unwrap().lines().count()
+    };
+    assert_eq!((builds(), builds()), (1, 1));
+    for (file, expected) in [
+        ("project/tests/cases.yaml", 1),
+        ("project/src/code", 2),
+        ("linked/index.js", 3),
+        // Somebody else built it.
+        ("project/a.wasm", 4),
+    ] {
+        fs::write(path(file), "changed").unwrap();
+        assert_eq!((builds(), builds()), (expected, expected), "{file}");
+    }
+    fs::remove_file(path("project/a.wasm")).unwrap();
+    assert_eq!(builds(), 5);
 }

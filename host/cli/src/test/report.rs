@@ -77,9 +77,18 @@ impl TestedCase {
     }
 }
 
-pub(super) fn print(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
+/// Prints results for people, who may wait for the native tests. The other formats are printed as one document.
+pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
+    match format {
+        TestFormat::Text => Ok(write(&rows(tested))?),
+        TestFormat::Json | TestFormat::Junit => Ok(()),
+    }
+}
+
+/// Prints the totals after the rows, or the document.
+pub(super) fn print_result(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     let text = match format {
-        TestFormat::Text => text(tested),
+        TestFormat::Text => total(tested),
         TestFormat::Json => serde_json::to_string_pretty(&to_json(tested))? + "\n",
         TestFormat::Junit => junit::document(tested),
     };
@@ -91,7 +100,7 @@ fn counts(tested: &[TestedCase]) -> (usize, usize) {
     (passed, tested.len() - passed)
 }
 
-fn text(tested: &[TestedCase]) -> String {
+fn rows(tested: &[TestedCase]) -> String {
     let mut text = String::new();
     for (file, cases) in by_file(tested) {
         text += &format!("{BOLD}{}{BOLD:#}\n", harmless(file));
@@ -112,8 +121,12 @@ fn text(tested: &[TestedCase]) -> String {
             }
         }
     }
+    text
+}
+
+fn total(tested: &[TestedCase]) -> String {
     let (passed, failed) = counts(tested);
-    text + &format!("\n{passed} passed, {failed} failed\n")
+    format!("\n{passed} passed, {failed} failed\n")
 }
 
 /// Groups cases by file; the cases of one file are adjacent.
@@ -170,7 +183,7 @@ mod tests {
         let expected = "tests/a.yaml\n  ok    first  1.50ms\n  FAIL  second #2  1.50ms\n        \
                         object: it \"differs\" <here> \n          - 1\n          + 2\ntests/b.yaml\n  ok    third  1.50ms\n\n\
                         2 passed, 1 failed\n";
-        assert_eq!(plain(&text(&tested())), expected);
+        assert_eq!(plain(&(rows(&tested()) + &total(&tested()))), expected);
     }
 
     #[test]

@@ -84,6 +84,7 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String>
                 }
                 if let ModuleReference::File(file) = &plugin.source
                     && !file.exists()
+                    && !admittance_catalog::stock::is_in_program(&plugin.source)
                 {
                     mistakes.push(format!(
                         "{}.source: there is no file {}; correct the path, or write where the module is, `oci://` or \
