@@ -546,6 +546,53 @@ async fn init_writes_what_check_accepts_and_run_refuses() {
 }
 
 #[tokio::test]
+async fn doctor_reports_the_machine_and_the_configuration_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    // No machine has an address that is reserved for documentation, and nothing listens on port 1.
+    let config = "listen: { address: 192.0.2.1:8080 }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\nhistory: { \
+                  directory: history }\ndialect: { bcs: { cluster: BCS-MESOS-10001 } }\ndefinitions: [chains/]\n";
+    let config = write(&directory, "admittance.yaml", config);
+    fs::create_dir(directory.path().join("chains")).unwrap();
+    let doctor = async |config: &Path| {
+        let config = config.to_str().unwrap();
+        let store = directory.path().join("store");
+        let store = store.to_str().unwrap();
+        admittance(["doctor", "--output", "json", "--config", config, "--store", store]).await
+    };
+    let found = doctor(&config).await;
+    assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);
+    let findings: Vec<Value> = serde_json::from_str(&found.stdout).unwrap();
+    for (severity, subject, told) in [
+        ("problem", "listen.address", "this machine has no such address"),
+        ("problem", "upstream", "start it, or correct `upstream`"),
+        ("ok", "store", "can be written"),
+        ("ok", "definitions", "are valid"),
+    ] {
+        let is_it = |finding: &&Value| finding["subject"] == subject;
+        let finding = findings.iter().find(is_it).unwrap();
+        assert_eq!(finding["severity"], severity, "{finding}");
+        assert!(finding["message"].as_str().unwrap().contains(told), "{finding}");
+    }
+    // Nothing else can be looked at with a wrong configuration.
+    let wrong = write(&directory, "wrong.yaml", "listen: { adress: 127.0.0.1:8080 }\n");
+    let found = doctor(&wrong).await;
+    assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);
+    assert!(found.stdout.contains("unknown field"), "{}", found.stdout);
+}
+
+#[tokio::test]
+async fn run_says_that_a_chain_comes_before_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
+    let pod = write(&directory, "pod.yaml", pod);
+    let chains = admittance_tests::repository().join("docs/examples/demo/chains");
+    let swapped = run(&pod, &chains, &[]).await;
+    assert_eq!(swapped.code, Some(2), "{}", swapped.stdout);
+    let told = "is a chain or a plugin, which comes before the requests: `admittance run ";
+    assert!(swapped.stderr.contains(told), "{}", swapped.stderr);
+}
+
+#[tokio::test]
 async fn run_takes_the_line_of_a_request_and_files_with_bodies() {
     let directory = tempfile::tempdir().unwrap();
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");

@@ -67,6 +67,29 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     })
 }
 
+/// The mistakes in a configuration and its definitions, and the warnings about them.
+pub(crate) struct CheckedConfiguration {
+    pub(crate) problems: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Checks a configuration and the definitions that it names, with their modules.
+pub(crate) fn configuration(path: &Path, store: Option<PathBuf>) -> crate::Result<CheckedConfiguration> {
+    let report = check(&Arguments {
+        files: Vec::new(),
+        config: Some(path.to_owned()),
+        documents_only: false,
+        store,
+        output: Output::Text,
+    })?;
+    let problems = report.problems();
+    let warnings = match report {
+        CheckReport::Valid { warnings, .. } | CheckReport::Documents { warnings, .. } => warnings,
+        CheckReport::Stages(_) => Vec::new(),
+    };
+    Ok(CheckedConfiguration { problems, warnings })
+}
+
 enum CheckReport {
     Valid {
         definitions: Definitions,
@@ -265,10 +288,17 @@ fn warning_line(warning: &String) -> String {
 }
 
 impl CheckReport {
-    fn text(&self) -> String {
-        let lines: Vec<_> = match self {
+    fn problems(&self) -> Vec<String> {
+        match self {
             Self::Documents { mistakes, .. } => mistakes.iter().map(ToString::to_string).collect(),
             Self::Stages(mistakes) => mistakes.iter().map(ToString::to_string).collect(),
+            Self::Valid { .. } => Vec::new(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let lines = match self {
+            Self::Documents { .. } | Self::Stages(_) => self.problems(),
             Self::Valid {
                 definitions,
                 warnings,

@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 
 /// The commands of each group, in the order in which a reader meets them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Begin", &["init", "serve", "check"]),
+    ("Begin", &["init", "serve", "check", "doctor"]),
     (
         "Write and test hooks",
         &["new", "test", "dev", "run", "bench", "replay"],

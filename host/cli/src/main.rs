@@ -10,6 +10,7 @@ mod check;
 mod cluster;
 mod dev;
 mod directories;
+mod doctor;
 mod exporter;
 mod files;
 mod help;
@@ -64,6 +65,7 @@ enum Command {
     Run(run::Arguments),
     Bench(bench::Arguments),
     Check(check::Arguments),
+    Doctor(doctor::Arguments),
     Import(import::Arguments),
     Audit(audit::Arguments),
     Serve(serve::Arguments),
@@ -140,6 +142,7 @@ impl Command {
         match self {
             Self::Serve(arguments) => return serve::run(arguments),
             Self::Check(arguments) => return check::run(&arguments),
+            Self::Doctor(arguments) => return doctor::run(&arguments),
             Self::Import(arguments) => return import::run(&arguments),
             Self::Audit(arguments) => return audit::run(&arguments),
             Self::Run(arguments) => return run::run(&arguments),

@@ -1,0 +1,336 @@
+//! `admittance doctor`: looks at a configuration and at this machine before `serve` starts.
+
+mod machine;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use admittance::Moment;
+use admittance_admin::AdminConfig;
+use admittance_bcs::zookeeper::Ensembles;
+use admittance_driver::Config;
+use admittance_net::tls::CertificateStatus;
+use axum::body::Body;
+use clap::Args;
+use http::Request;
+use serde::Serialize;
+
+use self::machine::Machine;
+use crate::{
+    check, directories,
+    output::{BAD, GOOD, Output, WARN, harmless},
+    serve::DEFAULT_CONFIG,
+};
+
+/// Look at a configuration and at this machine, and say what is wrong and what to do.
+///
+/// Everything that `check` reports, whether modules can be fetched, and besides: ports, certificates and their dates,
+/// the store and the history, the rights of files, the kernel and its limits, the clock, and whether the upstream
+/// answers. Nothing is changed, but modules are fetched to the store. Exits with 1 when `serve` would not work.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance doctor
+  admittance doctor --config /etc/admittance/admittance.yaml --output json")]
+pub(crate) struct Arguments {
+    /// The configuration of `serve`.
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG, env = "ADMITTANCE_CONFIG")]
+    config: PathBuf,
+    /// The directory of modules and their compiled forms, as for `serve`.
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
+    /// The output format.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// The severity of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Severity {
+    Ok,
+    Warning,
+    Problem,
+}
+
+/// A result about one subject. Its JSON form is part of the program's interface: fields are only added.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    severity: Severity,
+    subject: &'static str,
+    message: String,
+}
+
+impl Finding {
+    fn ok(subject: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Ok, subject, message)
+    }
+
+    fn warning(subject: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, subject, message)
+    }
+
+    fn problem(subject: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Problem, subject, message)
+    }
+
+    fn new(severity: Severity, subject: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            severity,
+            subject,
+            message: message.into(),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    let findings = findings(arguments)?;
+    arguments
+        .output
+        .print(&findings, |findings| findings.iter().map(line).collect())?;
+    let is_problem = |finding: &Finding| finding.severity == Severity::Problem;
+    Ok(crate::exit_code(!findings.iter().any(is_problem)))
+}
+
+fn line(finding: &Finding) -> String {
+    let (style, word) = match finding.severity {
+        Severity::Ok => (GOOD, "ok     "),
+        Severity::Warning => (WARN, "warning"),
+        Severity::Problem => (BAD, "problem"),
+    };
+    format!(
+        "{style}{word}{style:#}  {}: {}\n",
+        finding.subject,
+        harmless(&finding.message)
+    )
+}
+
+fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
+    let Arguments {
+        config: path, store, ..
+    } = arguments;
+    let machine = Machine::read();
+    let mut findings = vec![machine.kernel(), machine.descriptors()];
+    let now = SystemTime::UNIX_EPOCH + Duration::from_micros(Moment::now().as_micros());
+    findings.extend(clock(path, now));
+    let config = match Config::read(path) {
+        Ok(config) => config,
+        Err(mistakes) => {
+            let of_configuration = |mistake: &_| Finding::problem("configuration", format!("{mistake}"));
+            findings.extend(mistakes.iter().map(of_configuration));
+            return Ok(findings);
+        }
+    };
+    let admin = config.admin.as_ref();
+    findings.extend(port("listen.address", config.listen.address));
+    findings.extend(admin.and_then(|admin| port("admin.address", admin.address())));
+    findings.extend(
+        certificates(&config)
+            .iter()
+            .filter_map(|status| certificate(status, now)),
+    );
+    let named = store.clone().or(config.store.directory.clone());
+    let store = directories::store(named.clone());
+    findings.push(directory("store", store.as_deref()));
+    let history = directories::history(config.history.directory.clone(), path);
+    findings.push(directory("history", history.as_deref()));
+    findings.extend(crate::block_on(upstream(&config))?);
+    let checked = check::configuration(path, named)?;
+    let problems = checked.problems.into_iter();
+    findings.extend(problems.map(|mistake| Finding::problem("definitions", mistake)));
+    let warnings = checked.warnings.into_iter();
+    findings.extend(warnings.map(|warning| Finding::warning("definitions", warning)));
+    if !findings.iter().any(|finding| finding.subject == "definitions") {
+        findings.push(Finding::ok(
+            "definitions",
+            "all of them, their modules and the configuration are valid",
+        ));
+    }
+    Ok(findings)
+}
+
+/// A clock that is behind makes certificates and signatures look as if they were not valid yet.
+fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
+    let changed = config.metadata().ok()?.modified().ok()?;
+    let is_behind = changed > now;
+    is_behind.then(|| {
+        let message = format!(
+            "{} was changed in the future: the clock of this machine is behind; synchronise it, for example with \
+             `timedatectl set-ntp true`",
+            config.display()
+        );
+        Finding::warning("clock", message)
+    })
+}
+
+/// Whether this process could listen on an address.
+fn port(subject: &'static str, address: SocketAddr) -> Option<Finding> {
+    let error = match TcpListener::bind(address) {
+        Ok(_) => return Some(Finding::ok(subject, format!("{address} is free"))),
+        Err(error) => error,
+    };
+    let message = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let message = format!(
+                "{address} is in use: if that is not this program (`admittance status` shows it), stop the other one \
+                 (`ss -ltnp` names it), or write another port"
+            );
+            return Some(Finding::warning(subject, message));
+        }
+        io::ErrorKind::PermissionDenied => format!(
+            "{address}: only root may listen there: write a port from 1024 on, or give the service \
+             `AmbientCapabilities=CAP_NET_BIND_SERVICE`"
+        ),
+        io::ErrorKind::AddrNotAvailable => format!(
+            "{address}: this machine has no such address (`ip address` lists them): write one of its own, or 0.0.0.0"
+        ),
+        _ => format!("{address}: {error}"),
+    };
+    Some(Finding::problem(subject, message))
+}
+
+fn certificates(config: &Config) -> Vec<CertificateStatus> {
+    let admin = config.admin.as_ref().and_then(AdminConfig::tls);
+    let ports = config.listen.tls.iter().chain(admin.map(|tls| &tls.server));
+    let clients = config.front.clients();
+    let of_ports = ports.filter_map(|tls| tls.status());
+    of_ports
+        .chain(clients.iter().filter_map(|tls| tls.status()))
+        .collect()
+}
+
+fn certificate(status: &CertificateStatus, now: SystemTime) -> Option<Finding> {
+    const SUBJECT: &str = "certificate";
+    let name = status.certificate;
+    let not_after = status.not_after?;
+    let renew = "`admittance certs --renew` renews those that it made";
+    Some(match not_after.duration_since(now) {
+        Err(_) => Finding::problem(
+            SUBJECT,
+            format!("the certificate of {name} has expired: replace it; {renew}"),
+        ),
+        Ok(left) if left.as_secs() < 7 * 86_400 => {
+            let hours = left.as_secs() / 3600;
+            Finding::warning(
+                SUBJECT,
+                format!("the certificate of {name} expires in {hours} hours: replace it; {renew}"),
+            )
+        }
+        Ok(left) => {
+            let days = left.as_secs() / 86_400;
+            Finding::ok(
+                SUBJECT,
+                format!("the certificate of {name} is valid for {days} more days"),
+            )
+        }
+    })
+}
+
+/// Whether files can be written to a directory, and whether there is room for them.
+fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
+    let Some(path) = path else {
+        let message = "none: every start fetches and compiles modules again, and there is no rollback after it; name one \
+                       in the configuration";
+        return Finding::warning(subject, message);
+    };
+    let place = path.display();
+    let written = std::fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
+    match (written, machine::free_space(path)) {
+        (Err(error), _) => Finding::problem(
+            subject,
+            format!(
+                "{place}: {error}; give it to the user that `serve` runs as (`chown`), or name another directory"
+            ),
+        ),
+        (Ok(_), Some(free)) if free < machine::NEEDED_SPACE => Finding::warning(
+            subject,
+            format!(
+                "{place}: only {} MiB are free on its file system; make room",
+                free >> 20
+            ),
+        ),
+        (Ok(_), _) => Finding::ok(subject, format!("{place} can be written")),
+    }
+}
+
+/// Whether a server of the upstream answers a request; any answer will do.
+async fn upstream(config: &Config) -> Option<Finding> {
+    const SUBJECT: &str = "upstream";
+    let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {
+        Ok(behind) => behind?,
+        Err(error) => return Some(Finding::problem(SUBJECT, error.to_string())),
+    };
+    let request = Request::get("/").body(Body::empty()).ok()?;
+    Some(match behind.upstream.send(request).await {
+        Ok(response) => Finding::ok(
+            SUBJECT,
+            format!("it answers ({} for /)", response.status().as_u16()),
+        ),
+        Err(error) => Finding::problem(
+            SUBJECT,
+            format!(
+                "{}: start it, or correct `upstream` in the configuration",
+                error.reason()
+            ),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_taken_is_reported_with_advice() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let finding = port("listen.address", taken.local_addr().unwrap()).unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.message.contains("in use"), "{}", finding.message);
+        // An address of the documentation, which no machine has.
+        let finding = port("listen.address", "192.0.2.1:8080".parse().unwrap()).unwrap();
+        assert_eq!(finding.severity, Severity::Problem);
+        assert!(finding.message.contains("no such address"), "{}", finding.message);
+    }
+
+    #[test]
+    fn a_certificate_is_judged_by_its_end() {
+        let now = SystemTime::now();
+        for (not_after, expected) in [
+            (now - Duration::from_secs(1), Severity::Problem),
+            (now + Duration::from_secs(3600), Severity::Warning),
+            (now + Duration::from_secs(30 * 86_400), Severity::Ok),
+        ] {
+            let status = CertificateStatus {
+                certificate: "listen",
+                not_after: Some(not_after),
+                problem: None,
+            };
+            assert_eq!(certificate(&status, now).unwrap().severity, expected);
+        }
+    }
+
+    #[test]
+    fn a_directory_must_be_writable() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(directory("store", Some(&file)).severity, Severity::Problem);
+        assert_ne!(
+            directory("store", Some(folder.path())).severity,
+            Severity::Problem
+        );
+        assert_eq!(directory("store", None).severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_clock_is_behind_if_the_configuration_is_newer() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let now = SystemTime::now();
+        assert_eq!(clock(file.path(), now + Duration::from_secs(60)), None);
+        assert!(clock(file.path(), now - Duration::from_secs(3600)).is_some());
+    }
+}

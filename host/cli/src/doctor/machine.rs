@@ -1,0 +1,93 @@
+//! Facts about this machine.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the kernel's files are read once, before anything is served"
+)]
+
+use std::{fs, path::Path};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::Finding;
+
+/// The free space below which the store or the history may fail, in bytes.
+pub(super) const NEEDED_SPACE: u64 = 1 << 30;
+
+/// The first kernel in which threads that serve interrupt threads that compute.
+const KERNEL: (u32, u32) = (6, 12);
+
+/// The number of descriptors with which thousands of connections are served.
+const DESCRIPTORS: u64 = 65_536;
+
+pub(super) struct Machine {
+    /// The release of the kernel, `6.12.3-amd64`; empty if it is unknown.
+    release: String,
+    /// The highest number of open files that a process may set. `None`: any.
+    descriptors: Option<u64>,
+}
+
+impl Machine {
+    pub(super) fn read() -> Self {
+        Self {
+            release: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            descriptors: getrlimit(Resource::Nofile).maximum,
+        }
+    }
+
+    pub(super) fn kernel(&self) -> Finding {
+        let release = self.release.trim();
+        let mut numbers = release
+            .split(['.', '-'])
+            .map_while(|part| part.parse::<u32>().ok());
+        let version = numbers.next().zip(numbers.next());
+        if version.is_some_and(|version| version < KERNEL) {
+            let message = format!(
+                "Linux {release}: under load, requests wait some milliseconds longer than from Linux {}.{} on",
+                KERNEL.0, KERNEL.1
+            );
+            return Finding::warning("kernel", message);
+        }
+        Finding::ok("kernel", format!("Linux {release}"))
+    }
+
+    pub(super) fn descriptors(&self) -> Finding {
+        match self.descriptors {
+            Some(limit) if limit < DESCRIPTORS => Finding::warning(
+                "open files",
+                format!(
+                    "at most {limit}, which limits connections: raise it (`LimitNOFILE={DESCRIPTORS}` of systemd)"
+                ),
+            ),
+            _ => Finding::ok("open files", "enough for thousands of connections"),
+        }
+    }
+}
+
+/// Returns the free space of the file system of a path, in bytes.
+pub(super) fn free_space(path: &Path) -> Option<u64> {
+    let system = rustix::fs::statvfs(path).ok()?;
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Severity, *};
+
+    #[test]
+    fn old_kernels_and_low_limits_are_warned_of() {
+        for (release, descriptors, expected) in [
+            ("6.1.0-18-amd64", Some(1024), Severity::Warning),
+            ("6.12.3", Some(1 << 20), Severity::Ok),
+            ("7.0-rc1", None, Severity::Ok),
+            ("", None, Severity::Ok),
+        ] {
+            let machine = Machine {
+                release: release.to_owned(),
+                descriptors,
+            };
+            let found = [machine.kernel(), machine.descriptors()];
+            assert_eq!(found.map(|finding| finding.severity), [expected; 2], "{release}");
+        }
+    }
+}
