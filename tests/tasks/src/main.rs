@@ -9,6 +9,7 @@ mod book;
 mod chromium;
 mod cluster;
 mod command;
+mod dist;
 mod folders;
 mod fuzz;
 mod kinds;
@@ -82,8 +83,11 @@ enum Task {
     },
     /// Write the bill of materials of the program (CycloneDX) to target/sbom.
     Sbom,
-    /// Compile a release of the program that contains the list of its dependencies, with the stock plugins next to it.
+    /// Compile a release of the program that contains the list of its dependencies and the stock plugins.
     Release,
+    /// Write what a release publishes to target/dist: an archive, a Debian package, an image, the bill of materials and
+    /// checksums.
+    Dist(dist::Dist),
     /// Start a real Kubernetes API server, and test the webhook server and the gateway with it and kubectl.
     ///
     /// The first time, the API server is compiled from the packages of Debian 12, into
@@ -162,10 +166,8 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Fuzz(arguments) => fuzz::run_targets(&arguments),
         Task::Audit { if_reachable, rest } => supply::audit(if_reachable, &rest),
         Task::Sbom => supply::sbom().map(drop),
-        Task::Release => {
-            plugins::release()?;
-            supply::release()
-        }
+        Task::Release => supply::release(&plugins::compressed()?),
+        Task::Dist(arguments) => arguments.write(),
         Task::Cluster { rest } => {
             cluster::install()?;
             plugins::build(Selection::All)?;

@@ -59,12 +59,19 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
     copy_all(&plugins, &root().join("target/plugins"))
 }
 
-/// Compiles the stock plugins, and copies them to the folder `plugins` next to the released program, which looks for
-/// them there.
-pub(crate) fn release() -> Result<(), Error> {
+/// Compiles the stock plugins, and returns a directory with them in the compressed form in which releases contain them.
+pub(crate) fn compressed() -> Result<PathBuf, Error> {
     build(Selection::Plugins)?;
+    let directory = target_directory().join("stock");
     let plugins = packages(&root().join("plugins"))?;
-    copy_all(&plugins, &target_directory().join("release/plugins"))
+    copy_all(&plugins, &directory)?;
+    for plugin in plugins {
+        let mut gzip = Command::new("gzip");
+        run(gzip
+            .args(["-9", "--no-name", "--force"])
+            .arg(directory.join(plugin.artifact())))?;
+    }
+    Ok(directory)
 }
 
 fn copy_all(plugins: &[Package], to: &Path) -> Result<(), Error> {

@@ -121,8 +121,9 @@ fn take(
 }
 
 /// Compiles a release of the program: it contains the list of its dependencies, which `cargo audit bin` and
-/// image scanners read, and has a bill of materials next to it.
-pub(crate) fn release() -> Result<(), Error> {
+/// image scanners read, and the stock plugins, and has a bill of materials next to it. `plugins` is the directory of the
+/// compressed plugins.
+pub(crate) fn release(plugins: &Path) -> Result<(), Error> {
     let auditable = AUDITABLE.install()?;
     say("Compiling a release of the program (some minutes the first time)");
     run(Command::new(auditable)
@@ -133,7 +134,10 @@ pub(crate) fn release() -> Result<(), Error> {
             "--release",
             "--package",
             "admittance-cli",
+            "--features",
+            "stock-plugins",
         ])
+        .env("ADMITTANCE_STOCK", plugins)
         .current_dir(root()))?;
     let program = target_directory().join("release/admittance");
     let bytes = fs::read(&program).map_err(at(&program))?;

@@ -1,0 +1,304 @@
+//! The files that a release publishes: an archive, a Debian package, an image, the bill of materials, and checksums.
+//!
+//! The files are reproducible: every time in them is the time of the last commit, they contain no user, and they are
+//! sorted by name.
+
+mod debian;
+mod image;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use clap::Args;
+
+use crate::{
+    command::{Error, built, root, run, say, target_directory},
+    folders::{at, copy_into, create_directory, remove_directory},
+    plugins, supply,
+};
+
+/// The arguments of `cargo task dist`.
+#[derive(Debug, Args)]
+pub(crate) struct Dist {
+    /// Package this program instead of compiling a release, to try the packages.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+}
+
+/// The architecture of this machine, by which archives and images are named.
+const MACHINE: &str = env::consts::ARCH;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The program, and the files that it prints about itself.
+struct Contents {
+    program: PathBuf,
+    man_pages: PathBuf,
+    /// The completions for Bash, Zsh and Fish.
+    completions: [PathBuf; 3],
+    unit: PathBuf,
+    licence: PathBuf,
+    /// The directory of the stock plugins.
+    plugins: PathBuf,
+}
+
+impl Dist {
+    /// Writes everything to `target/dist`.
+    pub(crate) fn write(&self) -> Result<(), Error> {
+        let directory = target_directory().join("dist");
+        remove_directory(&directory)?;
+        let staging = directory.join("staging");
+        create_directory(&staging)?;
+        let program = match &self.program {
+            Some(program) => fs::canonicalize(program).map_err(at(program))?,
+            None => {
+                supply::release(&plugins::compressed()?)?;
+                built("release", "admittance")?
+            }
+        };
+        say("Packing the program");
+        let contents = Contents::printed_by(program, &staging)?;
+        let archive = archive(&contents, &staging, &directory)?;
+        let package = debian::package(&contents, &staging, &directory)?;
+        let image = image::layout(&contents, &staging, &directory)?;
+        let mut published = vec![archive, package, image];
+        if self.program.is_none() {
+            copy_into(&root().join("target/sbom/admittance.cdx.json"), &directory)?;
+            published.push(directory.join("admittance.cdx.json"));
+        }
+        let sums: Result<String, Error> = published
+            .iter()
+            .map(|path| Ok(format!("{}  {}\n", sha256(path)?, name(path))))
+            .collect();
+        write(&directory.join("SHA256SUMS"), sums?)?;
+        remove_directory(&staging)?;
+        say(&format!("The files are in {}", directory.display()));
+        Ok(())
+    }
+}
+
+impl Contents {
+    /// Lets the program print its man pages and completions.
+    fn printed_by(program: PathBuf, staging: &Path) -> Result<Self, Error> {
+        let man_pages = staging.join("man");
+        run(Command::new(&program).arg("man").arg(&man_pages))?;
+        let completions = [
+            ("bash", "admittance"),
+            ("zsh", "_admittance"),
+            ("fish", "admittance.fish"),
+        ];
+        let mut printed = Vec::new();
+        for (shell, file) in completions {
+            let path = staging.join(shell).join(file);
+            let script = output(Command::new(&program).args(["completions", shell]))?;
+            write(&path, script)?;
+            printed.push(path);
+        }
+        let completions = printed
+            .try_into()
+            .map_err(|_| Error::Missing("a shell has no completions".to_owned()))?;
+        Ok(Self {
+            program,
+            man_pages,
+            completions,
+            unit: root().join("docs/examples/systemd/admittance.service"),
+            licence: root().join("LICENSE"),
+            plugins: root().join("target/plugins"),
+        })
+    }
+}
+
+/// Writes the archive with the program, its stock plugins next to it, and its files for the system.
+fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
+    let name = format!("admittance-{VERSION}-{MACHINE}-linux");
+    let tree = staging.join("archive");
+    let top = tree.join(&name);
+    for directory in [
+        &top,
+        &top.join("plugins"),
+        &top.join("man"),
+        &top.join("completions"),
+    ] {
+        create_directory(directory)?;
+    }
+    for file in [&contents.program, &contents.unit, &contents.licence] {
+        copy_into(file, &top)?;
+    }
+    for file in &contents.completions {
+        copy_into(file, &top.join("completions"))?;
+    }
+    copy_all(&contents.man_pages, &top.join("man"))?;
+    copy_all(&contents.plugins, &top.join("plugins"))?;
+    tar_gz(&tree, &to.join(format!("{name}.tar.gz")))
+}
+
+/// Packs the files of a directory into a compressed archive.
+fn tar_gz(directory: &Path, to: &Path) -> Result<PathBuf, Error> {
+    let tar = to.with_extension("");
+    pack(directory, &tar)?;
+    compress(&tar)?;
+    Ok(to.to_owned())
+}
+
+/// Replaces a file by its compressed form, which contains neither its name nor its time.
+fn compress(file: &Path) -> Result<(), Error> {
+    run(Command::new("gzip")
+        .args(["-9", "--no-name", "--force"])
+        .arg(file))
+}
+
+/// Packs the files of a directory into an archive that depends on nothing but their content.
+fn pack(directory: &Path, to: &Path) -> Result<(), Error> {
+    run(tar("--create", directory, to)?.args(["--mode=u+rw,go=rX", "."]))
+}
+
+fn tar(operation: &str, directory: &Path, archive: &Path) -> Result<Command, Error> {
+    let mut tar = Command::new("tar");
+    tar.args([operation, "--sort=name", "--format=gnu", "--numeric-owner"])
+        .args(["--owner=0", "--group=0"])
+        .arg(format!("--mtime=@{}", time()?))
+        .arg("--file")
+        .arg(archive)
+        .arg("--directory")
+        .arg(directory);
+    Ok(tar)
+}
+
+/// Returns the time of all packed files: `SOURCE_DATE_EPOCH`, or the last commit's.
+fn time() -> Result<String, Error> {
+    if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
+        return Ok(time);
+    }
+    let mut git = Command::new("git");
+    output(git.args(["log", "-1", "--format=%ct"]).current_dir(root())).map(|time| time.trim().to_owned())
+}
+
+fn sha256(path: &Path) -> Result<String, Error> {
+    let line = output(Command::new("sha256sum").arg("--binary").arg(path))?;
+    let digest = line.split_whitespace().next().unwrap_or_default();
+    Ok(digest.trim_start_matches('\\').to_owned())
+}
+
+fn output(command: &mut Command) -> Result<String, Error> {
+    let program = command.get_program().to_owned();
+    let output = command.stderr(Stdio::inherit()).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => Err(Error::Status {
+            program,
+            status: output.status,
+        }),
+        Err(source) => Err(Error::Start { program, source }),
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(from).map_err(at(from))? {
+        copy_into(&entry.map_err(at(from))?.path(), to)?;
+    }
+    Ok(())
+}
+
+/// Writes a file, whose directory is created.
+fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
+    create_directory(path.parent().unwrap_or(path))?;
+    fs::write(path, content).map_err(at(path))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_unit_is_that_of_the_page() {
+        let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
+        let unit = read("docs/examples/systemd/admittance.service");
+        assert!(read("docs/operators.md").contains(&unit));
+    }
+
+    #[test]
+    fn an_archive_depends_only_on_the_content_of_its_files() {
+        let top = target_directory().join("tmp/dist-test");
+        remove_directory(&top).expect("it can be removed");
+        let archives = ["a", "b"].map(|name| {
+            let tree = top.join(name);
+            // The order of creation and the mode differ.
+            let files = if name == "a" { ["x", "y/z"] } else { ["y/z", "x"] };
+            for file in files {
+                write(&tree.join(file), file).expect("it can be written");
+            }
+            if name == "b" {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+                fs::set_permissions(tree.join("x"), mode).expect("it is ours");
+            }
+            let archive = tar_gz(&tree, &top.join(format!("{name}.tar.gz"))).expect("it can be packed");
+            fs::read(archive).expect("it can be read")
+        });
+        assert!(archives[0] == archives[1], "the archives differ");
+    }
+
+    /// The packages of a small program, made twice.
+    #[test]
+    fn packages_are_reproducible_and_can_be_unpacked() {
+        let top = target_directory().join("tmp/dist-packages");
+        remove_directory(&top).expect("it can be removed");
+        let mut made = Vec::new();
+        for round in ["first", "second"] {
+            let staging = top.join(round);
+            let page = staging.join("man/admittance.1");
+            write(&page, "a page").expect("it can be written");
+            let completions = ["bash", "zsh", "fish"].map(|shell| staging.join(shell).join("completions"));
+            for file in &completions {
+                write(file, "a script").expect("it can be written");
+            }
+            let contents = Contents {
+                program: fs::canonicalize("/bin/true").expect("every Linux has it"),
+                man_pages: staging.join("man"),
+                completions,
+                unit: root().join("docs/examples/systemd/admittance.service"),
+                licence: root().join("LICENSE"),
+                plugins: staging.join("bash"),
+            };
+            let to = staging.join("packages");
+            create_directory(&to).expect("it can be created");
+            let package = debian::package(&contents, &staging, &to).expect("it can be packed");
+            let image = image::layout(&contents, &staging, &to).expect("it can be packed");
+            made.push([package, image]);
+        }
+        for (first, second) in made[0].iter().zip(&made[1]) {
+            let digest = |path| sha256(path).expect("it can be read");
+            assert_eq!(digest(first), digest(second), "{}", first.display());
+        }
+
+        let [package, image] = &made[0];
+        let unpacked = top.join("unpacked");
+        create_directory(&unpacked).expect("it can be created");
+        run(Command::new("ar").arg("x").arg(package).current_dir(&unpacked)).expect("it is an archive");
+        let files = output(Command::new("tar").arg("-tzf").arg(unpacked.join("data.tar.gz")));
+        let files = files.expect("it is an archive");
+        for file in [
+            "./usr/bin/true",
+            "./usr/lib/systemd/system/admittance.service",
+            "./usr/share/man/man1/admittance.1.gz",
+        ] {
+            assert!(files.contains(file), "{file} in {files}");
+        }
+        run(Command::new("tar").arg("-xf").arg(image).arg("-C").arg(&unpacked)).expect("it is an archive");
+        let blobs = fs::read_dir(unpacked.join("blobs/sha256")).expect("the layout has blobs");
+        let blobs: Vec<_> = blobs.map(|blob| blob.expect("it can be read").path()).collect();
+        assert_eq!(blobs.len(), 3, "a layer, a configuration and a manifest");
+        for blob in blobs {
+            assert_eq!(sha256(&blob).expect("it can be read"), name(&blob));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A package for Debian and its descendants.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Contents, MACHINE, VERSION, copy_all, tar_gz, write};
+use crate::{
+    command::{Error, run},
+    folders::{at, copy_into, create_directory},
+};
+
+/// Writes the package: an `ar` archive of two `tar` archives, as `deb(5)` describes it.
+pub(super) fn package(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
+    let tree = staging.join("debian");
+    fill(contents, &tree)?;
+    let parts = staging.join("deb");
+    write(&parts.join("debian-binary"), "2.0\n")?;
+    tar_gz(&tree, &parts.join("data.tar.gz"))?;
+    let control = staging.join("control");
+    write(&control.join("control"), control_file(contents)?)?;
+    tar_gz(&control, &parts.join("control.tar.gz"))?;
+    let package = to.join(format!("admittance_{VERSION}_{}.deb", architecture()));
+    // `D` leaves out times and owners.
+    run(Command::new("ar")
+        .arg("rcD")
+        .arg(&package)
+        .args(["debian-binary", "control.tar.gz", "data.tar.gz"])
+        .current_dir(&parts))?;
+    Ok(package)
+}
+
+fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
+    let [bash, zsh, fish] = &contents.completions;
+    for (file, directory) in [
+        (&contents.program, "usr/bin"),
+        (bash, "usr/share/bash-completion/completions"),
+        (zsh, "usr/share/zsh/vendor-completions"),
+        (fish, "usr/share/fish/vendor_completions.d"),
+    ] {
+        let directory = tree.join(directory);
+        create_directory(&directory)?;
+        copy_into(file, &directory)?;
+    }
+    let pages = tree.join("usr/share/man/man1");
+    create_directory(&pages)?;
+    copy_all(&contents.man_pages, &pages)?;
+    let mut gzip = Command::new("gzip");
+    gzip.args(["-9", "--no-name", "--recursive"]).arg(&pages);
+    run(&mut gzip)?;
+    let licence = tree.join("usr/share/doc/admittance/copyright");
+    write(
+        &licence,
+        fs::read(&contents.licence).map_err(at(&contents.licence))?,
+    )?;
+    let unit = fs::read_to_string(&contents.unit).map_err(at(&contents.unit))?;
+    write(
+        &tree.join("usr/lib/systemd/system/admittance.service"),
+        unit.replace("/usr/local/bin/", "/usr/bin/"),
+    )?;
+    create_directory(&tree.join("etc/admittance"))
+}
+
+fn control_file(contents: &Contents) -> Result<String, Error> {
+    let program = fs::read(&contents.program).map_err(at(&contents.program))?;
+    let size = program.len() / 1024;
+    let architecture = architecture();
+    let glibc = newest_glibc(&program).map_or_else(String::new, |version| format!(" (>= {version})"));
+    Ok(format!(
+        "Package: admittance\nVersion: {VERSION}\nArchitecture: {architecture}\nMaintainer: The authors of Admittance \
+         <admittance@localhost>\nInstalled-Size: {size}\nDepends: libc6{glibc}, libgcc-s1\nRecommends: \
+         ca-certificates\nSection: admin\nPriority: optional\nDescription: admission hooks as WebAssembly components, \
+         in front of any control plane\n Requests that change something pass through chains of hooks, which allow, \
+         change or\n refuse them. Hooks are hot-loaded plugins, policies of Kubernetes, or webhooks.\n"
+    ))
+}
+
+/// Debian's name of this machine's architecture.
+fn architecture() -> &'static str {
+    match MACHINE {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// Returns the newest version of the C library that a program needs, from the names of its symbols' versions.
+fn newest_glibc(program: &[u8]) -> Option<String> {
+    const PREFIX: &[u8] = b"GLIBC_2.";
+    let positions = program.windows(PREFIX.len()).enumerate();
+    let versions = positions
+        .filter(|(_, window)| *window == PREFIX)
+        .filter_map(|(start, _)| {
+            let rest = program.get(start + PREFIX.len()..)?;
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).take(3);
+            String::from_utf8(digits.copied().collect())
+                .ok()?
+                .parse::<u32>()
+                .ok()
+        });
+    versions.max().map(|minor| format!("2.{minor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_depends_on_the_newest_symbols_of_its_program() {
+        let program = b"\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_2.x";
+        assert_eq!(newest_glibc(program).as_deref(), Some("2.34"));
+        assert_eq!(newest_glibc(b"static"), None);
+    }
+}

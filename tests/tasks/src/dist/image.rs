@@ -1,0 +1,125 @@
+//! An image for containers, in the layout of the Open Container Initiative, made without a container engine.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Contents, MACHINE, VERSION, compress, copy_all, output, pack, sha256, tar, write};
+use crate::{
+    command::{Error, run},
+    folders::{at, copy_into, create_directory},
+};
+
+/// The user of the process, as in `admittance kubernetes manifests`. The user owns no file of the image.
+const USER: &str = "65532:65532";
+
+/// The certificates of public authorities, in Debian and its descendants.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Writes the image as an archive of its layout, which `skopeo`, `podman load` and `docker load` read.
+pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
+    let tree = staging.join("image");
+    fill(contents, &tree)?;
+    let layout = staging.join("oci");
+    let blobs = Blobs(layout.join("blobs/sha256"));
+    create_directory(&blobs.0)?;
+    let plain = staging.join("layer.tar");
+    pack(&tree, &plain)?;
+    let writable = staging.join("writable");
+    create_directory(&writable.join("tmp"))?;
+    run(tar("--append", &writable, &plain)?.args(["--mode=1777", "./tmp"]))?;
+    let difference = sha256(&plain)?;
+    compress(&plain)?;
+    let layer = blobs.add(&staging.join("layer.tar.gz"))?;
+    let architecture = match MACHINE {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let config = staging.join("config.json");
+    write(
+        &config,
+        format!(
+            r#"{{"architecture":"{architecture}","os":"linux","config":{{"User":"{USER}","WorkingDir":"/etc/admittance","Env":["PATH=/usr/local/bin","HOME=/tmp"],"Entrypoint":["/usr/local/bin/admittance"],"Cmd":["serve"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:{difference}"]}}}}"#
+        ),
+    )?;
+    let config = blobs.add(&config)?;
+    let manifest = staging.join("manifest.json");
+    write(
+        &manifest,
+        format!(
+            r#"{{"schemaVersion":2,"mediaType":"{0}","config":{1},"layers":[{2}]}}"#,
+            "application/vnd.oci.image.manifest.v1+json",
+            config.descriptor("application/vnd.oci.image.config.v1+json", ""),
+            layer.descriptor("application/vnd.oci.image.layer.v1.tar+gzip", ""),
+        ),
+    )?;
+    let tag = format!(r#","annotations":{{"org.opencontainers.image.ref.name":"{VERSION}"}}"#);
+    let manifest = blobs.add(&manifest)?;
+    let manifest = manifest.descriptor("application/vnd.oci.image.manifest.v1+json", &tag);
+    write(
+        &layout.join("index.json"),
+        format!(r#"{{"schemaVersion":2,"manifests":[{manifest}]}}"#),
+    )?;
+    write(&layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    let image = to.join(format!("admittance-{VERSION}-{MACHINE}-linux.oci.tar"));
+    pack(&layout, &image)?;
+    Ok(image)
+}
+
+/// Copies the program, its libraries, the stock plugins and the authorities. There is no shell.
+fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
+    let programs = tree.join("usr/local/bin");
+    create_directory(&programs)?;
+    copy_into(&contents.program, &programs)?;
+    for library in libraries(&contents.program)? {
+        let directory = library.parent().unwrap_or(&library);
+        let directory = tree.join(directory.strip_prefix("/").unwrap_or(directory));
+        create_directory(&directory)?;
+        copy_into(&library, &directory)?;
+    }
+    let plugins = tree.join("usr/local/lib/admittance");
+    create_directory(&plugins)?;
+    copy_all(&contents.plugins, &plugins)?;
+    if let Ok(authorities) = fs::read(AUTHORITIES) {
+        write(&tree.join(AUTHORITIES.trim_start_matches('/')), authorities)?;
+    }
+    create_directory(&tree.join("etc/admittance"))?;
+    write(&tree.join("etc/nsswitch.conf"), "hosts: files dns\n")
+}
+
+/// Lists the shared libraries that a program loads, and the loader.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
+    let listed = output(Command::new("ldd").arg(program))?;
+    let paths = listed.lines().filter_map(|line| {
+        let path = line.split_once("=> ").map_or(line, |(_, path)| path);
+        let path = path.split_whitespace().next()?;
+        path.starts_with('/').then(|| PathBuf::from(path))
+    });
+    Ok(paths.collect())
+}
+
+/// The directory of the files of a layout, which are named by their digests.
+struct Blobs(PathBuf);
+
+struct Blob {
+    digest: String,
+    size: u64,
+}
+
+impl Blobs {
+    fn add(&self, file: &Path) -> Result<Blob, Error> {
+        let digest = sha256(file)?;
+        let size = fs::copy(file, self.0.join(&digest)).map_err(at(file))?;
+        Ok(Blob { digest, size })
+    }
+}
+
+impl Blob {
+    fn descriptor(&self, media_type: &str, more: &str) -> String {
+        let Self { digest, size } = self;
+        format!(r#"{{"mediaType":"{media_type}","digest":"sha256:{digest}","size":{size}{more}}}"#)
+    }
+}
