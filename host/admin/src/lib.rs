@@ -162,7 +162,7 @@ pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(m
 /// Answers the requests of the port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminService {
-    /// The routes while there is no host: health, readiness and metrics.
+    /// The routes before there is a host: health, readiness and metrics.
     starting: Router,
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,

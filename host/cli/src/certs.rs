@@ -23,9 +23,9 @@ use crate::{
 /// Each --service gets its own certificate, which also includes every --host. Without --service, all hosts share one
 /// certificate. An existing CA in the directory is reused, so that clients that trust it continue to work.
 ///
-/// To keep certificates valid, run the same command with --renew, for instance daily: the driver reloads
-/// replaced certificates while it runs. To rotate the CA without downtime, run with --new-ca, distribute
-/// ca.pem or the `caBundle:` line, which then hold both CAs, and run with --renew after that.
+/// Run the same command with --renew regularly, for instance daily, to keep certificates valid: the driver reloads
+/// replaced certificates while it runs. To rotate the CA without downtime, run with --new-ca, distribute ca.pem or the
+/// `caBundle:` line, which then hold both CAs, and run with --renew after that.
 ///
 /// Prints the `caBundle:` line for chain and webhook definitions.
 #[derive(Debug, Args)]

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Check only the documents; load no plugins.
     #[arg(long)]
     documents_only: bool,
-    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
     /// The output format.

@@ -71,7 +71,7 @@ enum LoadingScreen {
     /// Loading has not begun.
     Waiting,
     Bars(Bars),
-    /// The progress is only logged, because requests are served, or standard error is no terminal.
+    /// The progress is only logged, since requests are served, or standard error is not a terminal.
     Plain,
 }
 
@@ -206,7 +206,7 @@ impl Transfers {
         }
     }
 
-    /// Returns the line for an event where there is no terminal.
+    /// Returns the line for an event without a terminal.
     fn line(&self, progress: FetchProgress) -> Option<String> {
         let verb = self.verb;
         match progress {

@@ -57,13 +57,13 @@ pub(crate) struct Arguments {
     /// A configuration of `serve`, for its settings of modules, signatures, namespaces and webhook addresses.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// Show log lines of this level and above, including those of plugins.
+    /// Show log lines of this level and above, also from plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
 }

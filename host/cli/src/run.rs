@@ -30,8 +30,8 @@ use crate::{
 
 /// Run requests through a chain or a plugin, without a server.
 ///
-/// For one request, prints a row per stage, what changed, and the decision; for several, a line for each.
-/// Exits with 0 when every request is allowed and with 1 when one is refused.
+/// Prints a row per stage, the changes and the decision for one request, and a line for each of several. Exits with 0
+/// when every request is allowed and with 1 when one is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance run chains/pods.yaml pod.yaml
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// Show log lines of this level and above, including those of plugins.
+    /// Show log lines of this level and above, also from plugins.
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
     log: String,
 }
@@ -78,7 +78,7 @@ pub(crate) struct HookArguments {
     /// BCS driver's]. Its settings of modules and signatures are used too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
 }

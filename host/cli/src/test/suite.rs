@@ -84,7 +84,7 @@ struct SuiteTest {
     /// The name of the constraint.
     constrains: String,
     cases: Vec<SuiteCase>,
-    /// Whether the constraint must not fit its template. Then there are no cases.
+    /// Whether the constraint must not fit its template, in which case the test has no cases.
     is_invalid: bool,
     location: Location,
 }

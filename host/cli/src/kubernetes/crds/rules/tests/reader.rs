@@ -238,7 +238,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     }
 }
 
-/// For each field, a schema without it refuses at least one example.
+/// A schema without any one of the fields refuses at least one example.
 #[test]
 fn the_examples_have_every_field() {
     let examples = examples();
