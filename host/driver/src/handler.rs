@@ -143,7 +143,7 @@ impl<S: FrontService> FrontHandler<S> {
         transfer: &Transfer,
     ) -> Answer {
         if in_flight.kind == RequestClass::Stream {
-            transfer.may_wait();
+            transfer.set_stream();
         }
         let in_flight = Arc::new(in_flight);
         request.extensions_mut().insert(TunnelGuard {

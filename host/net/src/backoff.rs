@@ -3,7 +3,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 /// Pauses between attempts, which double from the first one up to the longest. A random part is added to each, so that
-/// many clients do not come back at once.
+/// many clients do not retry at the same time.
 #[derive(Debug)]
 pub struct Backoff {
     builder: ExponentialBuilder,
@@ -25,12 +25,12 @@ impl Backoff {
         }
     }
 
-    /// The pause after one more failure.
+    /// Returns the pause after one more failure.
     pub fn after_failure(&mut self) -> Duration {
         self.pauses.next().unwrap_or(self.longest)
     }
 
-    /// An attempt succeeded: the next failure is the first one again.
+    /// Begins with the first pause again, after an attempt that succeeded.
     pub fn reset(&mut self) {
         self.pauses = self.builder.build();
     }

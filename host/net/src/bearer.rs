@@ -26,7 +26,7 @@ impl TokenDigest {
         &self.0
     }
 
-    /// Takes the same time whatever is in them.
+    /// Compares two digests in a time that does not depend on their content.
     pub fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
@@ -42,7 +42,7 @@ impl FromStr for TokenDigest {
     }
 }
 
-/// The token in the value of an `Authorization` header. RFC 6750, section 2.1; the scheme's case does not matter.
+/// Returns the token in the value of an `Authorization` header (RFC 6750, section 2.1). The scheme's case does not matter.
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme
@@ -50,14 +50,14 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Reads the value of a header, such as `Bearer ` and a token, from a file that only its owner may read. `scheme` is
-/// written before the text of the file.
+/// Reads the value of a header from a file that only its owner may read. `scheme`, such as `Bearer `, is put before the
+/// text of the file.
 ///
 /// # Errors
 ///
-/// A sentence that says what is wrong with the file.
+/// Returns a sentence that says what is wrong with the file.
 pub fn read_header(file: &Path, most: usize, scheme: &str) -> Result<HeaderValue, String> {
-    // One byte more shows that there are more.
+    // One byte more than the limit shows that the file is too large.
     let text = read_secret_to_string(file, most as u64 + 1).map_err(|error| match error {
         SecretError::Unreadable(error) => error.to_string(),
         SecretError::WorldReadable => "every user may read it; `chmod o-r` it".to_owned(),

@@ -55,7 +55,7 @@ impl<G: Send + 'static> http_body::Body for GuardedBody<G> {
     }
 }
 
-/// A request's body for one attempt. If it is dropped before any of it was read, the next attempt can use it
+/// A request's body for one attempt to send it. If it is dropped before any of it was read, the next attempt can use it
 /// again.
 #[derive(Debug)]
 pub(crate) struct ReplayBody {
@@ -85,19 +85,19 @@ impl ReplayBody {
         (body, replay)
     }
 
-    fn has_ended(&self) {
+    fn notify_ended(&self) {
         self.replay.0.ended.notify_one();
     }
 }
 
 impl Replay {
-    /// The body for another attempt, if none of it was read.
+    /// Returns the body for another attempt, if none of it was read.
     pub(crate) fn take_untouched(&self) -> Option<(ReplayBody, Replay)> {
         let body = self.0.untouched.lock().take();
         body.map(ReplayBody::new)
     }
 
-    /// Completes when the body was read to its end, or dropped.
+    /// Waits until the body was read to its end, or dropped.
     pub(crate) async fn body_ended(&self) {
         self.0.ended.notified().await;
     }
@@ -117,7 +117,7 @@ impl http_body::Body for ReplayBody {
         };
         let polled = Pin::new(body).poll_frame(cx);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.has_ended();
+            self.notify_ended();
         }
         polled
     }
@@ -139,7 +139,7 @@ impl Drop for ReplayBody {
         if !self.is_touched {
             *self.replay.0.untouched.lock() = self.body.take();
         }
-        self.has_ended();
+        self.notify_ended();
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BodyBudget(FairLimit);
 
-/// The error for a body that the memory does not suffice for.
+/// There is too little memory left for a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Self::REASON)]
 pub struct NoBodyMemory;
@@ -28,21 +28,21 @@ impl NoBodyMemory {
         "the memory for request bodies is used up, or your address has its share of it; try again later";
 }
 
-/// The memory that one body takes. It is given back when this is dropped.
+/// The memory that one body takes, which is free again when this is dropped.
 #[derive(Debug)]
 pub struct BodyMemory {
-    /// `None` without a budget.
+    /// `None` for a request without a budget.
     permit: Option<Permit>,
     bytes: usize,
 }
 
 impl BodyBudget {
-    /// 256 MiB, or what [`least`](Self::least) says for larger bodies.
+    /// Returns the default budget: 256 MiB, or more for bodies whose [`least`](Self::least) budget is larger.
     pub fn default_for(largest_body: usize) -> usize {
         (256 << 20).max(Self::least(largest_body))
     }
 
-    /// The smallest budget with which a single client can send a body of this many bytes.
+    /// Returns the smallest budget with which a single client can send a body of this many bytes.
     pub fn least(largest_body: usize) -> usize {
         largest_body.saturating_mul(2)
     }
@@ -53,7 +53,8 @@ impl BodyBudget {
 }
 
 impl BodyMemory {
-    /// Nothing yet, for the client of the request with these extensions. A request without a [`BodyBudget`] is not limited.
+    /// Starts with no memory for the client of the request with these extensions. A request without a [`BodyBudget`] is
+    /// not limited.
     pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
         let budget = extensions.get::<BodyBudget>().zip(extensions.get::<Client>());
         let permit =
@@ -76,7 +77,7 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// The content of the body, which keeps the memory until its last clone is dropped.
+    /// Returns the content of the body, which keeps the memory until its last clone is dropped.
     pub fn hold(self, content: Bytes) -> Bytes {
         if self.permit.is_none() || content.is_empty() {
             return content;
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(body, "content");
         let part = body.slice(1..2);
         drop(body);
-        // Its share, whatever else is free.
+        // The client already has its share, although the budget is not used up.
         assert!(BodyMemory::begin(&one).unwrap().take(100).is_err());
         assert!(BodyMemory::begin(&other).unwrap().take(200).is_ok());
         drop(part);

@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, iter};
 
-/// The error and its causes, down to the root cause. Unlike [`Error::source`], this includes the error that
+/// Iterates over an error and its causes, down to the root cause. Unlike [`Error::source`], this includes the error that
 /// an [`io::Error`] wraps.
 pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |&error| match wrapped(error) {
@@ -11,7 +11,8 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
     })
 }
 
-/// The first of the [`causes`] of this type; of nested I/O errors the innermost, which says what happened.
+/// Returns the first of the [`causes`] that has this type. Of nested I/O errors it is the innermost, which says what
+/// happened.
 pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let wraps_another =
         |error: &(dyn Error + 'static)| wrapped(error).is_some_and(|inner| inner.is::<io::Error>());
@@ -25,7 +26,7 @@ fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'sta
     Some(inner)
 }
 
-/// The message of the last of the [`causes`]: outer ones often say only that a request failed.
+/// Returns the message of the last of the [`causes`], since outer ones often say only that a request failed.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     causes(error)
         .last()
@@ -33,7 +34,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
         .unwrap_or_default()
 }
 
-/// The error and its [`causes`] in one line, each message once.
+/// Writes an error and its [`causes`] in one line, each message once.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = without_link(&error.to_string());
     for cause in causes(error).skip(1) {
@@ -46,7 +47,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// rustls refers to its manual, which is of no use to users of this program.
+/// Removes the link to the manual of rustls from a message: it is of no use to users of this program.
 pub(crate) fn without_link(text: &str) -> String {
     let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
     text.get(..end).unwrap_or(text).to_owned()
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_each_text_once() {
+    fn a_chain_of_causes_has_each_message_once() {
         assert_eq!(chain(&nested()), "the request failed: unexpected error: no suite");
         assert_eq!(root_cause(&nested()), "unexpected error: no suite");
         let linked = "bad name: https://docs.rs/rustls/latest/x";

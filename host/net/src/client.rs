@@ -1,6 +1,6 @@
 //! A client for servers anywhere: modules, sinks of decisions, and the admin API.
 //!
-//! [`HttpClient`] speaks HTTP/1.1, uses proxies and follows no redirects. It remembers connections and nothing else.
+//! [`HttpClient`] speaks HTTP/1.1, uses proxies, and follows no redirects. It keeps connections open for later requests.
 
 use std::{
     convert::Infallible,
@@ -43,7 +43,7 @@ use crate::{
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 
-/// The bytes of a request that are sent at once.
+/// The most bytes of a request that are sent at once.
 const PIECE: usize = 64 << 10;
 
 /// The limits of a client, and its proxy.
@@ -51,7 +51,7 @@ const PIECE: usize = 64 << 10;
 pub struct ClientOptions {
     /// The limit for DNS, connection, proxy and TLS handshake together.
     pub connect_timeout: Duration,
-    /// A server may be silent this long, before its response and within it.
+    /// How long a server may be silent, before its response and within it.
     pub silence: Duration,
     pub proxy: ProxyChoice,
 }
@@ -60,13 +60,13 @@ pub struct ClientOptions {
 #[derive(Clone, Debug)]
 pub enum ProxyChoice {
     None,
-    /// The variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` decide.
+    /// The variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name the proxy.
     Environment,
     /// This proxy is used, except for servers that `NO_PROXY` names.
     All(Url),
 }
 
-/// A pool of connections. Lives as long as its owner; cheap to clone.
+/// Sends requests over a pool of connections. Cheap to clone.
 #[derive(Clone)]
 pub struct HttpClient {
     client: Client<Connector, RequestBody>,
@@ -192,10 +192,12 @@ pub struct ProxyRefusal(pub String);
 
 impl From<legacy::Error> for ClientError {
     fn from(error: legacy::Error) -> Self {
-        match error.is_connect() {
-            true if find::<Elapsed>(&error).is_some() => Self::ConnectTimeout,
-            true => Self::Connect(error),
-            false => Self::Broken(error.into()),
+        if !error.is_connect() {
+            Self::Broken(error.into())
+        } else if find::<Elapsed>(&error).is_some() {
+            Self::ConnectTimeout
+        } else {
+            Self::Connect(error)
         }
     }
 }
@@ -212,12 +214,12 @@ pub struct ClientResponse {
 }
 
 impl ClientResponse {
-    /// The size of the body, if the server sent it.
+    /// Returns the size of the body, if the server sent it.
     pub fn content_length(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 
-    /// The next part of the body.
+    /// Receives the next part of the body; `None` after the last one.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
             let frame = timeout(self.silence, self.body.frame());
@@ -234,7 +236,7 @@ impl ClientResponse {
         }
     }
 
-    /// The whole body, of a server that is trusted not to send too much.
+    /// Receives the whole body without a limit, so the server has to be trusted not to send too much.
     pub async fn bytes(mut self) -> Result<Bytes, ClientError> {
         let mut body = BytesMut::new();
         while let Some(chunk) = self.chunk().await? {
@@ -331,7 +333,7 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     }))
 }
 
-/// hyper-util does not publish the type of this error.
+/// Takes the reason of the proxy from the text of an error, whose type hyper-util does not publish.
 fn refusal(error: &(dyn Error + 'static)) -> ProxyRefusal {
     let text = chain(error);
     ProxyRefusal(text.strip_prefix("tunnel error: ").unwrap_or(&text).to_owned())

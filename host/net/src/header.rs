@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, header::AsHeaderName};
 
-/// The value of a header. None if it is missing, or repeated: the next program could use another value.
+/// Returns the value of a header. A repeated header has none, since the next program could use another of its values.
 pub fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;

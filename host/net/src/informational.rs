@@ -3,22 +3,11 @@
 //! hyper skips informational responses in a loop that neither ends nor yields while they arrive. A server that sends
 //! them for ever would keep a thread from everything else, and HTTP/2 would also keep them in memory.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::io;
 
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    task::coop,
-};
+use hyper_util::rt::TokioIo;
 
-use crate::turns;
+use crate::turns::{StreamObserver, TurnTakingStream};
 
 /// The beginning of each HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -33,25 +22,16 @@ const CONTINUATION: u8 = 9;
 /// The number of HTTP/2 frames that cost a unit of tokio's cooperative budget. A read may bring thousands.
 const FRAMES_PER_UNIT: usize = 32;
 
-/// A connection that fails when its server sends more informational responses for a request than it may.
-///
-/// The bytes pass unchanged. Each read and write takes part in tokio's cooperative budget, whatever the connection
-/// is made of, and costs more of it the more bytes it moves.
-#[derive(Debug)]
-pub struct InformationalLimit<S> {
-    stream: S,
-    watch: Watch,
-}
+/// A connection as clients of hyper use it, which fails when its server sends more informational responses for a request
+/// than it may.
+pub type LimitedStream<S> = TokioIo<TurnTakingStream<TokioIo<S>, InformationalLimit>>;
 
-/// A limited connection, as clients of hyper use it.
-pub type LimitedStream<S> = TokioIo<InformationalLimit<TokioIo<S>>>;
-
-/// Limits the connection of a connector: to be applied above TLS.
+/// Limits the informational responses on a connection. A connection with TLS is limited above TLS.
 pub fn limited<S>(stream: S) -> LimitedStream<S> {
-    TokioIo::new(InformationalLimit {
-        stream: TokioIo::new(stream),
-        watch: Watch::Idle,
-    })
+    TokioIo::new(TurnTakingStream::new(
+        TokioIo::new(stream),
+        InformationalLimit(ConnectionState::Idle),
+    ))
 }
 
 /// A server sent more informational responses than a request may have.
@@ -72,12 +52,12 @@ struct Credit {
 }
 
 impl Credit {
-    /// Servers send one or two of them; a slow one may report every few seconds that it is still at work.
+    /// Servers send one or two of them. A slow server may report every few seconds that it is still at work.
     const PER_REQUEST: Self = Self {
         heads: 64,
         bytes: 64 << 10,
     };
-    /// The requests whose credit an HTTP/2 connection saves up.
+    /// The number of requests whose credit an HTTP/2 connection saves up.
     const REQUESTS: usize = 64;
 
     fn grant(&mut self) {
@@ -94,9 +74,13 @@ impl Credit {
     }
 }
 
-/// The state of a connection: it decides the meaning of the next bytes.
+/// Counts the informational responses of a connection.
 #[derive(Debug)]
-enum Watch {
+pub struct InformationalLimit(ConnectionState);
+
+/// The state of a connection, which decides what the next bytes mean.
+#[derive(Debug)]
+enum ConnectionState {
     /// HTTP/1 between the final head of a response and the next request, or before the first bytes of a connection.
     Idle,
     /// HTTP/1 until the final head of a response.
@@ -127,7 +111,7 @@ impl Position {
 /// Finds the beginnings of frames in one direction of an HTTP/2 connection.
 #[derive(Debug, Default)]
 struct Frames {
-    /// The beginning of a frame, as far as it was read.
+    /// The header of the current frame, of which `read` bytes have arrived.
     header: [u8; 9],
     read: usize,
     /// The bytes of the current frame, or of the preface, that have not arrived yet.
@@ -167,9 +151,9 @@ impl Frames {
     }
 }
 
-impl Watch {
-    /// These bytes were sent.
-    fn sent(&mut self, bytes: &[u8]) {
+impl ConnectionState {
+    /// Follows bytes to the server, which may begin requests.
+    fn count_sent(&mut self, bytes: &[u8]) {
         match self {
             Self::Idle if bytes.starts_with(b"PRI * ") => {
                 *self = Self::Frames {
@@ -177,10 +161,10 @@ impl Watch {
                     sent: Frames::after_preface(),
                     received: Frames::default(),
                 };
-                self.sent(bytes);
+                self.count_sent(bytes);
             }
-            // The rest of a request that was answered early is not told from the next request. The body that then
-            // follows is taken for informational responses only if it begins like one.
+            // These may be the rest of a request that was answered early, or the next request. If it was the rest, the
+            // body of the response follows, and counts as informational responses only if it begins like one.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
@@ -196,12 +180,13 @@ impl Watch {
         }
     }
 
-    /// These bytes were received. Returns how much more of the cooperative budget they cost than a read does.
-    fn received(&mut self, bytes: &[u8]) -> Result<usize, TooManyInformational> {
+    /// Counts the informational responses in bytes from the server. Returns how many units of the cooperative budget their
+    /// frames cost.
+    fn count_received(&mut self, bytes: &[u8]) -> Result<usize, TooManyInformational> {
         match self {
             Self::Idle | Self::Switched => Ok(0),
             Self::Heads { credit, position } => {
-                if let Some(next) = heads(credit, position, bytes)? {
+                if let Some(next) = count_heads(credit, position, bytes)? {
                     *self = next;
                 }
                 Ok(0)
@@ -220,12 +205,12 @@ impl Watch {
     }
 }
 
-/// Reads bytes of HTTP/1 as long as they are heads of informational responses. Returns what follows them.
-fn heads(
+/// Counts heads of informational responses of HTTP/1. Returns the next state when another kind of bytes follows them.
+fn count_heads(
     credit: &mut Credit,
     position: &mut Position,
     bytes: &[u8],
-) -> Result<Option<Watch>, TooManyInformational> {
+) -> Result<Option<ConnectionState>, TooManyInformational> {
     for &byte in bytes {
         *position = match (*position, byte) {
             // Empty lines before a response are skipped, also by hyper.
@@ -234,9 +219,11 @@ fn heads(
             (Position::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {
-                return Ok(Some(Watch::Idle));
+                return Ok(Some(ConnectionState::Idle));
             }
-            (Position::Status { read: 11, last: b'0' }, b'1') => return Ok(Some(Watch::Switched)),
+            (Position::Status { read: 11, last: b'0' }, b'1') => {
+                return Ok(Some(ConnectionState::Switched));
+            }
             (Position::Status { read: 11, .. }, _) => Position::Rest { is_line_empty: false },
             (Position::Status { read, .. }, byte) => Position::Status {
                 read: read + 1,
@@ -255,74 +242,19 @@ fn heads(
     Ok(None)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for InformationalLimit<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let unit = ready!(coop::poll_proceed(cx));
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        unit.made_progress();
-        let received = buffer.filled().get(before..).unwrap_or_default();
-        let units = this.watch.received(received);
-        turns::spend_bytes(cx, received.len());
-        turns::spend(
-            cx,
-            units.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
-        );
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for InformationalLimit<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let unit = ready!(coop::poll_proceed(cx));
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, turns::one_write(bytes)))?;
-        unit.made_progress();
-        turns::spend_bytes(cx, written);
-        self.watch.sent(bytes.get(..written).unwrap_or_default());
-        Poll::Ready(Ok(written))
+impl<S> StreamObserver<S> for InformationalLimit {
+    fn received(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0
+            .count_received(bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let unit = ready!(coop::poll_proceed(cx));
-        let (limited, used) = turns::one_vectored_write(slices);
-        let slices = limited.get(..used).unwrap_or_default();
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
-        unit.made_progress();
-        turns::spend_bytes(cx, written);
-        let mut rest = written;
+    fn sent(&mut self, slices: &[io::IoSlice<'_>], mut written: usize) {
         for slice in slices {
-            let sent = slice.get(..rest.min(slice.len())).unwrap_or_default();
-            self.watch.sent(sent);
-            rest -= sent.len();
+            let sent = slice.get(..written).unwrap_or(slice);
+            self.0.count_sent(sent);
+            written -= sent.len();
         }
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl<S: Connection> Connection for InformationalLimit<S> {
-    fn connected(&self) -> Connected {
-        self.stream.connected()
     }
 }
 

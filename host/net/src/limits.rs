@@ -62,7 +62,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
         }))
     }
 
-    /// A permit for this client; `None` if all are taken, or if the client has its share.
+    /// Returns a permit for this client; `None` if all are taken, or if the client has its share.
     pub fn try_acquire(&self, client: impl Into<K>) -> Option<Permit<K>> {
         let client = client.into();
         let mut taken = self.0.taken.lock();
@@ -83,7 +83,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
 }
 
 impl<K: Eq + Hash> Permit<K> {
-    /// Adds this many permits to this one. `false`: there are not as many, or the client has its share.
+    /// Adds this many permits to this one. Returns `false` if there are not as many, or if the client has its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let mut taken = self.limit.0.taken.lock();
         let taken = &mut *taken;
@@ -127,8 +127,8 @@ impl From<IpAddr> for Network {
     }
 }
 
-/// Descriptors reserved for other purposes than client connections: files, webhooks, registries, the admin
-/// port.
+/// The file descriptors that are reserved for other purposes than client connections: files, webhooks, registries, the
+/// admin port.
 const RESERVED: u64 = 512;
 
 /// Raises the limit of open file descriptors to the hard limit: the soft limit is often 1024, for programs
@@ -146,7 +146,7 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// The number of client connections that the limit allows.
+/// Returns the number of client connections that the limit allows.
 pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
@@ -155,7 +155,7 @@ pub fn default_connections() -> usize {
 /// the upstream. `None` means that descriptors are not limited.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
-    // If there are few, half of them.
+    // If there are few descriptors, half of them are for connections.
     let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
     usize::try_from(for_connections / 2)
         .unwrap_or(usize::MAX)
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_client_takes_all() {
+    fn no_client_gets_all_permits() {
         let limit = FairLimit::<Network>::new(1024);
         let take_all = |client: &str| -> Vec<Permit> {
             std::iter::from_fn(|| limit.try_acquire(address(client))).collect()
@@ -193,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn one_permit() {
+    fn a_single_permit_is_given_to_one_client_at_a_time() {
         let limit = FairLimit::<Network>::new(1);
-        let place = limit.try_acquire(address("::1"));
-        assert!(place.is_some());
+        let permit = limit.try_acquire(address("::1"));
+        assert!(permit.is_some());
         assert!(limit.try_acquire(address("192.0.2.1")).is_none());
-        drop(place);
+        drop(permit);
         assert!(limit.try_acquire(address("192.0.2.1")).is_some());
     }
 
     #[test]
-    fn clients() {
+    fn addresses_of_one_network_are_one_client() {
         for (one, other, is_same) in [
             ("192.0.2.1", "::ffff:192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_for_descriptors() {
+    fn the_limit_of_connections_follows_from_the_descriptors() {
         for (descriptors, connections) in [
             (Some(1024), 256),
             (Some(256), 64),

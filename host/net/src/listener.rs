@@ -49,7 +49,7 @@ const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// The time that requests in flight have after their client's certificate was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
-/// The number of connections beyond the limit that are served.
+/// The number of connections beyond the limit that a handler for them serves.
 const BEYOND_LIMIT: usize = 64;
 /// The interval between log lines about refused connections.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
@@ -70,11 +70,11 @@ pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 
 /// Replies to the requests of a port. Cheap to clone; a clone replies to one request.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Whether its connections are counted in the metric.
+    /// Whether connections are counted in the metric `admittance_http_connections`.
     const IS_COUNTED: bool;
 
-    /// The handler for connections beyond the limit; without one, they are closed at once. Only the latest 64 are served: each
-    /// new one closes the oldest, so that a client cannot keep others out by holding connections open.
+    /// Returns the handler for connections beyond the limit; without one, they are closed at once. Only the latest 64 are
+    /// served: each new connection closes the oldest, so that a client cannot keep others out by holding connections open.
     fn beyond_limit(&self) -> Option<Self> {
         None
     }
@@ -88,7 +88,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// Whether only programs of this machine reach it.
+/// Returns whether only programs of this machine can reach an address.
 pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -107,7 +107,7 @@ pub struct ConnectionLimits {
 /// A bound port.
 #[derive(Debug)]
 pub struct Listener {
-    /// Not of a runtime, since the one that accepts is another one than that which binds.
+    /// Belongs to no runtime yet: another runtime than the one that binds may accept connections.
     tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
@@ -139,8 +139,8 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accepts connections until stopped, and returns when the last one has ended. They are accepted and served by threads of
-    /// the `workers`, or without them by this runtime.
+    /// Accepts connections until stopped, and returns when the last one has ended. Threads of the `workers` accept and serve
+    /// them, or this runtime if there are no workers.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;
@@ -152,7 +152,6 @@ impl Listener {
         }
     }
 
-    /// No connection can end or delay this loop.
     async fn accept<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let tcp = match TcpListener::from_std(self.tcp) {
             Ok(tcp) => tcp,
@@ -180,10 +179,10 @@ impl Listener {
                 _permit: permit,
             };
             let span = tracing::debug_span!("connection", client = %address);
-            match workers.as_ref().and_then(Workers::place) {
-                Some(place) => {
-                    let runtime = place.runtime().clone();
-                    connections.spawn_on(connection.run_at(place, stream).instrument(span), &runtime);
+            match workers.as_ref().and_then(Workers::assign) {
+                Some(slot) => {
+                    let runtime = slot.runtime().clone();
+                    connections.spawn_on(connection.run_at(slot, stream).instrument(span), &runtime);
                 }
                 None => {
                     connections.spawn(connection.run(stream).instrument(span));
@@ -207,7 +206,7 @@ impl Listener {
                 }
             }
         }
-        // Connections in the backlog would be reset, with their requests.
+        // Closing the port would reset the connections that wait to be accepted, with their requests.
         while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }
@@ -217,7 +216,7 @@ impl Listener {
     }
 }
 
-/// Whether an accept error concerns only one client.
+/// Returns whether an accept error concerns only one client.
 fn is_of_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -232,7 +231,7 @@ struct RefusedConnections {
 }
 
 impl RefusedConnections {
-    /// Counts one, and logs at most once per interval.
+    /// Counts a refused connection, and logs at most once per interval.
     fn report(&mut self, client: SocketAddr, limit: usize) {
         counter!(telemetry::CONNECTIONS_REFUSED).increment(1);
         self.since_report += 1;
@@ -255,7 +254,7 @@ impl RefusedConnections {
 struct BeyondLimit(VecDeque<CancellationToken>);
 
 impl BeyondLimit {
-    /// Ends the oldest connection if there are as many as are served. Returns how the new one is stopped.
+    /// Makes room for a new connection by closing the oldest. Returns the signals that stop the new one.
     fn enter(&mut self, stop: &Stop) -> Stop {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()
@@ -284,8 +283,8 @@ struct Connection<H> {
 }
 
 impl<H: Handler> Connection<H> {
-    async fn run_at(self, _place: WorkerSlot, stream: TcpStream) {
-        // It was accepted by another runtime.
+    async fn run_at(self, _slot: WorkerSlot, stream: TcpStream) {
+        // The stream belongs to the runtime that accepted it, and has to be registered with this one.
         match stream.into_std().and_then(TcpStream::from_std) {
             Ok(stream) => self.run(stream).await,
             Err(error) => tracing::warn!(%error, "a connection could not be handed to its thread"),
@@ -297,7 +296,6 @@ impl<H: Handler> Connection<H> {
             gauge!(telemetry::CONNECTIONS).increment(1);
         }
         let now = self.stop.now.clone();
-        // Dropped at the first await after the signal.
         now.run_until_cancelled(self.open(stream)).await;
         if H::IS_COUNTED {
             gauge!(telemetry::CONNECTIONS).decrement(1);
@@ -315,7 +313,7 @@ impl<H: Handler> Connection<H> {
         let accepting = TlsAcceptor::from(tls.config()).accept(stream).into_fallible();
         match tokio::time::timeout(self.limits.header_timeout, accepting).await {
             Ok(Ok(stream)) => {
-                tls.established(stream.get_ref().1.peer_certificates().unwrap_or_default());
+                tls.record_client(stream.get_ref().1.peer_certificates().unwrap_or_default());
                 self.serve(stream, Some(tls)).await;
             }
             Ok(Err((error, stream))) if is_without_tls(&error) => tracing::info!(
@@ -331,14 +329,14 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves a connection until it ends, or until the tunnel ends that it was switched to.
+    /// Serves a connection until it ends. A connection that became a tunnel ends with the tunnel.
     async fn serve<S>(&self, stream: S, mut tls: Option<TlsConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let activity = Activity::new(self.limits);
         let ended = CancellationToken::new();
-        let (stream, mut released) = TrackedStream::new(stream, activity.clone());
+        let (stream, mut released) = TrackedStream::track(stream, activity.clone());
         let expiry = self.exchange(stream, &mut tls, &activity, &ended).await;
         match (expiry, released.try_recv()) {
             (Some(Expiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
@@ -352,7 +350,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves requests to the end of the connection. Returns why it was aborted, if it was.
+    /// Serves requests until the connection ends. Returns why it was aborted, if it was.
     async fn exchange<S>(
         &self,
         stream: TrackedStream<S>,
@@ -371,7 +369,7 @@ impl<H: Handler> Connection<H> {
         let certificate = certificate.map(|certificate| ClientCertificate(Arc::new(certificate.clone())));
         let service = service_fn(|mut request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
-            let transfer = activity.request(client.address, is_http2, ended.clone());
+            let transfer = activity.begin_request(client.address, is_http2, ended.clone());
             let handler = self.handler.clone();
             request.extensions_mut().insert(client);
             if let Some(certificate) = &certificate {
@@ -414,7 +412,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits until a tunnel returns its stream. The tunnel is ended when it is idle, or when its client
+    /// Waits until a tunnel returns its stream. Ends the tunnel when it is idle for too long, or when the client's
     /// certificate is no longer accepted.
     async fn watch_tunnel<S>(
         &self,
@@ -435,7 +433,7 @@ impl<H: Handler> Connection<H> {
             }
         }
         ended.cancel();
-        // An error means that it ended without returning its stream.
+        // An error means that the tunnel ended without returning its stream.
         let _ = released.await;
     }
 
@@ -462,7 +460,7 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// Completes when the client's certificate is no longer accepted.
+/// Waits until the client's certificate is no longer accepted.
 async fn revoked(tls: &mut Option<TlsConnection>) {
     match tls {
         Some(tls) => tls.revoked().await,

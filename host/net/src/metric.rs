@@ -1,13 +1,13 @@
 use metrics::{Unit, with_recorder};
 
-/// A metric: declared once, by [`metric_table`](crate::metric_table). The documentation lists the same.
+/// A metric, which [`metric_table`](crate::metric_table) declares. A test compares it with the documentation.
 #[derive(Debug)]
 pub struct Metric {
     pub name: &'static str,
     pub kind: MetricKind,
     pub unit: Option<Unit>,
     pub labels: &'static [&'static str],
-    /// Its meaning, as the exporter shows it.
+    /// The meaning of the metric, as the exporter shows it.
     pub help: &'static str,
 }
 

@@ -54,7 +54,7 @@ pub fn count_upstream_error(reason: &'static str) {
     counter!(UPSTREAM_ERRORS, "reason" => reason).increment(1);
 }
 
-/// The class of a reply's status, as metrics have it.
+/// Returns the class of a reply's status, as the labels of metrics name it.
 pub fn status_class(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         1 => "1xx",

@@ -25,6 +25,7 @@ pub use self::{
     pem::{PemError, certificates, certificates_in, private_key, private_key_in},
     reload::{CertificateStatus, Reloading},
     server::{ServerTls, TlsConnection},
+    short_key::{SHORTEST_RSA_KEY, rsa_bits},
 };
 
 /// The reason why the TLS configuration is invalid.
@@ -48,7 +49,7 @@ pub enum TlsError {
     /// The list of CAs of a client is empty.
     #[error("it holds no certificate; put the PEM of at least one CA there")]
     NoAuthority,
-    /// The details, if any, start with a colon.
+    /// The operating system has no CAs. The details, if any, start with a colon.
     #[error("no CA certificates were found on this system{details}")]
     NoSystemAuthority { details: String },
     /// The crypto provider does not support the required TLS versions.
@@ -83,7 +84,7 @@ impl Identity {
     }
 }
 
-/// A certificate with its chain and its key as PEM, which come from no files. Cheap to clone; clones share them.
+/// A certificate with its chain and its key as PEM that come from no file. Cheap to clone; clones share them.
 #[derive(Clone)]
 pub struct SharedIdentity {
     /// The origin of the PEM, for messages.
@@ -110,7 +111,7 @@ impl SharedIdentity {
         self.pem.lock().clone()
     }
 
-    /// Replaces them; [reload](Reloading::reload) what uses them then.
+    /// Replaces certificate and key. Connections use them after a [reload](Reloading::reload).
     pub fn replace(&self, pem: IdentityPem) {
         *self.pem.lock() = pem;
     }
@@ -147,8 +148,8 @@ impl fmt::Debug for IdentityPem {
     }
 }
 
-/// The crypto provider of all TLS, set explicitly so that another crate's choice of a default cannot change
-/// it.
+/// Returns the crypto provider of all TLS. It is set explicitly, so that another crate's choice of a default cannot
+/// change it.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -159,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// A certificate and its key in files of this directory.
+    /// Returns a certificate and its key in files of this directory.
     fn identity(directory: &Path, name: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::default().self_signed(&key).unwrap();
@@ -188,7 +189,7 @@ mod tests {
         let after = tls.current();
         assert!(!Arc::ptr_eq(&before, &after));
 
-        // What cannot be used changes nothing.
+        // A key that does not belong to the certificate changes nothing.
         shared.replace(IdentityPem {
             key: second.key,
             ..first
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_used() {
+    fn files_that_cannot_be_used_are_named_with_the_reason() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
         let (good, other) = (identity(directory.path(), "a"), identity(directory.path(), "b"));

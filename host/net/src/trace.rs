@@ -1,22 +1,22 @@
 //! W3C Trace Context, and the spans of requests that are exported.
 //!
-//! Spans have the target [`SPANS`], so that they are enabled only where something collects them: they cost nothing
-//! otherwise, and do not appear in a log.
+//! Spans have the target [`SPANS`], so that they are enabled only if traces are exported. Otherwise they cost nothing, and
+//! do not appear in the log.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{Context, trace::TraceContextExt as _};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// The trace, and the span that called.
+/// The header with the IDs of the trace and of the caller's span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The additions of each vendor to the trace.
+/// The header in which each vendor adds to the trace.
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The target of the spans that are exported.
 pub const SPANS: &str = "admittance::otel";
 
-/// Whether the current task works for a request whose trace is exported.
+/// Returns whether the current task works for a request whose trace is exported.
 pub fn is_traced() -> bool {
     Context::map_current(Context::has_active_span)
 }

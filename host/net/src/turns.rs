@@ -4,11 +4,16 @@
 //! limits a body of 16 MiB would keep the thread for several milliseconds.
 
 use std::{
-    io::IoSlice,
-    task::{Context, Poll},
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
 };
 
-use tokio::task::coop;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::coop,
+};
 
 /// The bytes that cost a unit of tokio's cooperative budget, in addition to the unit of each operation. A task has 128 units
 /// until it yields: 256 KiB, which takes some 0.1 ms.
@@ -20,8 +25,54 @@ const LARGEST_WRITE: usize = 128 << 10;
 /// The most slices that one system call writes.
 const SLICES: usize = 16;
 
+/// Gets the bytes that pass a [`TurnTakingStream`].
+pub trait StreamObserver<S> {
+    /// Observes received bytes. Returns how many more units of the cooperative budget they cost than other bytes.
+    fn received(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Observes the first `written` bytes of these slices, which were sent.
+    fn sent(&mut self, slices: &[IoSlice<'_>], written: usize);
+
+    /// Gets the stream when its user drops it.
+    fn released(&mut self, _stream: S) {}
+}
+
+/// A stream that takes part in tokio's cooperative budget, whatever it is made of, and uses up more of it the more bytes
+/// it moves. The bytes pass unchanged.
+#[derive(Debug)]
+pub struct TurnTakingStream<S, O: StreamObserver<S>> {
+    /// `None` only while this is dropped.
+    stream: Option<S>,
+    observer: O,
+}
+
+impl<S, O: StreamObserver<S>> TurnTakingStream<S, O> {
+    pub(crate) fn new(stream: S, observer: O) -> Self {
+        Self {
+            stream: Some(stream),
+            observer,
+        }
+    }
+
+    fn stream(&mut self) -> io::Result<Pin<&mut S>>
+    where
+        S: Unpin,
+    {
+        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(Pin::new(stream))
+    }
+}
+
+impl<S, O: StreamObserver<S>> Drop for TurnTakingStream<S, O> {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            self.observer.released(stream);
+        }
+    }
+}
+
 /// Uses up units of the task's budget. The operation that follows waits when there are none left.
-pub(crate) fn spend(cx: &mut Context<'_>, units: usize) {
+fn spend(cx: &mut Context<'_>, units: usize) {
     for _ in 0..units {
         match coop::poll_proceed(cx) {
             Poll::Ready(unit) => unit.made_progress(),
@@ -30,18 +81,73 @@ pub(crate) fn spend(cx: &mut Context<'_>, units: usize) {
     }
 }
 
-/// Uses up what this many bytes cost.
-pub(crate) fn spend_bytes(cx: &mut Context<'_>, bytes: usize) {
-    spend(cx, bytes / BYTES_PER_UNIT);
+impl<S: AsyncRead + Unpin, O: StreamObserver<S> + Unpin> AsyncRead for TurnTakingStream<S, O> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let unit = ready!(coop::poll_proceed(cx));
+        let before = buffer.filled().len();
+        ready!(self.stream()?.poll_read(cx, buffer))?;
+        unit.made_progress();
+        let received = buffer.filled().get(before..).unwrap_or_default();
+        let units = self.observer.received(received);
+        spend(cx, received.len() / BYTES_PER_UNIT);
+        spend(cx, units?);
+        Poll::Ready(Ok(()))
+    }
 }
 
-/// The part of these bytes that one call writes.
-pub(crate) fn one_write(bytes: &[u8]) -> &[u8] {
-    bytes.get(..LARGEST_WRITE).unwrap_or(bytes)
+impl<S: AsyncWrite + Unpin, O: StreamObserver<S> + Unpin> AsyncWrite for TurnTakingStream<S, O> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let unit = ready!(coop::poll_proceed(cx));
+        let part = bytes.get(..LARGEST_WRITE).unwrap_or(bytes);
+        let written = ready!(self.stream()?.poll_write(cx, part))?;
+        unit.made_progress();
+        spend(cx, written / BYTES_PER_UNIT);
+        self.observer.sent(&[IoSlice::new(part)], written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let unit = ready!(coop::poll_proceed(cx));
+        let (parts, used) = one_vectored_write(slices);
+        let parts = parts.get(..used).unwrap_or_default();
+        let written = ready!(self.stream()?.poll_write_vectored(cx, parts))?;
+        unit.made_progress();
+        spend(cx, written / BYTES_PER_UNIT);
+        self.observer.sent(parts, written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_shutdown(cx)
+    }
 }
 
-/// The part of these slices that one call writes, in an array and its used length.
-pub(crate) fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], usize) {
+impl<S: Connection, O: StreamObserver<S>> Connection for TurnTakingStream<S, O> {
+    fn connected(&self) -> Connected {
+        self.stream
+            .as_ref()
+            .map_or_else(Connected::new, Connection::connected)
+    }
+}
+
+/// Returns the part of these slices that one call writes, in an array and its used length.
+fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], usize) {
     let mut limited = [IoSlice::new(&[]); SLICES];
     let (mut used, mut rest) = (0, LARGEST_WRITE);
     for (to, from) in limited.iter_mut().zip(slices) {

@@ -49,7 +49,7 @@ pub struct UpstreamConfig {
     /// Timeout from the end of the request to the head of the reply; then the idle timeout of bodies.
     /// Default: 60 s.
     pub response_timeout: Duration,
-    /// `None`: only requests show whether a server is up.
+    /// The health check of servers. Without one, only requests show whether a server is up.
     pub health: Option<HealthCheck>,
 }
 
@@ -108,7 +108,7 @@ impl UpstreamError {
         }
     }
 
-    /// The label of the metric.
+    /// Returns the label `reason` of the metric.
     fn label(self) -> &'static str {
         match self {
             Self::NoServers | Self::NoMaster => "nobody",
@@ -172,7 +172,7 @@ impl Upstream {
         Self::through(None, servers, choice, config)
     }
 
-    /// An upstream whose connections are made by `dial`, if it is given.
+    /// Creates an upstream whose connections are made by `dial`, or by TCP if there is none.
     pub fn through(dial: Option<Dial>, servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(servers, choice)),
@@ -186,8 +186,8 @@ impl Upstream {
         }
     }
 
-    /// An additional server with the same configuration. It shares the connection pool of this upstream, and
-    /// its tunnels end with the tunnels of this upstream. It gets the client's `Host`, as web pages need.
+    /// Creates an upstream of one more server with the same configuration. It shares the connection pool of this upstream,
+    /// and its tunnels end with the tunnels of this upstream. It gets the client's `Host`, as web pages need.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
@@ -196,7 +196,7 @@ impl Upstream {
         }
     }
 
-    /// The current servers.
+    /// Returns the current servers, and whether each is up.
     pub fn health(&self) -> Vec<ServerHealth> {
         let targets = self.servers.targets();
         let health = targets.iter().map(|target| ServerHealth {
@@ -223,27 +223,25 @@ impl Upstream {
         self.shared.config.tls.status()
     }
 
-    /// Wait for every tunnel to end.
+    /// Waits for every tunnel to end.
     pub async fn tunnels_ended(&self) {
         self.shared.tunnels.close();
         self.shared.tunnels.wait().await;
     }
 
-    /// End every tunnel now.
+    /// Ends every tunnel now.
     pub fn stop_tunnels(&self) {
         self.shared.stop_tunnels.cancel();
     }
 
-    /// Forwards a request, and returns the reply of a server.
-    ///
-    /// A CONNECT request gets a 405: this is not a forward proxy.
+    /// Forwards a request, and returns the reply of a server. A CONNECT request gets a 405, since this is not a forward
+    /// proxy.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
         let (response, _) = self.send_avoiding(request, &[]).await?;
         Ok(response)
     }
 
-    /// Forwards a request, and returns the reply and the server that sent it. The listed servers to `avoid` are used
-    /// only if the list has no other server.
+    /// Forwards a request, and returns the reply and the server that sent it. The servers to `avoid` are tried last.
     pub async fn send_avoiding(
         &self,
         mut request: Request<Body>,
@@ -341,7 +339,7 @@ impl Upstream {
             let mut request = self.request_to(server, head, body);
             inject(&span, request.headers_mut());
             let reply = self.shared.pool.request(request).instrument(span.clone());
-            // The timeout starts when the whole request has been sent: a large upload is not a slow server.
+            // The timeout starts when the whole request was sent, since the time of an upload depends on the client.
             let late = async {
                 replay.body_ended().await;
                 tokio::time::sleep(config.response_timeout).await;
@@ -359,13 +357,13 @@ impl Upstream {
             }
             match result {
                 Ok(response) => {
-                    health.connected();
+                    health.record_connected();
                     span.record("http.response.status_code", response.status().as_u16());
                     histogram!(telemetry::UPSTREAM_DURATION).record(started.elapsed());
                     return Ok((response.map(Body::new), server.clone(), in_flight));
                 }
                 Err(cause) if cause.is_connect() => {
-                    health.refused();
+                    health.record_refused();
                     counter!(telemetry::UPSTREAM_CONNECT_FAILURES).increment(1);
                     tracing::warn!(%server, error = causes::chain(&cause), "cannot connect to a server of the upstream");
                     error = UpstreamError::Connect;

@@ -1,5 +1,5 @@
 //! Threads that serve, each with a runtime of its own: one for each core serves connections, and another one accepts them,
-//! so that accepting waits for nothing that is computed.
+//! so that no computation delays the accepting.
 //!
 //! A connection stays on its thread, together with its calls of plugins and its connections to upstreams, so
 //! that no other thread has to be woken for a request.
@@ -27,7 +27,7 @@ thread_local! {
     static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The index of this thread among the workers; `None` if it is not one.
+/// Returns the index of this thread among the workers; `None` if it is not a worker.
 pub(crate) fn index() -> Option<usize> {
     INDEX.get()
 }
@@ -39,9 +39,9 @@ pub(crate) fn count() -> usize {
 /// The time slice of threads that serve: shorter than the default of the kernel, and enough for most requests.
 const TIME_SLICE: Duration = Duration::from_micros(200);
 
-/// Lets this thread, which serves requests, interrupt others when it wakes up. Linux 6.12 and later lets a thread run until the
-/// end of its time slice, even one with a low priority, unless one with a shorter time slice wakes up. Threads that it starts
-/// have the default of the kernel again.
+/// Lets this thread, which serves requests, interrupt others when it wakes up. Linux 6.12 and later lets a thread run until
+/// the end of its time slice, even if its priority is low, unless a thread with a shorter time slice wakes up. The threads
+/// that this one starts have the default time slice again.
 pub fn shorten_time_slice() {
     if let Err(error) = set_time_slice(TIME_SLICE) {
         tracing::debug!(%error, "the time slice of this thread cannot be set");
@@ -69,7 +69,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     }
 }
 
-/// A thread that serves. It ends when this is dropped, and drops what it still runs.
+/// A thread that serves. It ends when this is dropped, and aborts the tasks that it still runs.
 #[derive(Debug)]
 pub struct ServingThread {
     runtime: Handle,
@@ -105,7 +105,8 @@ impl ServingThread {
     }
 }
 
-/// The threads. Cheap to clone. They end when the last clone is dropped, and drop what they still run.
+/// The threads that serve and accept connections. Cheap to clone. They end when the last clone is dropped, and abort the
+/// tasks that they still run.
 #[derive(Clone, Debug)]
 pub struct Workers {
     serving: Arc<[Arc<Worker>]>,
@@ -121,7 +122,7 @@ struct Worker {
     streams: AtomicUsize,
 }
 
-/// A place on a worker for a connection. It is free again when this is dropped.
+/// The worker of a connection, which counts the connection until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkerSlot(Arc<Worker>);
 
@@ -134,13 +135,13 @@ impl Workers {
         })
     }
 
-    /// The runtime of the thread that accepts connections.
+    /// Returns the runtime of the thread that accepts connections.
     pub(crate) fn accepting(&self) -> Handle {
         self.accepting.runtime.clone()
     }
 
-    /// A place on the worker with the fewest connections.
-    pub(crate) fn place(&self) -> Option<WorkerSlot> {
+    /// Counts a connection for the worker with the fewest connections.
+    pub(crate) fn assign(&self) -> Option<WorkerSlot> {
         let worker = self
             .serving
             .iter()
@@ -180,7 +181,7 @@ impl Drop for WorkerSlot {
 pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
 
 impl StreamExecutor {
-    /// The worker with the fewest requests: this thread, unless another one has fewer.
+    /// Returns the worker with the fewest requests: this thread, unless another one has fewer.
     fn worker(&self) -> Option<&Arc<Worker>> {
         let Self(Some(workers)) = self else {
             return None;
@@ -206,18 +207,18 @@ where
         };
         worker.streams.fetch_add(1, Ordering::Relaxed);
         let runtime = worker.thread.runtime().clone();
-        let counted = Counted(worker);
+        let in_flight = StreamInFlight(worker);
         runtime.spawn(async move {
-            let _counted = counted;
+            let _in_flight = in_flight;
             stream.await
         });
     }
 }
 
-/// A request that is in flight until this is dropped.
-struct Counted(Arc<Worker>);
+/// Counts a request of an HTTP/2 connection as in flight until this is dropped.
+struct StreamInFlight(Arc<Worker>);
 
-impl Drop for Counted {
+impl Drop for StreamInFlight {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
@@ -227,7 +228,8 @@ impl Drop for Counted {
 mod tests {
     use super::*;
 
-    /// The nice value and the time slice of this thread; older kernels than Linux 6.12 do not report the latter.
+    /// Returns the nice value and the time slice of this thread; older kernels than Linux 6.12 do not report the
+    /// latter.
     #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
     fn scheduling() -> (i32, u64) {
         // SAFETY: all fields are integers.
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_slice_is_that_of_one_thread_and_changes_no_priority() {
+    fn a_shorter_time_slice_is_not_inherited_and_changes_no_priority() {
         let before = scheduling();
         let (shortened, started) = thread::spawn(|| {
             set_time_slice(TIME_SLICE).unwrap();

@@ -98,7 +98,7 @@ fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Server
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
 
-/// Post this body: status and body of the reply, or 502 and why there is none.
+/// Posts this body: status and body of the reply, or 502 and why there is none.
 async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     let request = Request::post("/v1/apps").body(body.into()).unwrap();
     let response = match soon(upstream.send(request)).await {
@@ -176,7 +176,7 @@ async fn a_new_master_takes_new_requests_while_the_old_one_answers_its_own() {
 }
 
 #[tokio::test]
-async fn a_request_that_has_left_is_never_sent_twice() {
+async fn a_request_that_was_sent_is_never_sent_again() {
     // It crashes while it handles a request.
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let old = listener.local_addr().unwrap();
@@ -222,7 +222,7 @@ async fn a_request_that_has_left_is_never_sent_twice() {
 }
 
 #[tokio::test]
-async fn a_request_that_has_not_left_goes_to_the_next_master() {
+async fn a_request_that_was_not_sent_goes_to_the_next_master() {
     let dead = refusing().await;
     let new = named("new").await;
     let (upstream, sender) = followed(&[("n1", dead), ("n2", new)], Choice::Master);
@@ -257,7 +257,7 @@ async fn a_master_that_registers_again_is_another_one() {
 }
 
 #[tokio::test]
-async fn waiting_for_a_master_has_an_end() {
+async fn waiting_for_a_master_ends_after_the_connect_timeout() {
     let (sender, receiver) = watch::channel(known(&[("n1", refusing().await)]));
     let upstream = upstream(
         Servers::Followed(receiver),
@@ -312,7 +312,7 @@ async fn counting(
 }
 
 #[tokio::test]
-async fn the_least_loaded_takes_the_next_request() {
+async fn the_least_loaded_server_gets_the_next_request() {
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
     let (a, release_a) = counting("a", arrived.clone()).await;
     let (b, release_b) = counting("b", arrived.clone()).await;

@@ -7,7 +7,6 @@ use rustls_pki_types::{
     pem::{self, PemObject},
 };
 use url::Url;
-use x509_parser::public_key::PublicKey;
 
 use crate::{
     document::{Fields, Mistakes, Node, quoted},
@@ -192,15 +191,6 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
         return Err(("there is no certificate in it".to_owned(), ENCODE));
     }
     Ok(certificates)
-}
-
-/// Returns the size of a certificate's RSA key in bits; `None` for other keys.
-pub(crate) fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    match parsed.public_key().parsed().ok()? {
-        PublicKey::RSA(key) => Some(key.key_size()),
-        _ => None,
-    }
 }
 
 /// Reads one or more labels of a host name.

@@ -1,6 +1,7 @@
 //! The hook that calls a remote webhook.
 
 use admittance_admission::{FailureKind, Protocol, ReviewVersion, WebhookTarget};
+use admittance_net::tls::{SHORTEST_RSA_KEY, rsa_bits};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls_pki_types::CertificateDer;
 use serde_json::{Map, Value as Json, json};
@@ -11,9 +12,6 @@ use crate::{
     document::{Fields, Mistakes, Node, readers},
     forms::native::write::put,
 };
-
-/// The shortest RSA key that TLS accepts, in bits.
-const SHORTEST_RSA_KEY: usize = 2048;
 
 /// A remote webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +45,7 @@ impl HookKind for WebhookDefinition {
 
     fn warnings(&self) -> Vec<(String, &'static str)> {
         let warn = |(number, certificate): (i32, &CertificateDer<'_>)| {
-            let bits = client::rsa_bits(certificate).filter(|bits| *bits < SHORTEST_RSA_KEY)?;
+            let bits = rsa_bits(certificate).filter(|bits| *bits < SHORTEST_RSA_KEY)?;
             let message = format!(
                 "certificate {number} in `caBundle` has an RSA key of {bits} bits, and TLS accepts nothing that a key \
                  of less than {SHORTEST_RSA_KEY} bits has signed"

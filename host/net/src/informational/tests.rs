@@ -1,9 +1,14 @@
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::{body::Incoming, client::conn};
 use hyper_util::rt::TokioExecutor;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 
 use super::*;
 use crate::causes::{chain, find};
@@ -12,10 +17,10 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A connection on which a request was sent, and its server.
-fn requested() -> Watch {
-    let mut watch = Watch::Idle;
-    watch.sent(b"GET / HTTP/1.1\r\n\r\n");
-    watch
+fn requested() -> ConnectionState {
+    let mut connection = ConnectionState::Idle;
+    connection.count_sent(b"GET / HTTP/1.1\r\n\r\n");
+    connection
 }
 
 #[test]
@@ -32,13 +37,15 @@ fn heads_are_counted_however_they_are_split() {
     ] {
         let all = one.repeat(Credit::PER_REQUEST.heads + 1);
         for part in [1, 7, all.len()] {
-            let mut watch = requested();
-            let refused = all.chunks(part).any(|bytes| watch.received(bytes).is_err());
+            let mut connection = requested();
+            let refused = all
+                .chunks(part)
+                .any(|bytes| connection.count_received(bytes).is_err());
             assert_eq!(refused, is_counted, "{name} in parts of {part}");
         }
-        let mut watch = requested();
+        let mut connection = requested();
         let within = one.repeat(Credit::PER_REQUEST.heads);
-        assert_eq!(watch.received(&within), Ok(0), "{name}");
+        assert_eq!(connection.count_received(&within), Ok(0), "{name}");
     }
 }
 
@@ -46,27 +53,41 @@ fn heads_are_counted_however_they_are_split() {
 fn the_bytes_of_informational_heads_are_limited_and_those_of_bodies_are_not() {
     let mut large = b"HTTP/1.1 103 Early Hints\r\nlink: ".to_vec();
     large.resize(Credit::PER_REQUEST.bytes + 1, b'x');
-    assert_eq!(requested().received(&large), Err(TooManyInformational));
-    let mut watch = requested();
-    assert_eq!(watch.received(OK), Ok(0));
-    assert_eq!(watch.received(&CONTINUE.repeat(10_000)), Ok(0), "a body");
+    assert_eq!(requested().count_received(&large), Err(TooManyInformational));
+    let mut connection = requested();
+    assert_eq!(connection.count_received(OK), Ok(0));
+    assert_eq!(
+        connection.count_received(&CONTINUE.repeat(10_000)),
+        Ok(0),
+        "a body"
+    );
     // The rest of a request that was answered early.
-    watch.sent(b"more of the body");
-    assert_eq!(watch.received(&b"123456789123".repeat(10_000)), Ok(0), "a body");
+    connection.count_sent(b"more of the body");
+    assert_eq!(
+        connection.count_received(&b"123456789123".repeat(10_000)),
+        Ok(0),
+        "a body"
+    );
 }
 
 #[test]
 fn each_request_has_its_own_credit() {
-    let mut watch = requested();
+    let mut connection = requested();
     for _ in 0..3 {
-        assert_eq!(watch.received(&CONTINUE.repeat(Credit::PER_REQUEST.heads)), Ok(0));
-        watch.sent(b"more of the same request");
-        assert_eq!(watch.received(OK), Ok(0));
-        watch.sent(b"GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(
+            connection.count_received(&CONTINUE.repeat(Credit::PER_REQUEST.heads)),
+            Ok(0)
+        );
+        connection.count_sent(b"more of the same request");
+        assert_eq!(connection.count_received(OK), Ok(0));
+        connection.count_sent(b"GET / HTTP/1.1\r\n\r\n");
     }
-    assert_eq!(watch.received(&CONTINUE.repeat(Credit::PER_REQUEST.heads)), Ok(0));
-    watch.sent(b"more of the same request");
-    assert_eq!(watch.received(CONTINUE), Err(TooManyInformational));
+    assert_eq!(
+        connection.count_received(&CONTINUE.repeat(Credit::PER_REQUEST.heads)),
+        Ok(0)
+    );
+    connection.count_sent(b"more of the same request");
+    assert_eq!(connection.count_received(CONTINUE), Err(TooManyInformational));
 }
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
@@ -151,7 +172,7 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
 }
 
 #[tokio::test]
-async fn a_server_that_never_comes_to_a_final_response_is_given_up() {
+async fn a_server_without_a_final_response_is_given_up() {
     for (is_http2, reply) in [
         (false, CONTINUE.repeat(100)),
         (true, status(b"103", false, 1).repeat(100)),
@@ -237,17 +258,18 @@ impl AsyncWrite for AlwaysReady {
 async fn a_large_write_yields_to_other_tasks() {
     const LARGE: usize = 16 << 20;
     for is_vectored in [false, true] {
-        let mut limit = limited(TokioIo::new(AlwaysReady));
-        let stream = limit.inner_mut();
+        let mut limited = limited(TokioIo::new(AlwaysReady));
+        let stream = limited.inner_mut();
         let body = vec![0; LARGE];
         let mut written = 0;
         let other = tokio::spawn(async {});
         while !other.is_finished() && written < LARGE {
             let rest = &body[written..];
             let parts = [io::IoSlice::new(&rest[..1]), io::IoSlice::new(&rest[1..])];
-            written += match is_vectored {
-                true => stream.write_vectored(&parts).await.unwrap(),
-                false => stream.write(rest).await.unwrap(),
+            written += if is_vectored {
+                stream.write_vectored(&parts).await.unwrap()
+            } else {
+                stream.write(rest).await.unwrap()
             };
         }
         assert!(

@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ConnectionLimits,
-    transfer::{Shared, Transfer},
+    transfer::{Transfer, TransferState},
 };
 
 /// The time that a connection may be idle between requests. It is longer than usual timeouts of clients, so that the client
 /// closes the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// The state that a connection's timeouts depend on. Cheap to clone. (hyper's own header timeout also runs
-/// between requests, and closes the connection without a reply.)
+/// The state that a connection's timeouts depend on. Cheap to clone. hyper's own header timeout is not used, because it
+/// also runs between requests, and closes the connection without a reply.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
 
@@ -32,11 +32,10 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    /// Requests in flight.
-    busy: usize,
+    requests_in_flight: usize,
     /// Requests with a body that may still be in transfer.
-    transfers: Vec<Weak<Shared>>,
-    /// When they are checked next.
+    transfers: Vec<Weak<TransferState>>,
+    /// When the transfers are checked next.
     next_check: Instant,
     /// When bytes were last received or sent.
     last_bytes: Instant,
@@ -46,7 +45,7 @@ struct State {
     /// When the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
     idle_since: Instant,
-    /// The current deadline.
+    /// When the connection's task wakes up to look at its deadlines.
     wakes_at: Instant,
 }
 
@@ -69,12 +68,12 @@ struct Next {
     expiry: Option<Expiry>,
 }
 
-/// Marks a request as in flight until it is dropped.
+/// Counts a request as in flight until this is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Activity);
+pub(super) struct RequestInFlight(Activity);
 
 impl Inner {
-    /// The fraction of a limit at which bodies are checked: a limit is exceeded by less than an eighth.
+    /// Returns the interval at which bodies are checked: a limit is exceeded by less than an eighth.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
         let shortest = limits.client.min(limits.upstream).min(limits.stream);
@@ -84,7 +83,7 @@ impl Inner {
 
 impl State {
     fn next(&self, head_timeout: Duration) -> Next {
-        if self.busy > 0 {
+        if self.requests_in_flight > 0 {
             return Next {
                 at: self.next_check,
                 expiry: None,
@@ -107,7 +106,7 @@ impl Activity {
         Self(Arc::new(Inner {
             limits,
             state: Mutex::new(State {
-                busy: 0,
+                requests_in_flight: 0,
                 transfers: Vec::new(),
                 next_check: Instant::now(),
                 last_bytes: Instant::now(),
@@ -122,8 +121,8 @@ impl Activity {
         }))
     }
 
-    /// These bytes were received.
-    pub(super) fn received(&self, bytes: &[u8]) {
+    /// Records that these bytes were received.
+    pub(super) fn record_received(&self, bytes: &[u8]) {
         let mut state = self.0.state.lock();
         state.last_bytes = Instant::now();
         if !state.has_received {
@@ -132,28 +131,38 @@ impl Activity {
             state.is_http2 = bytes.starts_with(b"PRI");
         }
         // Bytes that arrive during a request belong to it, and HTTP/2 sends many frames that are not heads.
-        if state.busy == 0 && !state.is_http2 && state.head_since.is_none() {
+        if state.requests_in_flight == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             self.reschedule(state);
         }
     }
 
-    /// Bytes were sent.
-    pub(super) fn sent(&self) {
+    /// Records that bytes were sent.
+    pub(super) fn record_sent(&self) {
         self.0.state.lock().last_bytes = Instant::now();
     }
 
-    /// A head is complete, and its request is in flight. `ended` is cancelled when the connection has to end.
-    pub(super) fn request(&self, client: SocketAddr, is_http2: bool, ended: CancellationToken) -> Transfer {
+    /// Records that the head of a request is complete. `ended` is cancelled when the connection has to end.
+    pub(super) fn begin_request(
+        &self,
+        client: SocketAddr,
+        is_http2: bool,
+        ended: CancellationToken,
+    ) -> Transfer {
         let mut state = self.0.state.lock();
-        if state.busy == 0 {
+        if state.requests_in_flight == 0 {
             state.next_check = Instant::now() + self.0.check_interval();
         }
-        state.busy += 1;
+        state.requests_in_flight += 1;
         state.has_served = true;
         state.is_http2 = is_http2;
         state.head_since = None;
-        let transfer = Transfer::new(client, self.0.limits.transfer, Busy(self.clone()), ended);
+        let transfer = Transfer::new(
+            client,
+            self.0.limits.transfer,
+            RequestInFlight(self.clone()),
+            ended,
+        );
         state.transfers.retain(|transfer| transfer.strong_count() > 0);
         state.transfers.push(transfer.watched());
         self.reschedule(state);
@@ -196,9 +205,9 @@ impl Activity {
         next
     }
 
-    /// Is called after each change of the state. Wakes the connection only if the deadline is earlier now. A later
-    /// one is noticed when the connection wakes at the previous one: most requests end long before that, and waking
-    /// the connection for each of them would cost more.
+    /// Wakes the connection if a change of the state has made its deadline earlier. A later deadline is noticed when the
+    /// connection wakes at the previous one: most requests end long before that, and waking the connection for each of
+    /// them would cost more.
     fn reschedule(&self, state: MutexGuard<'_, State>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);
@@ -214,21 +223,21 @@ impl Activity {
         state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
-        // Aborting one drops its `Busy`, which changes the state.
+        // Aborting a transfer drops its `RequestInFlight`, which locks the state.
         drop(state);
-        let mut is_untaken = false;
+        let mut is_reply_unread = false;
         for transfer in transfers {
-            is_untaken |= transfer.check(now);
+            is_reply_unread |= transfer.check(now);
         }
-        // With HTTP/2 other requests continue.
-        is_untaken && !is_http2
+        // With HTTP/2, the other requests of the connection continue.
+        is_reply_unread && !is_http2
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         let mut state = self.0.0.state.lock();
-        state.busy = state.busy.saturating_sub(1);
+        state.requests_in_flight = state.requests_in_flight.saturating_sub(1);
         state.idle_since = Instant::now();
         self.0.reschedule(state);
     }
@@ -256,7 +265,7 @@ mod tests {
     }
 
     fn request(activity: &Activity, is_http2: bool) -> Transfer {
-        activity.request(([127, 0, 0, 1], 1).into(), is_http2, CancellationToken::new())
+        activity.begin_request(([127, 0, 0, 1], 1).into(), is_http2, CancellationToken::new())
     }
 
     async fn expiry_after(activity: &Activity) -> (Expiry, Duration) {
@@ -270,18 +279,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence() {
+    async fn a_silent_connection_expires_after_the_header_timeout() {
         let (expiry, after) = expiry_after(&activity()).await;
         assert_eq!(expiry, Expiry::Idle);
         assert!(about(after, HEAD), "{after:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_head_in_drips() {
+    async fn a_head_that_drips_expires_as_late_as_a_silent_one() {
         let activity = activity();
         let drip = async {
             loop {
-                activity.received(b"G");
+                activity.record_received(b"G");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
@@ -294,13 +303,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_takes_as_long_as_it_takes() {
+    async fn a_request_in_flight_does_not_expire() {
         let activity = activity();
-        activity.received(b"GET / HTTP/1.1\r\n\r\n");
+        activity.record_received(b"GET / HTTP/1.1\r\n\r\n");
         let busy = request(&activity, false);
         let work = async {
             tokio::time::sleep(10 * KEEP_ALIVE).await;
-            activity.received(b"its body");
+            activity.record_received(b"its body");
             drop(busy);
         };
         let ((expiry, after), ()) = tokio::join!(expiry_after(&activity), work);
@@ -313,18 +322,18 @@ mod tests {
         let activity = activity();
         drop(request(&activity, false));
         tokio::time::sleep(HEAD * 2).await;
-        activity.received(b"G");
+        activity.record_received(b"G");
         let (expiry, after) = expiry_after(&activity).await;
         assert_eq!(expiry, Expiry::Head);
         assert!(about(after, HEAD), "{after:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn frames_of_http2_are_no_heads() {
+    async fn frames_of_http2_start_no_header_timeout() {
         let activity = activity();
-        activity.received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        activity.record_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         drop(request(&activity, true));
-        activity.received(b"a ping");
+        activity.record_received(b"a ping");
         let (expiry, after) = expiry_after(&activity).await;
         assert_eq!(expiry, Expiry::Idle);
         assert!(about(after, KEEP_ALIVE), "{after:?}");

@@ -14,19 +14,19 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Busy;
+use super::activity::RequestInFlight;
 use crate::telemetry;
 
-/// Replies are sent to the client in chunks of at most this many bytes, so that its rate can be measured.
-const PART: usize = 16 * 1024;
+/// The most bytes of a reply that are sent to the client at once, so that its rate can be measured.
+const LARGEST_CHUNK: usize = 16 * 1024;
 
 /// Idle timeouts of bodies, and the minimum rate of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferLimits {
     /// Idle timeout for a client to send a request's body, or to read a reply.
     pub client: Duration,
-    /// The minimum rate of a client while the server waits for it, in bytes per second, averaged over the time
-    /// above; 0 for no minimum.
+    /// The minimum rate of a client while the server waits for it, in bytes per second, averaged over the idle timeout
+    /// `client`; 0 for no minimum.
     pub minimum_rate: u64,
     /// Idle timeout for the upstream to read a request's body, or to send a reply.
     pub upstream: Duration,
@@ -34,7 +34,7 @@ pub struct TransferLimits {
     pub stream: Duration,
 }
 
-/// An exceeded limit, and which side exceeded it.
+/// A limit of a transfer that the client or the upstream exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
     /// The client sent nothing, or read nothing.
@@ -46,7 +46,7 @@ pub enum Stall {
 }
 
 impl Stall {
-    /// The labels of the metric: who, and how.
+    /// Returns the labels `who` and `how` of the metric.
     fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::ClientIdle(_) => ("client", "idle"),
@@ -72,26 +72,26 @@ impl std::error::Error for Stall {}
 /// completely.
 #[derive(Debug)]
 pub struct Transfer {
-    shared: Arc<Shared>,
-    /// While this exists, the connection is not idle.
-    _busy: Busy,
+    shared: Arc<TransferState>,
+    _in_flight: RequestInFlight,
     ended: CancellationToken,
 }
 
 /// State that the bodies share with the connection that checks them.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct TransferState {
     client: SocketAddr,
     limits: TransferLimits,
-    state: Mutex<State>,
+    flows: Mutex<Flows>,
     stalled: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct Flows {
     request: Flow,
     reply: Flow,
-    may_wait: bool,
+    /// Whether the idle timeout of streams applies to the reply.
+    is_stream: bool,
 }
 
 /// One body that is being sent.
@@ -101,11 +101,11 @@ struct Flow {
     /// The waker of the last task that polled it.
     waker: Option<Waker>,
     waits: Option<Wait>,
-    /// The bytes that the client transferred, and the time that the server waited for it, since its rate was last
-    /// computed.
+    /// The bytes that the client transferred since its rate was last computed.
     bytes: u64,
+    /// The time that the server waited for the client since its rate was last computed.
     waited: Duration,
-    /// The reason why it was aborted.
+    /// The reason why the body was aborted.
     stall: Option<Stall>,
 }
 
@@ -116,7 +116,7 @@ enum Wait {
     Upstream(Instant),
 }
 
-impl State {
+impl Flows {
     fn flow(&mut self, direction: Direction) -> &mut Flow {
         match direction {
             Direction::Request => &mut self.request,
@@ -126,15 +126,15 @@ impl State {
 }
 
 impl Flow {
-    /// Ends the wait: bytes were transferred.
-    fn moved(&mut self, now: Instant) {
+    /// Ends the wait for the client, and adds it to `waited`.
+    fn end_wait(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
             self.waited += now.saturating_duration_since(since);
         }
     }
 
-    /// Whether the client was too slow since the last call, evaluated once the server waited for it as long as
-    /// `limits` allow.
+    /// Returns whether the client was too slow since its rate was last computed. The rate is computed each time the
+    /// server has waited for the client as long as its idle timeout.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -157,42 +157,42 @@ fn as_float(bytes: u64) -> f64 {
 }
 
 impl Transfer {
-    /// `busy` keeps its connection from being idle; `ended` is cancelled when the connection has to end.
+    /// While `in_flight` exists, the connection is not idle; `ended` is cancelled when the connection has to end.
     pub(super) fn new(
         client: SocketAddr,
         limits: TransferLimits,
-        busy: Busy,
+        in_flight: RequestInFlight,
         ended: CancellationToken,
     ) -> Self {
-        let state = State {
+        let flows = Flows {
             request: Flow::default(),
             reply: Flow::default(),
-            may_wait: false,
+            is_stream: false,
         };
-        let shared = Shared {
+        let shared = TransferState {
             client,
             limits,
-            state: Mutex::new(state),
+            flows: Mutex::new(flows),
             stalled: Notify::new(),
         };
         Self {
             shared: Arc::new(shared),
-            _busy: busy,
+            _in_flight: in_flight,
             ended,
         }
     }
 
-    /// The state that the connection checks.
-    pub(super) fn watched(&self) -> Weak<Shared> {
+    /// Returns the state that the connection checks.
+    pub(super) fn watched(&self) -> Weak<TransferState> {
         Arc::downgrade(&self.shared)
     }
 
-    /// The request's body, with limits.
+    /// Limits the body of the request.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
         }
-        self.shared.state.lock().request.body = Some(body);
+        self.shared.flows.lock().request.body = Some(body);
         Body::new(LimitedBody {
             shared: self.shared.clone(),
             direction: Direction::Request,
@@ -201,13 +201,13 @@ impl Transfer {
         })
     }
 
-    /// The reply's body, with limits. The connection is busy until this is dropped, or has stalled.
+    /// Limits the body of the reply. The request is in flight until the returned body is dropped, or has stalled.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
-            let mut state = shared.state.lock();
-            state.reply.body = Some(body);
-            state.reply.waits = Some(Wait::Client(Instant::now()));
+            let mut flows = shared.flows.lock();
+            flows.reply.body = Some(body);
+            flows.reply.waits = Some(Wait::Client(Instant::now()));
         }
         Body::new(LimitedBody {
             shared,
@@ -217,22 +217,22 @@ impl Transfer {
         })
     }
 
-    /// The reply is an event stream: the idle timeout of streams applies.
-    pub fn may_wait(&self) {
-        self.shared.state.lock().may_wait = true;
+    /// Applies the idle timeout of streams to the reply, which is an event stream.
+    pub fn set_stream(&self) {
+        self.shared.flows.lock().is_stream = true;
     }
 
-    /// Cancelled when the connection has to end, also as a tunnel.
+    /// Returns a token that is cancelled when the connection has to end, also as a tunnel.
     pub fn connection_ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
     /// Returns the reason why the request's body was aborted, if it was.
     pub fn stall(&self) -> Option<Stall> {
-        self.shared.state.lock().request.stall
+        self.shared.flows.lock().request.stall
     }
 
-    /// Completes when the request's body was aborted.
+    /// Waits until the request's body is aborted.
     pub async fn stalled(&self) -> Stall {
         loop {
             let notified = self.shared.stalled.notified();
@@ -244,11 +244,10 @@ impl Transfer {
     }
 }
 
-impl Shared {
-    /// Aborts both bodies when one side has been waited for too long. Returns whether the client did not read
-    /// its reply.
+impl TransferState {
+    /// Aborts both bodies if one side was idle for too long. Returns whether the client did not read its reply.
     pub(super) fn check(&self, now: Instant) -> bool {
-        let state = self.state.lock();
+        let flows = self.flows.lock();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
             Wait::Client(since) if now >= since + self.limits.client => {
                 Some(Stall::ClientIdle(self.limits.client))
@@ -256,29 +255,29 @@ impl Shared {
             Wait::Upstream(since) if now >= since + upstream => Some(Stall::UpstreamIdle(upstream)),
             Wait::Client(_) | Wait::Upstream(_) => None,
         };
-        let of_reply = if state.may_wait {
+        let reply_timeout = if flows.is_stream {
             self.limits.stream
         } else {
             self.limits.upstream
         };
-        let reply = overdue(state.reply.waits, of_reply);
-        let stall = reply.or_else(|| overdue(state.request.waits, self.limits.upstream));
+        let reply = overdue(flows.reply.waits, reply_timeout);
+        let stall = reply.or_else(|| overdue(flows.request.waits, self.limits.upstream));
         let Some(stall) = stall else {
             return false;
         };
-        self.end(state, stall);
+        self.abort(flows, stall);
         matches!(reply, Some(Stall::ClientIdle(_)))
     }
 
     /// Aborts both bodies, and drops their contents.
-    fn end(&self, mut state: MutexGuard<'_, State>, stall: Stall) {
-        state.request.stall = Some(stall);
+    fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
+        flows.request.stall = Some(stall);
         // A reply that is sent because of this stall has its own limits.
-        state.reply.stall = state.reply.body.is_some().then_some(stall);
-        let bodies = (state.request.end(), state.reply.end());
-        let wakers = [state.request.waker.take(), state.reply.waker.take()];
-        drop(state);
-        // Dropped outside the lock: the contents may have their own locks.
+        flows.reply.stall = flows.reply.body.is_some().then_some(stall);
+        let bodies = (flows.request.end(), flows.reply.end());
+        let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
+        drop(flows);
+        // The contents may have their own locks, so they are dropped after this one is released.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -297,11 +296,11 @@ enum Direction {
 type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
 struct LimitedBody {
-    shared: Arc<Shared>,
+    shared: Arc<TransferState>,
     direction: Direction,
     /// The rest of a frame that was too large to be sent at once.
     rest: Bytes,
-    /// Watches a reply until its end.
+    /// Keeps the request in flight until the reply has ended.
     transfer: Option<Transfer>,
 }
 
@@ -315,21 +314,21 @@ impl LimitedBody {
         let shared = &*self.shared;
         let limits = shared.limits;
         let is_reply = self.direction == Direction::Reply;
-        let too_slow = |state| {
+        let abort_slow = |flows| {
             let stall = Stall::ClientSlow(limits.minimum_rate);
-            shared.end(state, stall);
+            shared.abort(flows, stall);
             Err(stall)
         };
-        let mut state = shared.state.lock();
-        let flow = state.flow(self.direction);
+        let mut flows = shared.flows.lock();
+        let flow = flows.flow(self.direction);
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // A poll means that the last chunk was sent; a side that was already polled is still waited for.
+        // hyper polls a body again when it has sent the last chunk. Another poll does not end a wait.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
-            flow.moved(now);
+            flow.end_wait(now);
             if flow.is_slow(&limits) {
-                return too_slow(state);
+                return abort_slow(flows);
             }
         }
         let polled = match &mut flow.body {
@@ -353,27 +352,27 @@ impl LimitedBody {
             Poll::Ready(Some(Ok(frame))) => frame,
             end @ Poll::Ready(None | Some(Err(_))) => {
                 let ended = flow.end();
-                drop(state);
+                drop(flows);
                 drop(ended);
                 self.transfer = None;
                 return Ok(end);
             }
         };
-        flow.moved(now);
-        // A complete body may be left unread.
-        let is_all = flow.body.as_ref().is_none_or(http_body::Body::is_end_stream);
+        flow.end_wait(now);
+        let is_complete = flow.body.as_ref().is_none_or(http_body::Body::is_end_stream);
         if is_reply {
             flow.waits = Some(Wait::Client(now));
             frame = frame.map_data(|mut data| {
-                self.rest = data.split_off(PART.min(data.len()));
+                self.rest = data.split_off(LARGEST_CHUNK.min(data.len()));
                 data
             });
         } else {
-            flow.waits = (!is_all).then_some(Wait::Upstream(now));
+            // The upstream may leave a complete body unread.
+            flow.waits = (!is_complete).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);
         if !is_reply && flow.is_slow(&limits) {
-            return too_slow(state);
+            return abort_slow(flows);
         }
         Ok(Poll::Ready(Some(Ok(frame))))
     }
@@ -398,16 +397,16 @@ impl http_body::Body for LimitedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let mut state = self.shared.state.lock();
-        let flow = state.flow(self.direction);
+        let mut flows = self.shared.flows.lock();
+        let flow = flows.flow(self.direction);
         self.rest.is_empty()
             && flow.stall.is_none()
             && flow.body.as_ref().is_none_or(http_body::Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let mut state = self.shared.state.lock();
-        let inner = state.flow(self.direction).body.as_ref();
+        let mut flows = self.shared.flows.lock();
+        let inner = flows.flow(self.direction).body.as_ref();
         let mut hint = inner
             .map(http_body::Body::size_hint)
             .unwrap_or(SizeHint::with_exact(0));
@@ -422,7 +421,8 @@ impl http_body::Body for LimitedBody {
 
 impl Drop for LimitedBody {
     fn drop(&mut self) {
-        let ended = self.shared.state.lock().flow(self.direction).end();
+        // The contents may have their own locks, so they are dropped after this one is released.
+        let ended = self.shared.flows.lock().flow(self.direction).end();
         drop(ended);
     }
 }

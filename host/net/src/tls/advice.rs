@@ -109,7 +109,7 @@ fn with_advice(problem: &str, advice: &str) -> String {
 }
 
 fn no_alternative_name(host: &str) -> String {
-    // An IPv6 address is in brackets.
+    // A host that is an IPv6 address has brackets.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let name = match bare.unwrap_or(host).parse::<IpAddr>() {
         Ok(address) => format!("IP:{address}"),
@@ -121,7 +121,7 @@ fn no_alternative_name(host: &str) -> String {
     )
 }
 
-/// The name in `DnsName("a.b")` or `IpAddress(10.0.0.5)`, the formats of the verifier.
+/// Returns the name in `DnsName("a.b")` or `IpAddress(10.0.0.5)`, as the verifier writes it.
 fn bare(name: &str) -> &str {
     [("DnsName(\"", "\")"), ("IpAddress(", ")")]
         .into_iter()
@@ -146,7 +146,6 @@ mod tests {
 
     use super::*;
 
-    /// Errors that the tests over sockets do not cover.
     #[test]
     fn tls_errors_are_explained_with_advice() {
         let other = |error: webpki::Error| {

@@ -5,7 +5,7 @@ use x509_parser::{
     certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate,
 };
 
-/// A certificate that expires within this time is reported.
+/// The time before its expiry from which a certificate is reported.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,19 +49,19 @@ impl Validity {
 }
 
 fn end(certificate: &X509Certificate<'_>) -> SystemTime {
-    // A date before 1970 is expired, too.
+    // A date before 1970 becomes 1970, which is expired too.
     let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// When a certificate expires; `None` if it cannot be parsed.
+/// Returns when a certificate expires; `None` if it cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     Some(end(&parsed))
 }
 
-/// The names of a certificate's subject: its common names, and the DNS names and URIs among its alternative
-/// names. Empty if it cannot be parsed.
+/// Returns the names of a certificate's subject: its common names, and the DNS names and URIs among its alternative
+/// names. There are none if the certificate cannot be parsed.
 pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();
@@ -70,7 +70,7 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .subject()
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
-    // A certificate with several such extensions is invalid; then there are no names.
+    // A certificate with several of these extensions is invalid, and has no alternative names.
     let alternative = parsed.subject_alternative_name().ok().flatten();
     let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
     let alternative = alternative.filter_map(|name| match name {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_is_reported_in_time() {
+    fn a_certificate_that_expires_soon_is_reported() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         let second = Duration::from_secs(1);
         for (not_after, expected) in [

@@ -16,7 +16,7 @@ use super::{
 /// The CAs that a client trusts.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// The CAs of the operating system. It must have some.
+    /// The CAs of the operating system, which must have some.
     System,
     /// The CAs of the operating system, if it has any, and the certificates of a PEM file.
     SystemAnd(Option<&'a Path>),
@@ -27,12 +27,12 @@ pub enum Trust<'a> {
 }
 
 impl<'a> Trust<'a> {
-    /// The certificates of this file, or else the CAs of the operating system.
+    /// Returns the certificates of this file, or else the CAs of the operating system.
     pub fn file_or_system(file: Option<&'a Path>) -> Self {
         file.map_or(Self::System, Self::File)
     }
 
-    /// Loads the CAs. Those of the operating system are read once.
+    /// Loads the CAs. The CAs of the operating system are read only once.
     pub fn roots(self) -> Result<Arc<RootCertStore>, TlsError> {
         match self {
             Self::System => system_roots(),
@@ -94,7 +94,7 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
     Ok(())
 }
 
-/// A client configuration that trusts these CAs, and uses this certificate if the server asks for one.
+/// Returns a client configuration that trusts these CAs, and uses this certificate if the server asks for one.
 pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }
@@ -134,7 +134,7 @@ pub struct ClientTls {
 pub struct InvalidServerName(pub String);
 
 impl ClientTls {
-    /// A client that trusts `ca`, or else the system's CAs, and uses this certificate.
+    /// Returns a client that trusts `ca`, or else the system's CAs, and uses this certificate.
     pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
         let files = identity
             .iter()
@@ -149,8 +149,8 @@ impl ClientTls {
         })
     }
 
-    /// The name that every server's certificate must have, instead of the host of its URL: for servers whose
-    /// certificates do not include their addresses.
+    /// Requires this name in every server's certificate, instead of the host of its URL: for servers whose certificates
+    /// do not include their addresses.
     pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
         let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
         Ok(Self {
@@ -159,18 +159,18 @@ impl ClientTls {
         })
     }
 
-    /// The configuration for the next connection.
+    /// Returns the configuration for the next connection.
     pub fn current(&self) -> Arc<ClientConfig> {
         self.material.current()
     }
 
-    /// The name that the certificate of the server at this URL must have.
+    /// Returns the name that the certificate of the server at this URL must have.
     pub fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, InvalidServerName> {
         if let Some(name) = &self.server_name {
             return Ok(name.clone());
         }
         let host = server.host().unwrap_or_default();
-        // An IPv6 address is in brackets.
+        // A host that is an IPv6 address has brackets.
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| InvalidServerName(host.to_owned()))
     }
@@ -192,7 +192,7 @@ impl ClientTls {
 }
 
 impl From<ClientConfig> for ClientTls {
-    /// Material that never changes.
+    /// Uses this configuration, which never changes.
     fn from(config: ClientConfig) -> Self {
         Self {
             material: config.into(),

@@ -22,28 +22,29 @@ pub enum PemError {
     Missing(&'static str),
 }
 
-/// The certificates in a PEM file: at least one.
+/// Reads the certificates in a PEM file, of which there must be at least one.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     read(path, certificates_in)
 }
 
-/// The certificates in a PEM text: at least one.
+/// Reads the certificates in a PEM text, of which there must be at least one.
 pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()
         .map_err(|error| PemError::Malformed(error.to_string()))?;
-    match found.is_empty() {
-        true => Err(PemError::Missing("CERTIFICATE")),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(PemError::Missing("CERTIFICATE"))
+    } else {
+        Ok(found)
     }
 }
 
-/// The first private key in a PEM file.
+/// Reads the first private key in a PEM file.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     read(path, private_key_in)
 }
 
-/// The first private key in a PEM text.
+/// Reads the first private key in a PEM text.
 pub fn private_key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound => PemError::Missing("PRIVATE KEY"),

@@ -25,14 +25,14 @@ const REMINDER: Duration = Duration::from_secs(24 * 3600);
 /// Invalid material is rejected: the last valid one stays in use.
 pub struct Reloading<C> {
     material: Reloaded<Material<C>>,
-    /// `None` if it does not come from files, and never changes.
+    /// `None` for a configuration that does not come from files and never changes.
     usage: Option<Usage>,
 }
 
 /// A configuration, and information about its files.
 pub(super) struct Material<C> {
     pub(super) config: Arc<C>,
-    /// The validity of the own certificate.
+    /// The validity of this program's certificate.
     validity: Option<Validity>,
     /// Verifies client certificates, if they are used.
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -51,7 +51,7 @@ pub(super) enum Usage {
 /// The state of a certificate of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// Its use: `listen`, `admin` or `upstream`.
+    /// The use of the certificate: `listen`, `admin` or `upstream`.
     pub certificate: &'static str,
     /// When it expires.
     pub not_after: Option<SystemTime>,
@@ -60,7 +60,7 @@ pub struct CertificateStatus {
 }
 
 impl Usage {
-    /// The name in metrics, log and status; also the section of the configuration that names the files.
+    /// Returns the name in metrics, log and status, which is also the section of the configuration that names the files.
     fn as_str(self) -> &'static str {
         match self {
             Self::Listen => "listen",
@@ -82,7 +82,7 @@ impl<C> From<C> for Material<C> {
 }
 
 impl<C> Material<C> {
-    /// The resolver for the certificate of this identity, whose `chain` was already read.
+    /// Creates the material of this identity, whose `chain` was already read.
     pub(super) fn of_identity(
         identity: &Identity,
         chain: &[CertificateDer<'_>],
@@ -136,7 +136,7 @@ impl<C> fmt::Debug for Reloading<C> {
 }
 
 impl<C> From<C> for Reloading<C> {
-    /// Material that never changes.
+    /// Uses this configuration, which never changes.
     fn from(config: C) -> Self {
         Self {
             material: Reloaded::fixed(config.into()),
@@ -161,12 +161,12 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         self.material.subscribe()
     }
 
-    /// The configuration for the next connection.
+    /// Returns the configuration for the next connection.
     pub fn current(&self) -> Arc<C> {
         self.material.current().config.clone()
     }
 
-    /// A warning about the file of the private key.
+    /// Returns a warning if every user of this machine may read the private key.
     pub fn warning(&self) -> Option<String> {
         let material = self.material.current();
         let path = material.exposed_key.as_ref()?.display();
@@ -175,7 +175,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         ))
     }
 
-    /// The state of the certificate; `None` if it does not come from files.
+    /// Returns the state of the certificate; `None` if the configuration never changes.
     pub fn status(&self) -> Option<CertificateStatus> {
         let validity = self.material.current().validity;
         Some(CertificateStatus {
@@ -212,7 +212,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         }
     }
 
-    /// Reloads what does not come from files, after it changed.
+    /// Reloads material that does not come from files, after it was changed.
     pub async fn reload(&self) {
         if let Some(usage) = self.usage {
             let report = |loaded: Result<&_, &str>| self.report_reload(usage, loaded.map(drop));

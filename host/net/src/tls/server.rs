@@ -17,19 +17,20 @@ use super::{
 pub type ServerTls = Reloading<ServerConfig>;
 
 impl ServerTls {
-    /// TLS with this certificate. With `client_ca` only clients with a certificate of one of these CAs are
+    /// Creates the TLS of the port for clients. With `client_ca`, only clients with a certificate of one of these CAs are
     /// accepted.
     pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Listen, identity, client_ca)
     }
 
-    /// TLS of the admin port. With `client_ca` a client certificate is optional; one of another CA is
-    /// refused.
+    /// Creates the TLS of the admin port. With `client_ca`, a client certificate is optional, and a certificate of another
+    /// CA is refused.
     pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Admin, identity, client_ca)
     }
 
-    /// TLS of the port for clients with this certificate. [Reload](Reloading::reload) it when that was replaced.
+    /// Creates the TLS of the port for clients with a certificate that comes from no file. [Reload](Reloading::reload) it
+    /// after the certificate was replaced.
     pub fn of_shared(identity: SharedIdentity) -> Result<Self, TlsError> {
         Self::load(Usage::Listen, Vec::new(), move || {
             let (chain, key) = identity.load()?;
@@ -50,7 +51,7 @@ impl ServerTls {
         Self::load(usage, files, move || load(usage, &identity, client_ca.as_deref()))
     }
 
-    /// The configuration of the next connection.
+    /// Returns the TLS of the next connection.
     pub fn connection(&self) -> TlsConnection {
         let mut current = self.subscribe();
         let config = current.borrow_and_update().config.clone();
@@ -62,7 +63,7 @@ impl ServerTls {
     }
 }
 
-/// Each configuration has its own sessions: a client cannot resume a session after a reload without
+/// Loads a configuration, which has sessions of its own: after a reload, a client cannot resume a session without
 /// presenting its certificate again.
 fn load(
     usage: Usage,
@@ -110,7 +111,7 @@ fn with_protocols(mut config: ServerConfig) -> ServerConfig {
 pub struct TlsConnection {
     current: watch::Receiver<Arc<Material<ServerConfig>>>,
     config: Arc<ServerConfig>,
-    /// The client's certificate, followed by its chain. Empty if there is none.
+    /// The client's certificate, followed by its chain. Empty without a client certificate.
     client: Vec<CertificateDer<'static>>,
 }
 
@@ -121,22 +122,22 @@ impl fmt::Debug for TlsConnection {
 }
 
 impl TlsConnection {
-    /// The configuration for the handshake.
+    /// Returns the configuration for the handshake.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }
 
-    /// The handshake succeeded with these client certificates.
-    pub fn established(&mut self, client: &[CertificateDer<'_>]) {
+    /// Records the client's certificates after the handshake.
+    pub fn record_client(&mut self, client: &[CertificateDer<'_>]) {
         self.client = client.iter().map(|one| one.clone().into_owned()).collect();
     }
 
-    /// The client's certificate, if there is one.
+    /// Returns the client's certificate, if there is one.
     pub fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
         self.client.first()
     }
 
-    /// Completes when the client's certificate is no longer accepted after the files have changed.
+    /// Waits until the files change and the client's certificate is no longer accepted.
     pub async fn revoked(&mut self) {
         while self.current.changed().await.is_ok() {
             if !self.current.borrow_and_update().accepts(&self.client) {
@@ -150,7 +151,7 @@ impl TlsConnection {
 impl Material<ServerConfig> {
     fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
         let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
-            // It was accepted without a certificate, and still would be.
+            // The connection was accepted without a certificate, and still would be.
             return true;
         };
         clients

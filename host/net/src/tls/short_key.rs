@@ -22,14 +22,16 @@ use x509_parser::{
 };
 
 /// The shortest RSA key that the TLS library accepts, in bits.
-const SHORTEST: usize = 2048;
+pub const SHORTEST_RSA_KEY: usize = 2048;
 
 /// An RSA key that is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ShortKey {
-    #[error("the RSA key of the CA that signed its certificate has {0} bits, and TLS requires {SHORTEST}")]
+    #[error(
+        "the RSA key of the CA that signed its certificate has {0} bits, and TLS requires {SHORTEST_RSA_KEY}"
+    )]
     Authority(usize),
-    #[error("the RSA key of its certificate has {0} bits, and TLS requires {SHORTEST}")]
+    #[error("the RSA key of its certificate has {0} bits, and TLS requires {SHORTEST_RSA_KEY}")]
     Server(usize),
 }
 
@@ -55,23 +57,25 @@ impl KeySizeVerifier {
         let from_roots = roots.filter_map(|root| {
             let key = Sequence::new((&*root.subject_public_key_info).into());
             let key = key.to_der_vec().ok()?;
-            rsa_bits(&SubjectPublicKeyInfo::from_der(&key).ok()?.1)
+            key_bits(&SubjectPublicKeyInfo::from_der(&key).ok()?.1)
         });
         let intermediates = chain
             .iter()
             .skip(1)
-            .filter_map(|certificate| certificate_bits(certificate));
-        intermediates.chain(from_roots).find(|bits| *bits < SHORTEST)
+            .filter_map(|certificate| rsa_bits(certificate));
+        intermediates
+            .chain(from_roots)
+            .find(|bits| *bits < SHORTEST_RSA_KEY)
     }
 }
 
-/// Returns the size of the RSA key of a certificate.
-fn certificate_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
+/// Returns the size in bits of the RSA key of a certificate; `None` for a key of another kind.
+pub fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
-    rsa_bits(parsed.public_key())
+    key_bits(parsed.public_key())
 }
 
-fn rsa_bits(key: &SubjectPublicKeyInfo<'_>) -> Option<usize> {
+fn key_bits(key: &SubjectPublicKeyInfo<'_>) -> Option<usize> {
     match key.parsed().ok()? {
         PublicKey::RSA(key) => Some(key.key_size()),
         _ => None,
@@ -90,7 +94,7 @@ fn explained(error: Error, short_key: impl FnOnce() -> Option<ShortKey>) -> Erro
 }
 
 fn short_server_key(certificate: &CertificateDer<'_>) -> Option<ShortKey> {
-    let bits = certificate_bits(certificate).filter(|bits| *bits < SHORTEST);
+    let bits = rsa_bits(certificate).filter(|bits| *bits < SHORTEST_RSA_KEY);
     bits.map(ShortKey::Server)
 }
 

@@ -32,7 +32,7 @@ use crate::{
 /// Upstreams usually close idle connections after a minute or more; closing them earlier avoids sending a
 /// request on a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// TCP keepalive is sent after this much silence.
+/// The silence on a connection after which TCP sends a keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Connects to servers, with TLS if their URL says so.
@@ -41,15 +41,15 @@ pub type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<Wir
 /// Connects to the server at a URL, without TLS: by TCP, or in another way.
 pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
 
-/// The bytes of a connection, however it was made.
+/// A connection, however it was made.
 pub struct Wire {
-    stream: Box<dyn Bytes>,
+    stream: Box<dyn WireStream>,
     is_to_proxy: bool,
 }
 
-trait Bytes: Read + Write + Send + Unpin {}
+trait WireStream: Read + Write + Send + Unpin {}
 
-impl<T: Read + Write + Send + Unpin> Bytes for T {}
+impl<T: Read + Write + Send + Unpin> WireStream for T {}
 
 impl Wire {
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
@@ -63,7 +63,7 @@ impl Wire {
         }
     }
 
-    /// Requests name the server too: the connection ends at a proxy.
+    /// Marks that the connection ends at a proxy, so that the URLs of requests have to name the server.
     pub(crate) fn with_proxy(self) -> Self {
         Self {
             is_to_proxy: true,
@@ -145,7 +145,7 @@ pub fn tcp_connector() -> HttpConnector {
 /// Returns a TCP connector with another way to resolve host names.
 pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
-    // The TLS layer above decides about the scheme.
+    // The TLS layer above accepts or refuses the scheme.
     tcp.enforce_http(false);
     // A request is one small write and one read, so Nagle's algorithm would only add latency.
     tcp.set_nodelay(true);
@@ -159,11 +159,11 @@ pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
 }
 
 pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Connector {
-    // The current configuration at each connection. Sessions are resumed as long as it stays the same.
     let names: Arc<dyn ResolveServerName + Send + Sync> = {
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))
     };
+    // Each connection uses the current configuration. Sessions are resumed as long as it stays the same.
     let connector = service_fn(move |server: Uri| {
         HttpsConnector::new(dial.clone(), tls.current(), false, names.clone())
             .map_response(limited)

@@ -21,7 +21,7 @@ const HOP_BY_HOP: [HeaderName; 6] = [
     UPGRADE,
 ];
 
-/// Whether the request asks to switch protocols.
+/// Returns whether the request asks to switch protocols.
 pub fn is_upgrade<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().contains_key(UPGRADE)
@@ -77,8 +77,8 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3). Once Transfer-Encoding is
-    // removed it would be used, and the next hop would see another message.
+    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3). Without Transfer-Encoding, the next
+    // hop would use it and see another message.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }

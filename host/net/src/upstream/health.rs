@@ -28,13 +28,13 @@ impl Health {
         !self.failed_check.load(Ordering::Relaxed) && paused.is_none_or(|until| until <= Instant::now())
     }
 
-    /// A request could not connect.
-    pub(super) fn refused(&self) {
+    /// Records that a request could not connect.
+    pub(super) fn record_refused(&self) {
         *self.paused_until.lock() = Some(Instant::now() + PAUSE);
     }
 
-    /// A request was answered.
-    pub(super) fn connected(&self) {
+    /// Records that a request got a reply.
+    pub(super) fn record_connected(&self) {
         *self.paused_until.lock() = None;
     }
 }

@@ -27,11 +27,11 @@ impl std::str::FromStr for Server {
 }
 
 impl Server {
-    /// The server at this URL.
+    /// Returns the server at this URL.
     ///
     /// # Errors
     ///
-    /// When it is not `http` or `https`, or has more than a host and a port.
+    /// Returns an error when it is not `http` or `https`, or has more than a host and a port.
     pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
         let text = uri.to_string();
         let error = || InvalidServer(text.clone());
@@ -50,7 +50,7 @@ impl Server {
         }
     }
 
-    /// Whether connections to it are encrypted.
+    /// Returns whether connections to it are encrypted.
     pub fn is_tls(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }

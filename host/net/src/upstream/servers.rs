@@ -17,7 +17,7 @@ use super::{Server, health::Health};
 pub enum Servers {
     /// A fixed list.
     Listed(Vec<Server>),
-    /// The registered servers. The last known ones stay when updates end.
+    /// The registered servers. When updates end, the last known servers stay.
     Followed(watch::Receiver<Arc<FollowedServers>>),
 }
 
@@ -46,10 +46,10 @@ pub struct FollowedServer {
 pub enum Choice {
     /// Round robin; servers that are down come last.
     Turns,
-    /// Only the first. If it cannot be connected to and the servers are discovered, the request waits for the
+    /// Only the first server. If it cannot be connected to and the servers are discovered, the request waits for the
     /// next master, at most for the connect timeout. Listed servers are tried in their order.
     Master,
-    /// The server with the fewest requests in flight from here; servers that are down come last.
+    /// The server with the fewest requests in flight from this program; servers that are down come last.
     LeastLoaded,
 }
 
@@ -58,7 +58,7 @@ pub enum Choice {
 pub(super) struct Target {
     pub(super) server: Server,
     pub(super) health: Health,
-    /// Name of the registration; empty for a listed server.
+    /// The name of the registration; empty for a listed server.
     name: String,
     in_flight: AtomicUsize,
 }
@@ -129,7 +129,7 @@ impl ServerSet {
         self.choice
     }
 
-    /// The current servers.
+    /// Returns the current servers.
     pub(super) fn targets(&self) -> Arc<[Arc<Target>]> {
         let mut known = self.known.lock();
         if let Some(followed) = &self.followed {
@@ -150,8 +150,8 @@ impl ServerSet {
         known.targets.clone()
     }
 
-    /// The servers to try for one request, one after another. `patience` is how long it may wait for one;
-    /// `avoided` servers are tried last.
+    /// Returns the servers to try for one request, one after another. The request waits for a server for at most
+    /// `patience`; `avoided` servers are tried last.
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
@@ -174,7 +174,7 @@ impl ServerSet {
         }
     }
 
-    /// The servers in the order in which to try them.
+    /// Returns the servers in the order in which to try them.
     fn order(&self) -> Vec<Arc<Target>> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let targets = self.targets();
@@ -187,7 +187,7 @@ impl ServerSet {
             up.rotate_left(first);
         }
         if self.choice == Choice::LeastLoaded {
-            // Stable: servers with equal load take turns.
+            // The sort is stable, so servers with equal load take turns.
             up.sort_by_key(|target| target.in_flight.load(Ordering::Relaxed));
         }
         up.extend(down);
@@ -211,7 +211,7 @@ pub(super) enum Attempts<'s> {
 }
 
 impl Attempts<'_> {
-    /// The next server, after the previous one could not be connected to.
+    /// Returns the next server, after the previous one could not be connected to.
     pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
         let (set, followed, refused, until, patience) = match self {
             Self::InOrder(targets) => return targets.next(),

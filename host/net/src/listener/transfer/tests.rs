@@ -24,10 +24,10 @@ fn activity() -> Activity {
 }
 
 fn transfer(activity: &Activity) -> Transfer {
-    activity.request(([127, 0, 0, 1], 1).into(), false, CancellationToken::new())
+    activity.begin_request(([127, 0, 0, 1], 1).into(), false, CancellationToken::new())
 }
 
-/// A body, and what sends it.
+/// A body, and the sender of its parts.
 fn body() -> (mpsc::Sender<Bytes>, Body) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let stream = futures_util::stream::unfold(receiver, async |mut receiver| {
@@ -45,7 +45,7 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     std::future::pending().await
 }
 
-/// Take parts, each after a pause, until the body ends or breaks.
+/// Takes parts, each after a pause, until the body ends or breaks.
 async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     let mut taken = 0;
     while let Some(frame) = body.frame().await {
@@ -59,7 +59,7 @@ async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     Ok(taken)
 }
 
-/// Returns how a body ends while its connection is watched; none if it has not ended after a day.
+/// Returns how a body ends while its connection is watched; `None` if it has not ended after a day.
 async fn ends(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,
@@ -76,7 +76,7 @@ async fn ends(
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_bodies() {
+async fn a_request_body_is_aborted_when_one_side_stalls() {
     // (case, bytes and pause of the client, pause of the upstream, how it ends)
     for (case, bytes, pause, upstream, expected) in [
         (
@@ -95,7 +95,7 @@ async fn request_bodies() {
         ),
         ("as slow as may be", 600, SECOND, Duration::ZERO, None),
         ("in bursts", 40_000, 59 * SECOND, Duration::ZERO, None),
-        // For the time that the upstream takes the client is not to blame.
+        // The client is not to blame for the time that the upstream takes.
         ("a slow upstream", 1, Duration::ZERO, 25 * SECOND, None),
         (
             "the upstream takes nothing",
@@ -124,7 +124,7 @@ async fn request_bodies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replies() {
+async fn a_reply_is_aborted_when_one_side_stalls() {
     // (case, bytes and pause of the upstream, pause of the client, whether it is a stream, how it ends)
     for (case, bytes, pause, client, is_stream, expected) in [
         (
@@ -173,7 +173,7 @@ async fn replies() {
         let activity = activity();
         let transfer = transfer(&activity);
         if is_stream {
-            transfer.may_wait();
+            transfer.set_stream();
         }
         let (sender, body) = body();
         let body = transfer.send(body);
@@ -190,7 +190,7 @@ async fn replies() {
 
 /// The contents of a stalled reply are dropped even if it is not polled again.
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_is_not_taken_is_dropped() {
+async fn a_reply_that_the_client_does_not_read_is_dropped() {
     let activity = activity();
     let (sender, body) = body();
     let _untaken = transfer(&activity).send(body);
@@ -205,7 +205,7 @@ async fn a_reply_that_is_not_taken_is_dropped() {
 }
 
 #[tokio::test]
-async fn bodies_are_the_same() {
+async fn limits_change_no_byte_of_a_body() {
     let activity = activity();
     let data: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let request = transfer(&activity);
@@ -215,7 +215,7 @@ async fn bodies_are_the_same() {
     let mut body = request.send(Body::from(data.clone()));
     assert_eq!(http_body::Body::size_hint(&body).exact(), Some(100_000));
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
-    assert_eq!(first.len(), PART);
+    assert_eq!(first.len(), LARGEST_CHUNK);
     assert_eq!(
         http_body::Body::size_hint(&body).exact(),
         Some(100_000 - length(&first))
