@@ -34,16 +34,16 @@ pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_sign
 ///
 /// Returns the errors of opening a file; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Checked before opening: opening a device may rewind a tape or arm a watchdog.
+    // The kind is checked before opening, because opening a device may rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path)?;
-    // Checked again: the path may have changed.
+    // It is checked again, because the path may have changed.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Opens a regular file for appending, without blocking for other kinds of files. One that has to be made is readable only by
-/// its owner: what is appended to is about requests, users or clusters.
+/// Opens a regular file for appending, without blocking for other kinds of files. A new file is readable only by its owner,
+/// since logs may hold secrets of requests, users or clusters.
 ///
 /// # Errors
 ///
@@ -64,11 +64,11 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a file that only its owner may read; there must be none.
+/// Creates a file that only its owner may read.
 ///
 /// # Errors
 ///
-/// When it cannot be created; [`io::ErrorKind::AlreadyExists`] if the path exists.
+/// Returns the errors of creating a file; [`io::ErrorKind::AlreadyExists`] if the path exists.
 pub fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -81,7 +81,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// When it cannot be opened or synced.
+/// Returns the errors of opening and syncing the directory.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -143,7 +143,7 @@ fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec
     }
     file.rewind()?;
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    // It may have grown.
+    // The file may have grown since its size was read.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
@@ -170,7 +170,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// The errors of reading a secret file.
+/// A secret file cannot be used.
 #[derive(Debug)]
 pub enum SecretError {
     /// The file cannot be read.
@@ -180,7 +180,7 @@ pub enum SecretError {
 }
 
 impl SecretError {
-    /// The error for the operator, with the path and what the file is, such as `the key file`.
+    /// Writes the error for the operator. `what` says what the file is, such as `the key file`.
     pub fn describe(&self, path: &Path, what: &str) -> String {
         let name = path.display();
         match self {
@@ -200,7 +200,7 @@ impl From<io::Error> for SecretError {
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or every user may read it.
+/// Returns an error if the file cannot be read, or if every user may read it.
 pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>, SecretError> {
     let file = open(path)?;
     if has_world_read(&file)? {
@@ -220,7 +220,7 @@ pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretEr
     Ok(text(read_secret(path, limit)?)?)
 }
 
-/// Whether every user of the machine may read the file. False for a missing file.
+/// Returns whether every user of the machine may read the file. False for a missing file.
 pub fn is_world_readable(path: &Path) -> bool {
     open(path).is_ok_and(|file| has_world_read(&file).unwrap_or_default())
 }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_to_append_to() {
+    fn appending_creates_a_private_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for text in ["a", "b"] {

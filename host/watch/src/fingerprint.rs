@@ -20,12 +20,12 @@ pub struct Fingerprint {
     pub(crate) extensions: Extensions,
 }
 
-/// The extensions of the files in directories that count, ignoring case; hidden files do not count. If it is empty, all
-/// files count, hidden ones too.
+/// The extensions of the files that count in a directory, ignoring case. With extensions, hidden files do not count;
+/// without any, all files do.
 pub type Extensions = &'static [&'static str];
 
-/// Whether an entry of a directory counts, by its name alone. Backups (`a.yaml~`, `#a.yaml#`, `a.yaml.bak`) have another
-/// extension; `.#a.yaml` is hidden.
+/// Returns whether an entry of a directory counts, by its name alone. The backups of editors do not: `a.yaml~`,
+/// `#a.yaml#` and `a.yaml.bak` have another extension, and `.#a.yaml` is hidden.
 pub fn counts(path: &Path, extensions: Extensions) -> bool {
     let is_hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
     let is_known = |extension: &OsStr| {
@@ -41,9 +41,10 @@ pub fn counts(path: &Path, extensions: Extensions) -> bool {
 pub(crate) enum Content {
     Absent,
     File([u8; 32]),
-    /// Its entries by name, without directories, unless only files with some extensions count and their names have one.
+    /// A directory, with its entries by name. Directories in it are left out, unless their name has one of the extensions
+    /// that count.
     Directory(BTreeMap<OsString, Content>),
-    /// A device or the like, which is not read: it may be infinite.
+    /// A device, a pipe or a socket, which is not read, because it may be infinite.
     Other,
     Unreadable(io::ErrorKind),
 }
@@ -54,16 +55,16 @@ impl Fingerprint {
         Self::of_extensions(paths, &[])
     }
 
-    /// Reads these paths; of directories only the files with these extensions. This blocks.
+    /// Reads these paths. Of directories, it reads only the files with these extensions. This blocks.
     pub fn of_extensions(paths: impl IntoIterator<Item = PathBuf>, extensions: Extensions) -> Self {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
-    /// A digest of everything: the same for the same paths and content, also in another process.
+    /// Returns a digest of all paths and contents. It is the same in all processes.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {
-            part(&mut hasher, path.as_os_str().as_encoded_bytes());
+            hash_part(&mut hasher, path.as_os_str().as_encoded_bytes());
             content.add_to(&mut hasher);
         }
         hasher.finalize().into()
@@ -88,7 +89,7 @@ impl Fingerprint {
         Self { contents, extensions }
     }
 
-    /// The paths of this one whose content differs from that one, or is missing there.
+    /// Returns the paths whose content differs from the other fingerprint, or is missing there.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
         self.contents
             .iter()
@@ -98,8 +99,8 @@ impl Fingerprint {
     }
 }
 
-/// Adds bytes, after their length as a separator.
-fn part(hasher: &mut Sha256, bytes: &[u8]) {
+/// Hashes the length of some bytes, which separates them from what follows, and the bytes.
+fn hash_part(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update((bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);
 }
@@ -107,18 +108,18 @@ fn part(hasher: &mut Sha256, bytes: &[u8]) {
 impl Content {
     fn add_to(&self, hasher: &mut Sha256) {
         match self {
-            Self::Absent => part(hasher, b"absent"),
-            Self::Other => part(hasher, b"other"),
-            Self::Unreadable(kind) => part(hasher, format!("unreadable: {kind:?}").as_bytes()),
+            Self::Absent => hash_part(hasher, b"absent"),
+            Self::Other => hash_part(hasher, b"other"),
+            Self::Unreadable(kind) => hash_part(hasher, format!("unreadable: {kind:?}").as_bytes()),
             Self::File(digest) => {
-                part(hasher, b"file");
+                hash_part(hasher, b"file");
                 hasher.update(digest);
             }
             Self::Directory(entries) => {
-                part(hasher, b"directory");
+                hash_part(hasher, b"directory");
                 hasher.update((entries.len() as u64).to_le_bytes());
                 for (name, content) in entries {
-                    part(hasher, name.as_encoded_bytes());
+                    hash_part(hasher, name.as_encoded_bytes());
                     content.add_to(hasher);
                 }
             }
@@ -127,7 +128,7 @@ impl Content {
 
     fn of(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
         Self::read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
-            // Missing, a dangling link, or a file in place of a directory in the path.
+            // The file is missing, a link is dangling, or the path has a file in place of a directory.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
             kind => Self::Unreadable(kind),
         })
@@ -139,7 +140,7 @@ impl Content {
             return digests.of(path, &metadata).map(Self::File);
         }
         if !metadata.is_dir() {
-            // Not opened: opening a pipe waits for a writer.
+            // Opening a pipe would wait for a writer.
             return Ok(Self::Other);
         }
         let mut entries = BTreeMap::new();
@@ -150,10 +151,11 @@ impl Content {
             if is_directory && extensions.is_empty() || !counts(&path, extensions) {
                 continue;
             }
-            // A directory with the name of a file that counts is a mistake, and its end a change.
-            let content = match is_directory {
-                true => Self::Other,
-                false => Self::of(&path, extensions, digests),
+            // A directory with the name of a file that counts is a mistake of the operator, and removing it is a change.
+            let content = if is_directory {
+                Self::Other
+            } else {
+                Self::of(&path, extensions, digests)
             };
             entries.insert(entry.file_name(), content);
         }
@@ -168,8 +170,8 @@ pub(crate) struct Digests {
     next: HashMap<PathBuf, (Stamp, [u8; 32])>,
 }
 
-/// A file that was written to this shortly before it was read may be written to again without its times
-/// changing: clocks of file systems are coarse.
+/// The time after a write within which the next write may leave a file's times unchanged, because the clocks of file
+/// systems are coarse.
 const COARSENESS: Duration = Duration::from_secs(2);
 
 /// A file above this size in bytes is considered changed when its stamp has changed: files this large are not
@@ -248,17 +250,17 @@ impl Stamp {
         }
     }
 
-    /// Represents the content of a file that is too large to be read.
+    /// Returns a digest in place of the content of a file that is too large to be read.
     fn digest(&self) -> [u8; 32] {
         Sha256::digest(format!("{self:?}")).into()
     }
 
-    /// The time since the file was last written or replaced; none if the clock is inconsistent.
+    /// Returns the time since the file was last written or replaced; `None` if that lies in the future.
     pub fn age(&self, now: SystemTime) -> Option<Duration> {
         now.duration_since(self.changed?).ok()
     }
 
-    /// Whether any change of the file after `now` must change its stamp.
+    /// Returns whether every change of the file after `now` changes its stamp.
     fn is_settled(&self, now: SystemTime) -> bool {
         self.age(now).is_some_and(|age| age > COARSENESS)
     }

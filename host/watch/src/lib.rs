@@ -55,11 +55,11 @@ impl Default for WatchConfig {
     }
 }
 
-/// A check is delayed at most by this multiple of the debounce or the hold.
+/// The multiple of the debounce or the hold by which a check is delayed at most.
 const PATIENCE: u32 = 10;
 
-/// A change that may be incomplete is checked again after this multiple of the settle time; it is reported
-/// if both checks find the same.
+/// The multiple of the settle time after which a change that may be incomplete is checked again. It is reported when two
+/// checks find the same.
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories until it is dropped.
@@ -69,11 +69,11 @@ pub struct Watch {
     seen: Fingerprint,
     /// Whether something may have changed since the last check.
     is_due: bool,
-    /// Whether an event has happened that may not be complete.
+    /// Whether an event has happened that no check has followed yet.
     is_notified: bool,
     next_poll: Instant,
     notifier: Arc<Notifier>,
-    /// Shared with a check that continues after its future was dropped.
+    /// The state of checks. A check that continues after its future was dropped shares it.
     scanner: Arc<Mutex<Scanner>>,
 }
 
@@ -115,7 +115,7 @@ impl Watch {
         }
     }
 
-    /// Tells about the writers of the watched files.
+    /// Returns the writers of the watched files.
     pub fn writers(&self) -> Writers {
         Writers {
             config: self.config,
@@ -123,14 +123,14 @@ impl Watch {
         }
     }
 
-    /// The watched paths.
+    /// Returns the watched paths.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.seen.contents.keys()
     }
 
     /// Watches the paths of this fingerprint instead, and reports changes since it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
-        // New paths need notifications, and changes before those are set up need a check.
+        // A check sets up the notifications of new paths, and finds what changed before.
         self.is_due |= self.seen != seen;
         self.seen = seen;
     }
@@ -156,8 +156,7 @@ impl Watch {
         }
     }
 
-    /// The content of the paths when two checks in a row find the same, or when they keep changing for too
-    /// long.
+    /// Returns the content of the paths when two checks in a row find the same, or when they keep changing for too long.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {
@@ -202,7 +201,7 @@ impl Watch {
         blocking(move || {
             let mut scanner = scanner.lock();
             let Scanner { notices, digests } = &mut *scanner;
-            // First the notifications, then the content, so that no change in between is missed.
+            // Notifications are set up before the content is read, so that no change in between is missed.
             notices.watch(&paths, extensions);
             Fingerprint::with(paths, extensions, digests)
         })
@@ -232,7 +231,7 @@ impl Writers {
     }
 }
 
-/// Reading files may block, so it runs on a blocking thread.
+/// Runs work that reads files on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

@@ -33,11 +33,11 @@ pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     pub(crate) notify: Notify,
-    /// Whether the last event completes a change: a file was closed by its writer, or renamed.
+    /// Whether the last event completed a change: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
     /// Files that are being written, and when they were last written to.
     written: Mutex<HashMap<PathBuf, Instant>>,
-    /// The watched paths; other writes are ignored.
+    /// The watched paths. Writes to others are ignored.
     watched: Mutex<Watched>,
 }
 
@@ -59,13 +59,13 @@ impl Notifier {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Whether a file was being written within this time. The close notification may get lost, hence the
-    /// limit.
+    /// Returns whether a file was being written within this time. Without a limit, a lost notification of its end would
+    /// delay all checks.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         !self.written_to(within).is_empty()
     }
 
-    /// The files that were being written within this time, sorted.
+    /// Returns the files that were being written within this time, sorted.
     pub(crate) fn written_to(&self, within: Duration) -> Vec<PathBuf> {
         let mut written = self.written.lock();
         written.retain(|_, last| last.elapsed() < within);
@@ -74,8 +74,8 @@ impl Notifier {
         paths
     }
 
-    /// Notes which of these files are watched, and returns whether any is.
-    fn opened(&self, mut paths: Vec<PathBuf>) -> bool {
+    /// Records that the watched ones of these files are being written, and returns whether there are any.
+    fn record_opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
             let watched = self.watched.lock();
             paths.retain(|path| {
@@ -101,7 +101,7 @@ impl Notifier {
     }
 
     /// Sets the watched files and directories.
-    fn watches(&self, paths: &[PathBuf], extensions: Extensions) {
+    fn set_watched(&self, paths: &[PathBuf], extensions: Extensions) {
         let mut now = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
@@ -123,7 +123,7 @@ impl Notifier {
         *self.watched.lock() = watched;
     }
 
-    fn closed(&self, paths: &[PathBuf]) {
+    fn record_closed(&self, paths: &[PathBuf]) {
         let mut written = self.written.lock();
         for path in paths {
             written.remove(path);
@@ -141,7 +141,7 @@ impl notify::EventHandler for Handler {
         };
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
-                self.0.closed(&event.paths);
+                self.0.record_closed(&event.paths);
                 self.0.ring(true);
             }
             // A check opens files, which must not cause another check.
@@ -149,16 +149,16 @@ impl notify::EventHandler for Handler {
             // A close will follow.
             EventKind::Create(CreateKind::File) => {
                 self.0
-                    .opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
+                    .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
                 self.0.ring(false);
             }
             EventKind::Modify(ModifyKind::Data(_)) => {
-                if self.0.opened(event.paths) {
+                if self.0.record_opened(event.paths) {
                     self.0.ring(false);
                 }
             }
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
-                self.0.closed(&event.paths);
+                self.0.record_closed(&event.paths);
                 self.0.ring(true);
             }
             _ => self.0.ring(false),
@@ -166,13 +166,13 @@ impl notify::EventHandler for Handler {
     }
 }
 
-/// Whether the created file was opened by its creator: a link is not, and has no close event.
+/// Returns whether a created file was opened by its creator. A link was not, and no close event follows it.
 fn is_new(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
 }
 
-/// Notifications of the system about events in some directories.
+/// Registers for notifications of the system about events in directories.
 #[derive(Debug)]
 pub(crate) struct Notices {
     open: Open,
@@ -184,7 +184,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// `poll` is the interval for the warning if there are none.
+    /// `poll` is the interval of polling, which is named in a warning if there are no notifications.
     pub(crate) fn new(open: Open, notifier: Arc<Notifier>, poll: Duration) -> Self {
         Self {
             open,
@@ -196,7 +196,7 @@ impl Notices {
         }
     }
 
-    /// Registers everything that may change what these paths lead to.
+    /// Registers for events of all directories in which a change may alter what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
             match (self.open)(Handler(self.notifier.clone())) {
@@ -207,9 +207,9 @@ impl Notices {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        self.notifier.watches(paths, extensions);
-        // Registered from scratch each time: a watch stays with a directory that was moved or removed, and
-        // does not see its replacement.
+        self.notifier.set_watched(paths, extensions);
+        // All directories are registered again, because a registration stays with a directory that was moved or removed,
+        // and does not see its replacement.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");
@@ -224,7 +224,7 @@ impl Notices {
                 Ok(()) => {
                     self.watched.insert(directory);
                 }
-                // It was removed in the meantime, which its parent reports.
+                // The directory was removed in the meantime, and an event of its parent follows.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error),
             }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn reading_is_no_reason_to_look() {
+    async fn events_of_readers_are_ignored() {
         for (kind, expected) in [
             (EventKind::Access(AccessKind::Open(AccessMode::Any)), None),
             (EventKind::Access(AccessKind::Close(AccessMode::Read)), None),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_files_in_a_directory_are_written_to_without_a_look() {
+    async fn writes_to_files_that_are_not_watched_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         let watched = [root.join("rules.txt"), root.join("chains")];
@@ -294,7 +294,7 @@ mod tests {
             ("chains/rules.txt", None),
         ] {
             let notifier = Arc::new(Notifier::default());
-            notifier.watches(&watched, &["yaml"]);
+            notifier.set_watched(&watched, &["yaml"]);
             let kind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
             let event = Event::new(kind).add_path(root.join(file));
             Handler(notifier.clone()).handle_event(Ok(event));
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Whether the notifier signalled, and whether a change was complete.
+    /// Returns whether the notifier signalled a complete or an incomplete change; `None` if it did not signal.
     async fn signalled(notifier: &Notifier) -> Option<bool> {
         tokio::time::timeout(Duration::ZERO, notifier.notify.notified())
             .await

@@ -5,14 +5,14 @@ use tokio::sync::watch;
 
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
-/// A value that is loaded from files, and again when their content changes. Cheap to clone; clones share the value.
+/// A value that is loaded from files, and loaded again when their content changes. Cheap to clone; clones share the value.
 ///
-/// If it cannot be loaded again, the last one stays in use.
+/// When loading fails, the last valid value stays in use.
 pub struct Reloaded<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     current: watch::Sender<Arc<T>>,
-    /// `None` if it does not come from files, and never changes.
+    /// `None` for a value that does not come from files and never changes.
     source: Option<Source<T>>,
 }
 
@@ -25,7 +25,7 @@ struct Source<T> {
 }
 
 impl<T> Reloaded<T> {
-    /// A value that never changes.
+    /// Creates a value that never changes.
     pub fn fixed(value: T) -> Self {
         Self::new(value, None)
     }
@@ -35,16 +35,16 @@ impl<T> Reloaded<T> {
         Self(Arc::new(Inner { current, source }))
     }
 
-    /// Loads it. `load` reads these files; it may block.
+    /// Loads a value. `load` reads these files; it may block.
     ///
     /// # Errors
     ///
-    /// When `load` fails.
+    /// Returns the error of `load`.
     pub fn load<E: fmt::Display>(
         files: impl IntoIterator<Item = PathBuf>,
         load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
-        // Taken before the files are read, so that no change is missed.
+        // The fingerprint is taken before the files are read, so that no change is missed.
         let seen = Fingerprint::of(files);
         let value = load()?;
         let source = Source {
@@ -55,7 +55,7 @@ impl<T> Reloaded<T> {
         Ok(Self::new(value, Some(source)))
     }
 
-    /// The value that was last loaded.
+    /// Returns the value that was last loaded.
     pub fn current(&self) -> Arc<T> {
         self.0.current.borrow().clone()
     }
@@ -65,7 +65,7 @@ impl<T> Reloaded<T> {
         self.0.current.subscribe()
     }
 
-    /// The error of loading the current content of the files; `None` if it is in use.
+    /// Returns the error of loading the current content of the files; `None` if that content is in use.
     pub fn problem(&self) -> Option<String> {
         let source = self.0.source.as_ref()?;
         let problem = source.problem.lock();
@@ -74,7 +74,7 @@ impl<T> Reloaded<T> {
 }
 
 impl<T: Send + Sync + 'static> Reloaded<T> {
-    /// Loads it again whenever the files change, and reports the new value, or why there is none. Never completes.
+    /// Loads the value again whenever the files change, and reports the new value or the error. Never completes.
     pub async fn follow(&self, mut report: impl FnMut(Result<&T, &str>)) {
         let Some(source) = &self.0.source else {
             return std::future::pending().await;
@@ -86,7 +86,8 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
         }
     }
 
-    /// Loads it again now, for what is not only in files, and reports the new value, or why there is none.
+    /// Loads the value again now, and reports the new value or the error. A value that depends on more than its files needs
+    /// this.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;
@@ -117,7 +118,7 @@ impl<T> Clone for Reloaded<T> {
     }
 }
 
-/// Leaves out the value, which may be secret.
+/// Omits the value, which may be secret.
 impl<T> fmt::Debug for Reloaded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = self.0.source.as_ref().map(|source| &source.seen);
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_last_valid_value_stays() {
+    async fn the_last_valid_value_stays_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("number");
         fs::write(&path, "1").unwrap();
@@ -144,7 +145,7 @@ mod tests {
             move || fs::read_to_string(&path).unwrap().parse::<u8>()
         };
         let number = Reloaded::load([path.clone()], load).unwrap();
-        // Changed before it is followed.
+        // This change comes before the files are followed.
         fs::write(&path, "2").unwrap();
         let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
         let follow = number.follow(|loaded| reports.send(loaded.copied().map_err(str::to_owned)).unwrap());

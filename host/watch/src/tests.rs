@@ -47,8 +47,8 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Wait for notices to be there, by having one change reported: until then every change is found by the
-/// first look. What is left at the path is of no account.
+/// Waits until notifications are set up, by having a change of a scratch file reported. Until then, the first check would
+/// find every change.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);
@@ -59,7 +59,7 @@ fn write(path: PathBuf, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Like kubelet: files in a separate directory, a link `..data` to it, and a link through `..data` to each
+/// Mounts a file as kubelet does: in a separate directory, with a link `..data` to it, and a link through `..data` to the
 /// file.
 fn mount(root: &Path, revision: &str, text: &str) {
     let directory = root.join("mount");
@@ -75,11 +75,10 @@ fn mount(root: &Path, revision: &str, text: &str) {
     }
 }
 
-/// Each row: what is watched, how it comes to be, and what happens then, one after another; each time the
-/// change must be seen.
 #[tokio::test]
-async fn every_way_of_changing() {
+async fn every_way_of_changing_a_file_is_reported() {
     type Step = fn(&Path);
+    // (case, the watched path, how it is prepared, changes of which each must be reported)
     let cases: [(&str, &str, Step, &[Step]); 9] = [
         (
             "written in place",
@@ -139,7 +138,7 @@ async fn every_way_of_changing() {
                     fs::rename(root.join("some"), root.join("old")).unwrap();
                     fs::rename(root.join("new"), root.join("some")).unwrap();
                 },
-                // The old directory is not the one that is watched now.
+                // The new directory is watched instead of the old one.
                 |root| write(root.join("some/file"), "3"),
             ],
         ),
@@ -206,7 +205,7 @@ async fn every_way_of_changing() {
                     Ok(vec![path.clone()]),
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
-                // A step of two parts may be seen at its middle: then it is seen again.
+                // A step of two parts may be reported after each of them.
                 while !Fingerprint::of([path.clone()])
                     .differs_from(&watch.seen)
                     .is_empty()
@@ -218,7 +217,7 @@ async fn every_way_of_changing() {
     }
 }
 
-/// Each row leaves the file unchanged; only the change to the other file is reported.
+/// No step changes the content of the file, so only the change to the other file is reported.
 #[tokio::test]
 async fn writes_without_new_content_are_not_changes() {
     type Step = fn(&Path);
@@ -253,13 +252,13 @@ async fn writes_without_new_content_are_not_changes() {
 }
 
 #[tokio::test]
-async fn a_change_is_not_lost_with_the_future() {
+async fn a_change_is_reported_after_its_future_was_dropped() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     let mut watch = watch(std::slice::from_ref(&file), true);
     armed(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
-    // Dropped at every point at which it waits for something, sooner or later.
+    // The growing timeout drops the future at each of the points at which it waits.
     let seen = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {
@@ -291,7 +290,7 @@ async fn the_watched_paths_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn what_changed_since_a_fingerprint() {
+async fn changes_since_a_fingerprint_are_reported() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "1").unwrap();
@@ -301,9 +300,9 @@ async fn what_changed_since_a_fingerprint() {
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
-/// A file that is closed is whole: it need not be waited for as long as one that is being written.
+/// A file that its writer has closed is complete, so the debounce does not delay the check.
 #[tokio::test]
-async fn a_closed_file_is_seen_at_once() {
+async fn a_closed_file_is_reported_at_once() {
     let directory = TempDir::new().unwrap();
     let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
     let paths = [file.clone(), scratch.clone()];
@@ -317,10 +316,8 @@ async fn a_closed_file_is_seen_at_once() {
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
-/// A file that is written in place is not looked at before its writer has closed it, or has not written to it
-/// for long.
 #[tokio::test]
-async fn a_file_is_not_seen_by_halves() {
+async fn an_open_file_is_reported_after_its_last_write() {
     use std::io::Write as _;
     let directory = TempDir::new().unwrap();
     let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
@@ -334,7 +331,7 @@ async fn a_file_is_not_seen_by_halves() {
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
         for half in ["the first half, ", "the second half"] {
-            // Long enough for a look, if there were one: many times the debounce.
+            // Many times the debounce would suffice for a check.
             let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
             assert!(seen.is_err(), "{step}: before {half:?}");
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
@@ -348,7 +345,7 @@ async fn a_file_is_not_seen_by_halves() {
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
     assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    // It stays open, but is no longer written to.
+    // A file that stays open is reported when nothing was written to it for `hold`.
     let brief = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED
@@ -362,10 +359,10 @@ async fn a_file_is_not_seen_by_halves() {
 }
 
 #[tokio::test]
-async fn a_file_that_goes_on_being_written_is_named() {
+async fn a_file_that_is_still_being_written_is_named() {
     use std::io::Write as _;
     let directory = TempDir::new().unwrap();
-    // As the system reports it.
+    // Notifications name the canonical path.
     let file = directory.path().canonicalize().unwrap().join("file");
     let held = WatchConfig {
         hold: NEVER,
@@ -379,7 +376,7 @@ async fn a_file_that_goes_on_being_written_is_named() {
     writer.write_all(b"a half").unwrap();
     let patience = held.settle * 40;
     let named = tokio::time::timeout(SOON, async {
-        // The system may report it later.
+        // The notification of the write may arrive later.
         while writers.finished(patience).await.is_empty() {
             tokio::task::yield_now().await;
         }
@@ -391,9 +388,8 @@ async fn a_file_that_goes_on_being_written_is_named() {
     assert_eq!(finished.await.unwrap(), [] as [PathBuf; 0]);
 }
 
-/// Opening a pipe without a writer would block.
 #[test]
-fn only_regular_files_are_read() {
+fn devices_are_not_read() {
     let fingerprint = Fingerprint::of(["/dev/zero".into(), "/dev/null".into()]);
     for (path, content) in fingerprint.contents {
         assert_eq!(content, fingerprint::Content::Other, "{}", path.display());

@@ -4,17 +4,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The limit of Linux.
+/// The number of symbolic links in a path that Linux follows.
 const MOST_LINKS: usize = 40;
 
-/// The directories in which a change may alter what this path leads to: the parents of every symbolic link in the
-/// path and of the file itself, and, if the path is incomplete, the last existing one. All of them are free
-/// of symbolic links.
+/// Returns the directories in which a change may alter what this path leads to: the parents of every symbolic link in the
+/// path and of the file itself, and, if a part of the path is missing, the last existing directory. Their paths contain no
+/// symbolic links.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);
     if let Ok(entries) = std::fs::read_dir(path) {
-        // Its files may be links themselves.
+        // The files of a directory may be links themselves.
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
                 follow(&entry.path(), &mut found);
@@ -72,10 +72,9 @@ fn push(rest: &mut Vec<OsString>, path: &Path) {
 mod tests {
     use super::*;
 
-    /// Files and links below a directory, and from a path the directories to watch, all relative to it.
     #[cfg(unix)]
     #[test]
-    fn of_each_way() {
+    fn the_directories_of_all_links_in_a_path_are_found() {
         use std::{fs, os::unix::fs::symlink};
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
@@ -88,6 +87,7 @@ mod tests {
         symlink("round", root.join("round")).unwrap();
         symlink("nowhere/file", root.join("dangling")).unwrap();
         fs::write(root.join("file"), "").unwrap();
+        // (a path, the directories to watch for it), both below the root.
         for (path, expected) in [
             ("file", &[""][..]),
             ("absent", &[""]),
@@ -95,7 +95,7 @@ mod tests {
             ("file/below", &["file"]),
             ("mount/tls.crt", &["mount", "mount/..2026_1"]),
             ("mount/..data/tls.crt", &["mount", "mount/..2026_1"]),
-            // A directory, and where the files in it lead.
+            // The files in a directory may lead to other directories.
             ("mount", &["", "mount", "mount/..2026_1"]),
             ("absolute/tls.crt", &["", "mount", "mount/..2026_1"]),
             ("./absolute/../file", &["", ""]),

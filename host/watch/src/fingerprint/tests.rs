@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn stamps_settle() {
+fn a_stamp_settles_when_it_is_older_than_the_coarseness() {
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
     for (changed, now, expected) in [
         (Some(changed), changed, false),
@@ -11,7 +11,7 @@ fn stamps_settle() {
             changed + COARSENESS + Duration::from_nanos(1),
             true,
         ),
-        // A clock is wrong.
+        // The file is newer than the clock says.
         (Some(changed), changed - Duration::from_secs(1), false),
         (None, changed, false),
     ] {
@@ -26,13 +26,13 @@ fn stamps_settle() {
 }
 
 #[test]
-fn a_file_is_read_again_when_its_stamp_is_another() {
+fn a_file_is_read_again_when_its_stamp_has_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
     let stamp = Stamp::of(&path.metadata().unwrap());
-    // Not its digest, so that it shows whether it was read.
+    // This is not the digest of the file, so it shows that the file was not read.
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {
@@ -48,7 +48,7 @@ fn a_file_is_read_again_when_its_stamp_is_another() {
 }
 
 #[test]
-fn the_digest_is_that_of_paths_and_contents() {
+fn the_digest_depends_on_paths_and_contents() {
     let directory = tempfile::tempdir().unwrap();
     let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
     std::fs::write(&a, "1").unwrap();
@@ -69,7 +69,6 @@ fn the_digest_is_that_of_paths_and_contents() {
     assert_ne!(of(&[&directory.path().to_owned()]), before[3]);
 }
 
-/// A huge file must not make the program read it all.
 #[test]
 fn a_file_that_is_too_large_is_not_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -82,9 +81,9 @@ fn a_file_that_is_too_large_is_not_read() {
     assert_ne!(Fingerprint::of([path]), before);
 }
 
-/// A write now may leave the same times.
+/// Another write soon after the first may leave the times of the file unchanged.
 #[test]
-fn a_young_file_is_read_each_time() {
+fn a_file_that_was_just_written_is_read_each_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, "1").unwrap();
@@ -112,7 +111,7 @@ fn files_of_other_extensions_do_not_count() {
         ("a.yaml.bak", false),
         ("yaml", false),
         ("app.log", false),
-        // A path that is named itself counts.
+        // A path that is watched by its own name counts.
         ("named.log", true),
     ] {
         std::fs::write(path(name), "1").unwrap();
