@@ -1,4 +1,4 @@
-//! Requests to the API server whose answers are read as they are.
+//! Requests to the API server by path, whose answers are returned as bytes.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// The errors of a request, and of an answer that is not the expected one.
+/// A request got no answer, or another one than expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
@@ -59,17 +59,17 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When no answer arrives. An error status is an answer.
+    /// Returns an error when no answer arrives. An error status is an answer.
     pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a request, with a body of this type, that may be sent more than once: while the API server is overloaded, it
-    /// is.
+    /// Sends a request with a body of this type. It must be safe to repeat, because it is sent again while the API server is
+    /// overloaded.
     ///
     /// # Errors
     ///
-    /// When no answer arrives. An error status is an answer.
+    /// Returns an error when no answer arrives. An error status is an answer.
     pub async fn send(
         &self,
         method: Method,
@@ -100,14 +100,17 @@ impl Cluster {
                 continue;
             }
             let body = Limited::new(response.into_body(), LIMIT).collect().await;
-            let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-                true => AnswerError::TooLarge {
-                    path: path.to_owned(),
-                },
-                false => AnswerError::Incomplete {
-                    path: path.to_owned(),
-                    reason: error.to_string(),
-                },
+            let body = body.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    AnswerError::TooLarge {
+                        path: path.to_owned(),
+                    }
+                } else {
+                    AnswerError::Incomplete {
+                        path: path.to_owned(),
+                        reason: error.to_string(),
+                    }
+                }
             })?;
             return Ok(Answer {
                 status,
@@ -120,7 +123,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When the API server does not answer, or with an error status; later, when the answer breaks off.
+    /// Returns an error when the API server does not answer, or with an error status; later, when the answer breaks off.
     pub async fn lines(
         &self,
         path: &str,
@@ -156,11 +159,11 @@ fn pause(headers: &HeaderMap) -> Duration {
 }
 
 impl Answer {
-    /// The body of a successful answer; `None` if nothing was found.
+    /// Returns the body of a successful answer; `None` if nothing was found.
     ///
     /// # Errors
     ///
-    /// When the answer has another error status.
+    /// Returns an error when the answer has another error status.
     pub fn found(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
         match self.status {
             StatusCode::NOT_FOUND => Ok(None),

@@ -39,11 +39,11 @@ struct Status {
 
 enum ReviewError {
     Refused(String),
-    /// The API server did not answer it.
+    /// The API server did not answer the review.
     Request(RequestError),
 }
 
-/// The answer for a condition of a stage.
+/// Returns the answer for a condition of a stage.
 pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,
@@ -179,9 +179,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_answer_means() {
-        // (status of the review, access or error): kube-apiserver's webhook authorizer, and the conversion
-        // of an authorizer's decision into the status of a review.
+    fn a_denial_with_an_evaluation_error_is_an_error() {
+        // (status of the review, access or error), as in kube-apiserver's webhook authorizer and in its conversion of a
+        // decision into the status of a review.
         for (status, expected) in [
             (json!({"allowed": true, "reason": "RBAC"}), Ok((true, "RBAC"))),
             (json!({"allowed": false}), Ok((false, ""))),

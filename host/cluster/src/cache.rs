@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use parking_lot::RwLock;
 
-/// Namespace and name of an object. Ordered as the API server's lists.
+/// Namespace and name of an object, in the order of the API server's lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// Empty for kinds that are not namespaced.
@@ -23,10 +23,10 @@ impl Key {
 
 /// All objects of a kind. Lives as long as its watch.
 #[derive(Debug)]
-pub(crate) struct Cache<V>(RwLock<Contents<V>>);
+pub(crate) struct Cache<V>(RwLock<CachedObjects<V>>);
 
 #[derive(Debug)]
-struct Contents<V> {
+struct CachedObjects<V> {
     objects: BTreeMap<Key, V>,
     /// The objects of a list that is not complete yet.
     listed: BTreeMap<Key, V>,
@@ -35,7 +35,7 @@ struct Contents<V> {
 
 impl<V> Default for Cache<V> {
     fn default() -> Self {
-        Self(RwLock::new(Contents {
+        Self(RwLock::new(CachedObjects {
             objects: BTreeMap::new(),
             listed: BTreeMap::new(),
             is_synced: false,
@@ -44,11 +44,11 @@ impl<V> Default for Cache<V> {
 }
 
 impl<V> Cache<V> {
-    fn write<T>(&self, change: impl FnOnce(&mut Contents<V>) -> T) -> T {
+    fn write<T>(&self, change: impl FnOnce(&mut CachedObjects<V>) -> T) -> T {
         change(&mut self.0.write())
     }
 
-    fn read<T>(&self, look: impl FnOnce(&Contents<V>) -> T) -> T {
+    fn read<T>(&self, look: impl FnOnce(&CachedObjects<V>) -> T) -> T {
         look(&self.0.read())
     }
 
@@ -61,7 +61,7 @@ impl<V> Cache<V> {
         self.write(|contents| contents.listed.insert(key, object));
     }
 
-    /// The list is complete: objects that it does not contain are removed.
+    /// Completes a list: objects that it does not contain are removed.
     pub(crate) fn end_list(&self) {
         self.write(|contents| {
             contents.objects = std::mem::take(&mut contents.listed);
@@ -69,7 +69,7 @@ impl<V> Cache<V> {
         });
     }
 
-    /// Puts an object there, and returns whether it is another one than before.
+    /// Puts an object into the cache, and returns whether it differs from the previous one.
     pub(crate) fn insert(&self, key: Key, object: V) -> bool
     where
         V: PartialEq,
@@ -104,8 +104,8 @@ impl<V: Clone> Cache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// The first objects of a namespace, or of all, that match and come after a key; and the last one's key, if there
-    /// are more.
+    /// Returns the first objects that match and come after a key, of a namespace or of all. If there are more, the key of
+    /// the last one is returned too.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,
@@ -115,7 +115,7 @@ impl<V: Clone> Cache<V> {
     ) -> (Vec<V>, Option<Key>) {
         let first = Key::new(namespace, "");
         let start = match after {
-            // The key comes from a plugin.
+            // The key comes from a plugin, and may be of another namespace.
             Some(after) if *after >= first => Bound::Excluded(after),
             _ => Bound::Included(&first),
         };
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_replaces_what_was_there_when_it_is_complete() {
+    fn a_complete_list_replaces_all_objects() {
         let cache = Cache::default();
         let key = |namespace, name| Key::new(Some(namespace), name);
         cache.begin_list();

@@ -51,12 +51,11 @@ pub struct ClusterStatus {
 }
 
 impl Cluster {
-    /// Reads the address of the API server and the credentials. Sends nothing: the server need not be
-    /// available.
+    /// Reads the address of the API server and the credentials, without a request to the server.
     ///
     /// # Errors
     ///
-    /// When the configuration cannot be read or used.
+    /// Returns an error when the configuration cannot be read or used.
     pub async fn connect(config: &ClusterConfig) -> Result<Self, ConfigError> {
         let connection = config.connection().await?;
         metrics::begin_at_zero();
@@ -68,27 +67,25 @@ impl Cluster {
         })))
     }
 
-    /// Starts to watch namespaces; otherwise the first lookup does. For a host whose chains need their
-    /// labels.
+    /// Starts to watch namespaces, whose labels chains need. Otherwise the first lookup does.
     pub fn watch_namespaces(&self) {
         self.0.namespaces.start(&self.0.runtime);
     }
 
-    /// Starts to watch these kinds; otherwise the first lookup of each does. For kinds that plugins are
-    /// granted.
+    /// Starts to watch these kinds, which plugins may read. Otherwise the first lookup of each does.
     pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
         for kind in kinds.into_iter().filter(|kind| !kind.is_access_review()) {
             self.0.kinds.start(kind, &self.0.runtime);
         }
     }
 
-    /// The resources of a kind, to read and write; starts to watch them.
+    /// Starts to watch the resources of a kind, and returns the client that reads and writes them.
     pub fn resources(&self, kind: &ResourceKind) -> Resources {
         self.resources_of(&kind.served())
     }
 
-    /// A single resource, to read and write, for which the account needs rights only to that one. `namespace` is empty for a
-    /// resource of the whole cluster.
+    /// Returns a client of a single resource, for which the account needs rights to that resource only. `namespace` is empty
+    /// for a resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
         Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
@@ -102,7 +99,7 @@ impl Cluster {
         &self.0.runtime
     }
 
-    /// A candidate in the election by the Lease of this name, in the namespace of the account.
+    /// Returns a candidate in the election by the Lease of this name, in the namespace of the account.
     pub fn election(&self, name: impl Into<String>, terms: Terms) -> Election {
         Election::new(self.0.connection.clone(), name.into(), terms)
     }
@@ -116,7 +113,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When the API server does not reply. An error status is a reply.
+    /// Returns an error when the API server does not reply. An error status is a reply.
     pub async fn forward(
         &self,
         request: Request<Bytes>,
@@ -131,7 +128,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When the namespace can be neither found nor created.
+    /// Returns an error when the namespace can be neither found nor created.
     pub async fn ensure_namespace(&self, name: &str) -> Result<(), ForwardError> {
         forward::ensure_namespace(&self.0.connection, name).await
     }

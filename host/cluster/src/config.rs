@@ -17,8 +17,7 @@ pub struct ClusterConfig {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterSource {
-    /// The service account of the pod that this program runs in. Its token and its CA are read again
-    /// every minute.
+    /// The service account of the Pod that this program runs in. Its token and its CA are read again every minute.
     InCluster,
     Kubeconfig {
         /// The file. Default: the files of `KUBECONFIG`, else `.kube/config` of the home directory.
@@ -26,12 +25,12 @@ pub enum ClusterSource {
         /// The context. Default: the kubeconfig's current context.
         context: Option<String>,
     },
-    /// The kubeconfig if there is one, as for `kubectl`, else the service account.
+    /// The kubeconfig if there is one, as `kubectl` finds it, or else the service account.
     #[default]
     Infer,
 }
 
-/// The errors of the configuration. An unavailable API server is not such an error.
+/// The configuration cannot be used. An unavailable API server is not such an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -94,7 +93,7 @@ impl ClusterConfig {
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
         // With two providers in the program and none installed, rustls would panic.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails if another thread installed one first, which is fine.
+            // An error means that another thread has installed a provider, which does as well.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
@@ -118,7 +117,7 @@ impl ClusterConfig {
 
 async fn infer() -> Result<(String, Config), ConfigError> {
     let files = default_files();
-    // Files that are configured must exist; the one in the home directory need not.
+    // The files of `KUBECONFIG` must exist, the file in the home directory need not.
     if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
         || files.iter().any(|file| file.exists())
     {
@@ -132,7 +131,7 @@ async fn infer() -> Result<(String, Config), ConfigError> {
 
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// The files that kubectl reads.
+/// Returns the files that kubectl reads.
 fn default_files() -> Vec<PathBuf> {
     let named: Vec<_> = env::var_os(KUBECONFIG)
         .map(|files| {
@@ -190,7 +189,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
             place: place.clone(),
             reason: causes(&error),
         })?;
-    // Set from HTTPS_PROXY, which is for other destinations.
+    // kube takes the proxy from `HTTPS_PROXY`, which is for other destinations.
     config.proxy_url = None;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
         let reason =

@@ -32,13 +32,13 @@ use crate::{
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// TCP keepalive is sent after this much silence.
+/// The silence on a connection after which TCP sends a keepalive probe.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 const POOL_IDLE: Duration = Duration::from_secs(90);
 /// The timeout for the head of a reply to a list or a watch. A server sends the head of a watch at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
-/// The number of concurrent lookups; more wait, within their deadline.
+/// The number of concurrent lookups. Further lookups wait, within their deadline.
 const LIVE_REQUESTS: usize = 64;
 
 /// The API server: pooled connections and credentials. Cheap to clone.
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     client: Client,
     url: Arc<str>,
     live: Arc<Semaphore>,
-    /// Whether the API server answered the last request of [`ask`](Self::ask).
+    /// Whether the API server answered the last request that [`ask`](Self::ask) sent.
     answers: Arc<watch::Sender<bool>>,
 }
 
@@ -64,7 +64,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When the credentials or the CAs cannot be used.
+    /// Returns an error when the credentials or the CAs cannot be used.
     pub(crate) fn new(config: &Config) -> kube::Result<Self> {
         let mut http = tcp_connector();
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -76,8 +76,7 @@ impl Connection {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .build(https.map_response(limited));
-        // Not kube's own stack, which logs every failed request as an error; this crate logs changes of
-        // state.
+        // kube's own stack would log every failed request as an error, while this crate logs changes of state.
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
@@ -92,7 +91,7 @@ impl Connection {
         })
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port of the API server.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -101,21 +100,21 @@ impl Connection {
         self.client.clone()
     }
 
-    /// Whether the API server answers; a watch that waits before its next attempt need not wait when it does again.
+    /// Receives whether the API server answers, so that a watch can end its pause as soon as it does.
     pub(crate) fn answers(&self) -> watch::Receiver<bool> {
         self.answers.subscribe()
     }
 
-    /// A request of a lookup: limited in concurrency and time, and counted.
+    /// Sends a request, which is limited in concurrency and time, and counted.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        // Only work for a request of a client belongs to a trace.
-        let span = match is_traced() {
-            true => debug_span!(
+        // A watch belongs to no request of a client, and so to no trace.
+        let span = if is_traced() {
+            debug_span!(
                 target: SPANS,
                 "cluster",
                 otel.name = %format_args!("cluster {verb}"),
@@ -123,8 +122,9 @@ impl Connection {
                 otel.status_code = Empty,
                 server.address = self.url(),
                 admittance.result = Empty,
-            ),
-            false => Span::none(),
+            )
+        } else {
+            Span::none()
         };
         let answer = timeout_at(until, async {
             let _permit = self.live.acquire().await;
@@ -148,8 +148,8 @@ impl Connection {
         answer
     }
 
-    /// The resources that match: all of them, or a page if there is a limit, with the token for the next page. With
-    /// `only_metadata`, the API server sends nothing else of them.
+    /// Lists the matching resources: all of them, or one page if there is a limit, with the token for the next page. With
+    /// `only_metadata`, the API server sends only their metadata.
     pub(crate) async fn list(
         &self,
         api: &Api<Item>,
@@ -182,8 +182,8 @@ impl Connection {
         }
     }
 
-    /// A client for a list and its watch that reports the server's answers to `health`: a resumed watch gives
-    /// no event until something changes.
+    /// Returns a client for a list and its watch that reports the server's answers to `health`, because a resumed watch
+    /// gives no event until something changes.
     pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();
@@ -201,10 +201,10 @@ impl Connection {
                 if response.status().is_success() {
                     if is_watch {
                         metrics::count(Verb::Watch, "ok");
-                        health.accepted();
+                        health.record_accepted();
                     } else {
                         metrics::count(Verb::List, "ok");
-                        health.heard();
+                        health.record_answer();
                     }
                 }
                 Ok::<_, BoxError>(response)

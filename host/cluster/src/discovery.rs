@@ -23,12 +23,12 @@ pub struct ServedKind {
 }
 
 impl ServedKind {
-    /// `ConstraintTemplate`.
+    /// Returns the kind, such as `ConstraintTemplate`.
     pub fn kind(&self) -> &str {
         &self.resource.kind
     }
 
-    /// Plural and group: `constrainttemplates.templates.gatekeeper.sh`.
+    /// Returns plural and group, such as `constrainttemplates.templates.gatekeeper.sh`.
     pub fn name(&self) -> String {
         format!("{}.{}", self.resource.plural, self.resource.group)
     }
@@ -39,12 +39,12 @@ impl ServedKind {
 }
 
 impl Cluster {
-    /// The kinds of these plurals in a group, or all with `*`: each in the first of these versions that has it. None if the
-    /// API server does not have the group.
+    /// Returns the kinds of these plurals in a group, or all with `*`: each in the first of these versions that has it.
+    /// None if the API server does not have the group.
     ///
     /// # Errors
     ///
-    /// When the API server does not answer.
+    /// Returns an error when the API server does not answer.
     pub async fn discover(
         &self,
         group: &str,
@@ -77,7 +77,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// The resources of a kind, to read; starts to watch them.
+    /// Starts to watch the resources of a kind, and returns the client that reads them.
     pub fn resources_of(&self, kind: &ServedKind) -> Resources {
         Resources::new(self.connection().clone(), kind, None, self.runtime())
     }

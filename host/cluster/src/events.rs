@@ -1,4 +1,4 @@
-//! Events: what `kubectl describe` shows of an object.
+//! Events of Kubernetes, which `kubectl describe` shows with an object.
 
 use admittance_admission::shortened;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -21,16 +21,16 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The object that it is about. The event is in its namespace.
+    /// The object of the event. The event is in the namespace of the object.
     pub regarding: EventObject,
-    /// Another object that it is about.
+    /// Another object that the event concerns.
     pub related: Option<EventObject>,
     pub is_warning: bool,
     /// A word in CamelCase, such as `Denied`.
     pub reason: &'static str,
     /// The action that was taken, in CamelCase.
     pub action: &'static str,
-    /// The rest in words; the end of a long text is left out.
+    /// The text of the event. The end of a long text is left out.
     pub note: String,
 }
 
@@ -40,17 +40,17 @@ pub struct EventObject {
     pub api_version: String,
     /// `Pod`.
     pub kind: String,
-    /// Empty for an object of the whole cluster; its events are in `default`.
+    /// The namespace of the object. It is empty for an object of the whole cluster, whose events are in `default`.
     pub namespace: String,
-    /// Its name, or the prefix of a name that is not generated yet.
+    /// The name of the object, or the prefix of a name that is not generated yet.
     pub name: String,
-    /// Empty if it is unknown.
+    /// The UID of the object. It is empty if it is not known.
     pub uid: String,
 }
 
 /// Writes events. Cheap to clone.
 ///
-/// An event that is like one of the last minutes, but for its note, is counted in that one's series.
+/// An event that differs from an event of the last minutes only in its note is counted in the series of that event.
 #[derive(Clone)]
 pub struct Events {
     connection: Connection,
@@ -78,16 +78,12 @@ impl Events {
         }
     }
 
-    /// Writes an event.
-    ///
-    /// # Errors
-    ///
-    /// When the API server refuses or does not answer.
     pub async fn publish(&self, event: Event) -> Result<(), ResourceError> {
         let published = Published {
-            type_: match event.is_warning {
-                true => EventType::Warning,
-                false => EventType::Normal,
+            type_: if event.is_warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
             },
             reason: event.reason.to_owned(),
             note: Some(shortened(&event.note, LONGEST_NOTE).into_owned()),

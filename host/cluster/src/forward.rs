@@ -24,10 +24,10 @@ const REPLY_LIMIT: Duration = Duration::from_secs(65);
 /// The timeout for finding and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The request headers that are forwarded. Others are dropped: they could carry credentials or impersonate a
-/// user, and the API server trusts this program.
+/// The request headers that are forwarded. Others could carry credentials or impersonate a user, and the API server trusts
+/// this program.
 const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
-/// Response headers that concern only the connection.
+/// The response headers that concern only the connection.
 const OF_THE_CONNECTION: [HeaderName; 4] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -137,7 +137,7 @@ pub(crate) async fn create_namespace(
     namespace.metadata.name = Some(name.to_owned());
     let created = namespaces.create(params, &namespace);
     match connection.ask(Verb::Create, until, created).await {
-        // It was created in the meantime.
+        // A conflict means that the namespace was created in the meantime.
         Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
         Err(failure) => Err(failure),
     }

@@ -1,4 +1,4 @@
-//! The health of a watch: for lookups, for the status, for the log.
+//! The health of a watch, by which lookups decide whether to use the cache, and which the status and the log show.
 
 use std::time::{Duration, Instant};
 
@@ -13,25 +13,23 @@ use tokio::{
 
 use crate::metrics;
 
-/// The time for which the cache is used while the watch is down. After that every lookup is sent to the API server, and
-/// fails when it is unreachable.
+/// The time for which the cache is used while the watch is down. After that, every lookup is sent to the API server.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
-/// The time that a watch must stay open, after the API server accepted it, before it is up. A watch from an expired
-/// version is accepted too: the error is its first event.
+/// The time for which an accepted watch must stay open before it counts as up. The API server also accepts a watch from an
+/// expired version, and sends the error as its first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 /// The state of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchState {
-    /// Not started: there was no lookup yet.
+    /// The watch was not started, because there was no lookup yet.
     Idle,
-    /// A list is under way: the first, or a new one because the watch expired.
+    /// The objects are being listed, for the first time or because the watch expired.
     Starting,
     Watching,
-    /// The API server cannot be watched now; the watch is retried at least every 30 s.
+    /// The API server cannot be watched now. The watch is retried at least every 30 s.
     Down,
-    /// The API server does not allow it; every lookup is sent to the server, and the watch is retried every
-    /// minute.
+    /// The API server does not allow the watch. Every lookup is sent to the server, and the watch is retried every minute.
     Refused,
 }
 
@@ -45,7 +43,7 @@ pub struct ClusterWatch {
     pub kind: String,
     /// The state of the watch.
     pub state: WatchState,
-    /// When it entered that state.
+    /// When the watch entered that state.
     pub since: Moment,
     /// The number of cached objects.
     pub objects: usize,
@@ -53,12 +51,12 @@ pub struct ClusterWatch {
     /// server does not respond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<Moment>,
-    /// The last error; absent once the watch works again.
+    /// The last error. It is absent when the watch works again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// The health of one watch. Written by the watch, read by lookups.
+/// The health of one watch. The watch writes it, and lookups read it.
 #[derive(Debug)]
 pub(crate) struct Health {
     /// The watched kind, in messages and as the label of the gauge.
@@ -137,7 +135,7 @@ impl Health {
         self.now.lock().state == WatchState::Watching
     }
 
-    /// Whether the API server does not allow it.
+    /// Returns whether the API server does not allow the watch.
     pub(crate) fn is_refused(&self) -> bool {
         self.now.lock().state == WatchState::Refused
     }
@@ -146,8 +144,8 @@ impl Health {
         self.enter(WatchState::Starting, None);
     }
 
-    /// The API server answered.
-    pub(crate) fn heard(&self) {
+    /// Records that the API server answered.
+    pub(crate) fn record_answer(&self) {
         self.now.lock().heard = Some(Moment::now());
     }
 
@@ -156,8 +154,8 @@ impl Health {
         self.something_changed();
     }
 
-    /// The API server accepted a watch.
-    pub(crate) fn accepted(&self) {
+    /// Records that the API server accepted a watch.
+    pub(crate) fn record_accepted(&self) {
         let mut now = self.now.lock();
         now.heard = Some(Moment::now());
         if now.state != WatchState::Watching {
@@ -173,7 +171,7 @@ impl Health {
             match accepted {
                 Some(at) => {
                     sleep_until((at + CONFIRM_AFTER).into()).await;
-                    // Otherwise it was closed and another one was accepted.
+                    // If the time differs, this watch was closed and another one was accepted.
                     if self.now.lock().accepted == Some(at) {
                         return;
                     }
@@ -183,7 +181,7 @@ impl Health {
         }
     }
 
-    /// The watch works: it delivered changes, or stayed open.
+    /// Records that the watch works: it delivered a change, or stayed open.
     pub(crate) fn watching(&self) {
         if self.enter(WatchState::Watching, None) {
             tracing::info!(watch = self.name, "the watch is up");
@@ -206,7 +204,7 @@ impl Health {
         }
     }
 
-    /// Whether a filled cache is current enough to be used.
+    /// Returns whether a filled cache is current enough to be used.
     pub(crate) fn is_fresh(&self) -> bool {
         let now = self.now.lock();
         match now.state {
@@ -262,7 +260,7 @@ mod tests {
         health.down("gone".into());
         health.age(STALE_LIMIT / 2);
         health.starting();
-        health.accepted();
+        health.record_accepted();
         health.down("expired, and no list".into());
         health.age(STALE_LIMIT / 2);
         assert!(!health.is_fresh(), "an attempt does not make it younger");

@@ -13,11 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::cache::Key;
 
-/// An object as the API server sends it, without `metadata.managedFields`, which is often half of an object
-/// and not needed.
+/// An object as the API server sends it, without `metadata.managedFields`, which is often half of the object.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// The fields that the watch needs, and the labels; the whole object is in `object`.
+    /// The fields that the watch needs, and the labels. All fields are in `object`.
     meta: ObjectMeta,
     object: Map<String, Value>,
 }
@@ -94,7 +93,7 @@ impl Item {
     pub(crate) fn of_metadata(mut meta: ObjectMeta) -> Self {
         meta.managed_fields = None;
         let mut object = Map::new();
-        // Metadata that came as JSON is JSON again.
+        // Metadata that was parsed from JSON can always be serialized.
         object.insert(
             "metadata".to_owned(),
             serde_json::to_value(&meta).unwrap_or_default(),
@@ -113,7 +112,7 @@ impl Item {
         self.object
     }
 
-    /// The object as JSON. The items of a list come without `apiVersion` and `kind`: they are added in front.
+    /// Returns the object as JSON. `apiVersion` and `kind`, which the items of a list lack, are added in front.
     pub(crate) fn into_json(self, resource: &ApiResource) -> String {
         let has_type = ["apiVersion", "kind"]
             .iter()
@@ -152,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn what_an_object_becomes() {
-        // (as it comes, as a plugin gets it)
+    fn plugins_get_objects_with_their_type_and_without_managed_fields() {
+        // (object of the API server, object for a plugin)
         for (sent, expected) in [
             (
                 r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"x"}],"uid":"u"},"status":{"b":1,"a":1.50}}"#,
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_kept_apart() {
+    fn the_labels_of_a_stored_object_can_be_selected() {
         let item: Item = serde_json::from_str(
             r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"x":"y"}}}"#,
         )

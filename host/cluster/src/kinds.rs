@@ -34,7 +34,7 @@ pub(crate) struct Kinds {
     watches: Mutex<HashMap<ClusterKind, Watched>>,
 }
 
-/// A kind and the task that watches it; the task holds only the kind, so it ends with this.
+/// A kind and the task that watches it. The task does not keep this alive, and ends with it.
 #[derive(Debug)]
 struct Watched {
     kind: Arc<Kind>,
@@ -65,7 +65,7 @@ impl Kinds {
         }
     }
 
-    /// The kind; starts its watch if necessary.
+    /// Returns the kind, and starts its watch if necessary.
     fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<Kind> {
         let mut watches = self.watches.lock();
         if let Some(watched) = watches.get(name) {
@@ -127,7 +127,7 @@ impl Kinds {
 }
 
 impl Kind {
-    /// The discovery information about the kind; requested once.
+    /// Returns the discovery information about the kind, which is requested only once.
     async fn served(&self, until: Instant) -> Result<&Served, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
@@ -146,7 +146,7 @@ impl Kind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        // Another lookup may already be requesting it, with another deadline.
+        // Another lookup may already have requested it, with another deadline.
         let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
         match served {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
@@ -287,7 +287,7 @@ impl Kind {
     }
 }
 
-/// The beginning of a page. As text it comes from a plugin.
+/// The beginning of a page, as a plugin sends it back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// The page begins after this object of the cache.
@@ -296,7 +296,7 @@ pub(crate) enum Start {
     OfServer(String),
 }
 
-/// The longest text of a start, far above the tokens of API servers.
+/// The longest text of a start, in bytes, which is far longer than the tokens of API servers.
 const START_LENGTH: usize = 4096;
 
 impl Start {
@@ -343,8 +343,8 @@ pub(crate) fn restart() -> ClusterError {
 
 const NAME_LENGTH: usize = 253;
 
-/// Checks a text of a plugin that becomes one segment of a URL path, so that it cannot reach another kind.
-/// Stricter than Kubernetes' own rule (`IsValidPathSegmentName`) only in characters that no name has.
+/// Checks a plugin's text that becomes one segment of a URL path, so that it cannot reach another kind. The check is
+/// stricter than Kubernetes' own (`IsValidPathSegmentName`) only in characters that no name has.
 fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
     let holds = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_page_begins_is_a_text() {
+    fn the_beginning_of_a_page_is_read_back_from_its_text() {
         for start in [
             Start::After(Key::new(Some("shop"), "web")),
             Start::After(Key::new(None, "n1")),

@@ -1,5 +1,5 @@
-//! The election of one program among several by a Lease, in the way of client-go, so without comparing clocks: a Lease has
-//! expired when this program has not seen a renewal for its duration.
+//! The election of one program among several by a Lease, in the way of client-go. Clocks of machines are not compared: a
+//! Lease has expired when this program has seen no renewal for the duration of the Lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,25 +27,25 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// The current time, for people who read a Lease: no decision compares the clocks of machines.
+/// Returns the current time for a Lease. Only people read it, since no decision compares the clocks of machines.
 #[allow(clippy::disallowed_methods, reason = "Leases have timestamps of jiff")]
 pub(crate) fn current_time() -> MicroTime {
     MicroTime(Timestamp::now())
 }
 
-/// The timeout of a request of a program that is not the leader, and of the release.
+/// The timeout of requests of a program that is not the leader, and of the leader's resignation.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
-/// The label of all Leases of the replicas of a program: the name of the one that their leader holds.
+/// The label of the Leases of all replicas, whose value is the name of the leader's Lease.
 pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 
 /// The times of an election. The default is the default of client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The time without a renewal after which another program becomes the leader. Whole seconds. The leader resigns after
-    /// two thirds of it.
+    /// The time without a renewal after which another program becomes the leader, in whole seconds. A leader that cannot
+    /// renew its Lease resigns after two thirds of this time.
     pub duration: Duration,
-    /// The pause between renewals, and between looks at the Lease of another leader.
+    /// The pause between renewals, and between checks of the Lease of another leader.
     pub pause: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Default for Terms {
 pub struct LeaderStatus {
     /// The name of the Lease that the leader holds.
     pub lease: String,
-    /// The identity of the leader: the name of its Pod, and a random suffix; absent if it is not known.
+    /// The identity of the leader: the name of its Pod, and a random suffix. It is absent if the leader is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// Whether this replica is the leader.
@@ -78,7 +78,7 @@ impl LeaderStatus {
     }
 }
 
-/// A candidate. Lives as long as the program.
+/// A candidate in the election. Lives as long as the program.
 #[derive(Debug)]
 pub struct Election {
     connection: Connection,
@@ -90,12 +90,12 @@ pub struct Election {
     is_leader: watch::Sender<bool>,
     /// The annotations that this program sets while it holds the Lease.
     annotations: watch::Sender<BTreeMap<String, String>>,
-    /// The identity of the leader, as it was seen last.
+    /// The last known leader.
     holder: parking_lot::Mutex<Option<String>>,
     lease: Mutex<Option<ObservedLease>>,
 }
 
-/// The Lease, and when it was first seen as it is.
+/// The Lease, and when its present version was first seen.
 #[derive(Debug)]
 struct ObservedLease {
     lease: Lease,
@@ -124,7 +124,7 @@ impl Election {
         self.is_leader.subscribe()
     }
 
-    /// The replicas of which this program is one, each with a Lease of its own on these terms.
+    /// Returns the replicas that take part, this program among them. Each has a Lease of its own on these terms.
     pub fn members(&self, terms: Terms) -> Members {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
         Members::new(
@@ -136,7 +136,7 @@ impl Election {
         )
     }
 
-    /// Sets an annotation of the Lease, if this program is the leader; it is written at once.
+    /// Sets an annotation of the Lease at once, if this program is the leader.
     pub fn annotate(&self, key: &str, value: &str) {
         if *self.is_leader.borrow() {
             self.annotations.send_if_modified(|annotations| {
@@ -146,15 +146,16 @@ impl Election {
         }
     }
 
-    /// The Lease, and who is known to hold it.
+    /// Returns the name of the Lease and its last known holder.
     pub fn status(&self) -> LeaderStatus {
         let is_self = *self.is_leader.borrow();
         let holder = self.holder.lock().clone();
         LeaderStatus {
             lease: self.name.clone(),
-            holder: match is_self {
-                true => Some(self.identity.clone()),
-                false => holder.filter(|holder| !holder.is_empty()),
+            holder: if is_self {
+                Some(self.identity.clone())
+            } else {
+                holder.filter(|holder| !holder.is_empty())
             },
             is_self,
         }
@@ -163,7 +164,7 @@ impl Election {
     /// Takes part. Never returns; drop it to stop, and then [resign](Self::resign).
     pub async fn take_part(&self) {
         let mut lease = self.lease.lock().await;
-        // Of the leader: when it must resign.
+        // The time at which the leader must resign.
         let mut end = None;
         let mut has_failed = false;
         let mut annotations = self.annotations.subscribe();
@@ -188,7 +189,7 @@ impl Election {
                         ));
                         tracing::warn!(lease = %self.name, "cannot take part in the election: {reason}");
                     }
-                    // What was written by another is read first.
+                    // Another program has written the Lease, so it is read again.
                     if matches!(error, RequestError::Conflict(_) | RequestError::NotFound(_)) {
                         *lease = None;
                     }
@@ -204,7 +205,7 @@ impl Election {
         }
     }
 
-    /// Renews the Lease, or takes it if it is free. Returns whether this program has it.
+    /// Renews the Lease, or takes it if it is free. Returns whether this program holds it.
     async fn attempt(&self, seen: &mut Option<ObservedLease>, until: Instant) -> Result<bool, RequestError> {
         let is_leader = *self.is_leader.borrow();
         if seen.is_none() || !is_leader {
@@ -232,7 +233,7 @@ impl Election {
                     if !is_free {
                         return Ok(false);
                     }
-                    // What the leader before this one wrote is newer.
+                    // The annotations that the previous leader wrote are newer.
                     self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {
@@ -246,7 +247,7 @@ impl Election {
         Ok(true)
     }
 
-    /// Lets another program become the leader at once, if this one is it.
+    /// Lets another program become the leader at once, if this one is the leader.
     pub async fn resign(&self) {
         let seen = self.lease.lock().await.take();
         if !self.is_leader.send_replace(false) {
@@ -260,7 +261,7 @@ impl Election {
             spec.holder_identity = Some(String::new());
             spec.renew_time = Some(current_time());
         }
-        // Otherwise it expires.
+        // If this fails, the Lease expires.
         if let Err(error) = self.replace(&lease, Instant::now() + REQUEST_LIMIT).await {
             tracing::warn!(
                 lease = %self.name,
@@ -296,9 +297,10 @@ impl Election {
         let had_holder = before.holder_identity.is_some();
         let transitions = before.lease_transitions.unwrap_or_default();
         LeaseSpec {
-            acquire_time: match is_taken {
-                true => Some(now.clone()),
-                false => before.acquire_time,
+            acquire_time: if is_taken {
+                Some(now.clone())
+            } else {
+                before.acquire_time
             },
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: i32::try_from(self.terms.duration.as_secs()).ok(),
@@ -314,9 +316,10 @@ impl Election {
         }
         metrics::leader(&self.name, is_leader);
         let (lease, identity) = (&self.name, &self.identity);
-        match is_leader {
-            true => tracing::info!(lease, identity, "this replica is the leader"),
-            false => tracing::warn!(lease, identity, "this replica is no longer the leader"),
+        if is_leader {
+            tracing::info!(lease, identity, "this replica is the leader")
+        } else {
+            tracing::warn!(lease, identity, "this replica is no longer the leader")
         }
     }
 }
@@ -329,7 +332,7 @@ fn see(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
     *seen = now.map(|lease| ObservedLease { lease, since });
 }
 
-/// Whether a Lease that has been as it is for this time has no holder any more.
+/// Returns whether a Lease that has not changed for this time no longer has a holder.
 pub(crate) fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {
     let has_holder = spec
         .holder_identity

@@ -1,9 +1,9 @@
 //! A Kubernetes API server as the source of namespace labels, of lookups for plugins and of access reviews,
 //! and as a store of definitions.
 //!
-//! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is
-//! complete, and when a watch is down for long, it sends a request to the server. An unavailable server
-//! affects only the lookups that need it: nothing here ends or blocks the program. [`Manifests`] takes its place in tests.
+//! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is complete, and when
+//! a watch is down for long, it sends a request to the server. An unavailable server affects only the lookups that need it.
+//! In tests of plugins, [`Manifests`] take the place of a server.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
@@ -44,4 +44,4 @@ pub use lease::{Election, LeaderStatus, Terms};
 pub use manifests::Manifests;
 pub use members::{Annotations, Member, Members, Membership};
 pub use metrics::METRICS;
-pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
+pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, Resources, next_change};

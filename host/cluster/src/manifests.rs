@@ -18,8 +18,8 @@ use crate::{
     selector::TextSelector,
 };
 
-/// The objects that look-ups find, and the labels of namespaces. A namespace without a `v1` `Namespace` among the objects
-/// has only the label with its name. Users may do what the roles among the objects allow. Cheap to clone.
+/// The objects that lookups find. A namespace has the labels of its `Namespace` among the objects, or else only the label
+/// with its name. The roles among the objects say what users may do. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests(Arc<Contents>);
 
@@ -30,11 +30,11 @@ struct Contents {
 }
 
 impl Manifests {
-    /// The cluster with these objects. Of two with the same kind, namespace and name, the later one counts.
+    /// Creates a cluster of these objects. Of two with the same kind, namespace and name, the later one counts.
     ///
     /// # Errors
     ///
-    /// A sentence about the first value that is not an [object](Self::check), or not a role that can be read.
+    /// Returns a sentence about the first value that is not an [object](Self::check), or not a role that can be read.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Result<Self, String> {
         let Contents { mut kinds, mut roles } = Contents::default();
         for (index, object) in objects.into_iter().enumerate() {
@@ -51,11 +51,11 @@ impl Manifests {
         Ok(Self(Arc::new(Contents { kinds, roles })))
     }
 
-    /// The kind of an object.
+    /// Returns the kind of an object.
     ///
     /// # Errors
     ///
-    /// A sentence about a value without `apiVersion`, `kind` or `metadata.name`.
+    /// Returns a sentence about a value without `apiVersion`, `kind` or `metadata.name`.
     pub fn check(object: &Value) -> Result<ClusterKind, String> {
         let text = |field: &str| {
             let pointer = format!("/{}", field.replace('.', "/"));
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn look_ups_find_the_objects() {
+    async fn lookups_find_the_objects() {
         let object = |kind: &str, namespace: Option<&str>, name: &str, zone: &str| {
             json!({"apiVersion": "v1", "kind": kind,
                    "metadata": {"namespace": namespace, "name": name, "labels": {"zone": zone}}})

@@ -1,4 +1,4 @@
-//! The replicas of a program: each holds a Lease of its own, whose annotations say what it has.
+//! The replicas of a program. Each holds a Lease of its own, in whose annotations it reports.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,7 +33,7 @@ pub type Annotations = BTreeMap<String, String>;
 /// The pause before a Lease that could not be written is written again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The replicas, and the Lease of this one. Lives as long as the program.
+/// All replicas, and the Lease of this one. Lives as long as the program.
 #[derive(Debug)]
 pub struct Members {
     connection: Connection,
@@ -45,13 +45,13 @@ pub struct Members {
     identity: String,
     terms: Terms,
     view: Arc<View<Held>>,
-    /// Since when the Leases are as they are, as seen from here.
+    /// The last seen versions of the Leases, and when each was first seen.
     seen: Mutex<HashMap<String, (Held, Instant)>>,
     annotations: watch::Sender<Annotations>,
     _task: AbortOnDropHandle<()>,
 }
 
-/// A Lease, as far as it matters here.
+/// The fields of a Lease that are used here.
 #[derive(Clone, Debug, PartialEq)]
 struct Held {
     spec: LeaseSpec,
@@ -61,11 +61,11 @@ struct Held {
 /// A replica that holds a Lease of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The name of its Lease.
+    /// The name of the replica's Lease.
     pub name: String,
-    /// Whether it renews its Lease.
+    /// Whether the replica renews its Lease.
     pub is_alive: bool,
-    /// The time since the last observed change of its Lease.
+    /// The time since the last observed change of the Lease.
     pub unchanged: Duration,
     pub is_leader: bool,
     pub annotations: Annotations,
@@ -76,14 +76,14 @@ pub struct Membership {
     pub members: Vec<Member>,
     /// The annotations of the leader's Lease; `None` if there is none.
     pub leader: Option<Annotations>,
-    /// Whether the account of this program may not watch them.
+    /// Whether the account of this program may not watch the Leases.
     pub is_refused: bool,
-    /// The reason for which this may be out of date.
+    /// The reason why this may be out of date.
     pub problem: Option<String>,
 }
 
 impl Members {
-    /// The members of the election of this Lease, of which this one has this identity.
+    /// Returns the replicas that take part in the election by this Lease, among which this one has this identity.
     pub(crate) fn new(
         connection: Connection,
         leader: String,
@@ -122,7 +122,7 @@ impl Members {
         }
     }
 
-    /// The name of this replica's Lease.
+    /// Returns the name of this replica's Lease.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -136,12 +136,13 @@ impl Members {
         });
     }
 
-    /// A counter that grows with every change of a Lease, and whenever the watch goes down or up.
+    /// Receives a counter that grows with every change of a Lease, and whenever the watch goes down or up.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.view.health.changes()
     }
 
-    /// The replicas as they are seen now. To be called at least every second: what expires is measured from here.
+    /// Returns the replicas as they are seen now. The expiry of Leases is measured from one call to the next, so this has to
+    /// be called at least every second.
     pub fn look(&self) -> Membership {
         let mut seen = self.seen.lock();
         let now = Instant::now();
@@ -155,7 +156,7 @@ impl Members {
         let leads = leads.map(|(_, held)| holder(held));
         let mut is_known = false;
         for (Key { name, .. }, held) in leases {
-            // Without the watch no renewal is seen, so no Lease expires.
+            // While the watch is down, no renewal is seen, and so no Lease expires.
             let since = match seen.get(&name) {
                 Some((before, since)) if before.spec == held.spec => *since,
                 _ => now,
@@ -177,7 +178,7 @@ impl Members {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // What is written by this replica does not come back either.
+            // The renewals of this replica are not seen either.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };
@@ -260,7 +261,7 @@ impl Members {
         Ok(())
     }
 
-    /// Deletes the Lease of this replica, so that no other waits for it.
+    /// Deletes the Lease of this replica, so that no other replica waits for it.
     pub async fn leave(&self) {
         self.remove(&self.name).await;
     }
@@ -275,13 +276,14 @@ impl Members {
             .await;
         match deleted {
             Ok(_) | Err(RequestError::NotFound(_)) => {}
-            // It expires.
+            // A Lease that is not deleted expires.
             Err(error) => tracing::warn!(lease = name, "the lease cannot be deleted: {}", error.sentence()),
         }
     }
 }
 
-/// The name of the machine, which equals the name of the Pod, with a part of the random suffix of the identity.
+/// Returns the name of a replica's Lease: the name of the machine, which is the name of the Pod, and a part of the random
+/// suffix of the identity.
 fn lease_name(identity: &str) -> String {
     let (host, suffix) = identity.rsplit_once('_').unwrap_or((identity, ""));
     let allowed = |letter: char| match letter.to_ascii_lowercase() {

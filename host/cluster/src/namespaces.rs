@@ -29,8 +29,8 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 /// Only the metadata of namespaces is requested.
 type Namespace = PartialObjectMeta<Item>;
 
-/// Namespaces and their labels. The watch starts with the first lookup: a host whose chains need no labels
-/// needs no permission to read namespaces.
+/// Namespaces and their labels. The watch starts with the first lookup, so that a host whose chains need no labels needs no
+/// permission to read namespaces.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     connection: Connection,
@@ -91,7 +91,7 @@ impl Namespaces {
     /// Reads the labels from the cache, or else from the server, since the cache may not have a namespace that was just
     /// created. kube-apiserver uses the same order.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
-        // The name comes from a request and becomes part of a path.
+        // The name comes from a request and becomes a part of a path, so it must be valid.
         if !is_dns_label(name) {
             return Err(not_found(name));
         }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::select_all;
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
@@ -34,19 +35,16 @@ const MANAGER: &str = "admittance";
 
 /// The pause before the next request to an API server that did not respond or is not watched.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The limit of attempts of a write whose resource changes in ways that do not concern it.
+/// The limit of attempts of a write whose resource changes in the meantime in other fields.
 const ATTEMPTS: usize = 5;
 
-/// A kind, as named in the API server's paths.
+/// A kind of resources, such as version `v2` of the kind `AdmissionWebhookConfiguration`, plural
+/// `admissionwebhookconfigurations`, in the group `bkbcs.tencent.com`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceKind {
-    /// `bkbcs.tencent.com`.
     pub group: &'static str,
-    /// `v2`.
     pub version: &'static str,
-    /// `AdmissionWebhookConfiguration`.
     pub kind: &'static str,
-    /// `admissionwebhookconfigurations`.
     pub plural: &'static str,
     pub is_namespaced: bool,
 }
@@ -58,7 +56,7 @@ pub struct Resource {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// All of it, `metadata.resourceVersion` too. The items of a list have no `apiVersion` and `kind`.
+    /// All fields, including `metadata.resourceVersion`. The items of a list have no `apiVersion` and `kind`.
     pub object: Map<String, Value>,
 }
 
@@ -80,7 +78,7 @@ pub enum ResourceError {
 }
 
 impl ResourceError {
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Unknown { .. })
     }
@@ -92,9 +90,9 @@ pub struct ResourceEdit<'a> {
     /// Empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Whether a resource, or that there is none, is what the change expects.
+    /// Returns whether the resource, or its absence, is the state that the change expects.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Whether it is what the change leads to.
+    /// Returns whether the resource, or its absence, is the state that the change leads to.
     pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Sets fields of the resource; `None` deletes it.
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
@@ -112,14 +110,14 @@ impl fmt::Debug for ResourceEdit<'_> {
 /// The result of the last [`read`](Resources::read).
 #[derive(Clone, Debug)]
 struct LastRead {
-    /// [`Resources::changes`] at its beginning, or when the same content was found again.
+    /// The value of [`Resources::changes`] when the read began, or when the same content was found again.
     changes: u64,
     at: Instant,
     /// The content; `None` if the read failed.
     found: Option<Vec<Version>>,
 }
 
-/// Identifies what a resource says, without its status: a hash of these fields of its metadata.
+/// Identifies the content of a resource without its status: the hash of some fields of its metadata.
 type Version = u64;
 
 const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
@@ -237,12 +235,12 @@ impl Resources {
         }))
     }
 
-    /// The API server: scheme, host and port.
+    /// Returns the API server: scheme, host and port.
     pub fn server(&self) -> &str {
         self.0.connection.url()
     }
 
-    /// A counter that grows with every watched change, and whenever the watch goes down or up.
+    /// Returns a counter that grows with every watched change, and whenever the watch goes down or up.
     pub fn changes(&self) -> u64 {
         *self.0.view.health.changes().borrow()
     }
@@ -250,20 +248,16 @@ impl Resources {
     /// Waits until [`changes`](Self::changes) differs from this number.
     pub async fn changed_since(&self, changes: u64) {
         let mut receiver = self.0.view.health.changes();
-        // The sender lives as long as this.
+        // The wait cannot fail, because the sender lives as long as this.
         let _ = receiver.wait_for(|number| *number != changes).await;
     }
 
-    /// Whether the watch is up; otherwise changes are not signalled.
+    /// Returns whether the watch is up; otherwise changes are not signalled.
     pub fn is_watched(&self) -> bool {
         self.0.view.health.is_watching()
     }
 
     /// Reads all resources. [`changed`](Self::changed) compares with the last result.
-    ///
-    /// # Errors
-    ///
-    /// When they cannot all be listed.
     pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         let changes = self.changes();
         let result = self.list().await;
@@ -275,8 +269,8 @@ impl Resources {
         result
     }
 
-    /// Waits until [`read`](Self::read) gives, or may give, another result than the last time; also when the API server
-    /// becomes unavailable, and when it is available again. May be dropped and called again without missing anything.
+    /// Waits until [`read`](Self::read) may give another result than the last time. This includes that the API server becomes
+    /// unavailable, or available again. Dropping the future and calling again misses no change.
     pub async fn changed(&self) {
         loop {
             let Some(last) = self.0.last.lock().clone() else {
@@ -286,7 +280,7 @@ impl Resources {
             if last.found.is_some() && self.is_watched() {
                 return changed.await;
             }
-            // Without a watch, or after a failed read, the content is compared.
+            // If there is no watch, or the last read failed, the resources are listed and compared at an interval.
             tokio::select! {
                 () = changed => {}
                 () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
@@ -304,12 +298,8 @@ impl Resources {
         }
     }
 
-    /// Makes this change if the resource is what it expects; returns whether it is. The resource's version guards the
-    /// write, which is tried again if the resource changed in a way that the change does not concern.
-    ///
-    /// # Errors
-    ///
-    /// When the API server refuses it or does not answer.
+    /// Makes this change if the resource is in the state that the change expects, and returns whether it is. The resource's
+    /// version guards the write, which is tried again if other fields of the resource have changed in the meantime.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
         let ResourceEdit { namespace, name, .. } = *edit;
         for _ in 0..ATTEMPTS {
@@ -319,17 +309,12 @@ impl Resources {
             }
             let written = match (&current, edit.set) {
                 (None, None) => return Ok(true),
-                (None, Some(set)) => self.create(namespace, name, set).await.map(drop),
-                (Some(current), Some(set)) => {
-                    let mut new = current.clone();
-                    set(&mut new.object);
-                    self.replace(&new).await.map(drop)
-                }
+                (_, Some(set)) => self.put(namespace, name, current.clone(), set).await.map(drop),
                 (Some(current), None) => self.delete(current).await,
             };
             match written {
                 Ok(()) => return Ok(true),
-                // It may still be what is expected.
+                // The resource was changed or deleted, but may still be in the expected state.
                 Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {
@@ -348,10 +333,6 @@ impl Resources {
     }
 
     /// Reads all resources.
-    ///
-    /// # Errors
-    ///
-    /// When they cannot all be listed.
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         let api = Api::<Item>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;
@@ -367,11 +348,7 @@ impl Resources {
         Ok(items.into_iter().map(Resource::of).collect())
     }
 
-    /// The resource of this name, if it exists.
-    ///
-    /// # Errors
-    ///
-    /// When the API server does not answer.
+    /// Returns the resource of this name, if there is one.
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Option<Resource>, ResourceError> {
         let answer = self.ask(Verb::Get, self.api(namespace).get(name)).await;
         match answer {
@@ -386,7 +363,7 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// [`ResourceError::Conflict`] when it already exists; other errors when the API server refuses or does
+    /// Returns [`ResourceError::Conflict`] when it already exists; other errors when the API server refuses or does
     /// not answer.
     pub async fn create(
         &self,
@@ -400,9 +377,10 @@ impl Resources {
             self.0.resource.api_version.clone().into(),
         );
         object.insert("kind".to_owned(), self.0.resource.kind.clone().into());
-        let metadata = match self.0.is_namespaced {
-            true => json!({"name": name, "namespace": namespace}),
-            false => json!({"name": name}),
+        let metadata = if self.0.is_namespaced {
+            json!({"name": name, "namespace": namespace})
+        } else {
+            json!({"name": name})
         };
         object.insert("metadata".to_owned(), metadata);
         set(&mut object);
@@ -444,7 +422,7 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
+    /// Returns [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
     /// does not answer.
     pub async fn replace(&self, resource: &Resource) -> Result<Resource, ResourceError> {
         let item = resource.item()?;
@@ -455,11 +433,28 @@ impl Resources {
             .map_err(|failure| self.error("update", failure))
     }
 
+    /// Creates a resource of this name, or replaces the one that was `found`, with the fields that `set` sets.
+    pub async fn put(
+        &self,
+        namespace: &str,
+        name: &str,
+        found: Option<Resource>,
+        set: impl Fn(&mut Map<String, Value>),
+    ) -> Result<Resource, ResourceError> {
+        match found {
+            None => self.create(namespace, name, set).await,
+            Some(mut found) => {
+                set(&mut found.object);
+                self.replace(&found).await
+            }
+        }
+    }
+
     /// Makes this the status of a resource, as far as this program writes it: fields that it wrote before are removed.
     ///
     /// # Errors
     ///
-    /// [`ResourceError::NotFound`] when the resource does not exist; other errors when its kind has no status, or the API
+    /// Returns [`ResourceError::NotFound`] when the resource does not exist; other errors when its kind has no status, or the API
     /// server refuses or does not answer.
     pub async fn apply_status(
         &self,
@@ -498,7 +493,7 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
+    /// Returns [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
     /// does not answer.
     pub async fn delete(&self, resource: &Resource) -> Result<(), ResourceError> {
         let version = |field| resource.metadata(field).map(str::to_owned);
@@ -518,9 +513,10 @@ impl Resources {
 
     fn api(&self, namespace: &str) -> Api<Item> {
         let client = self.0.connection.client();
-        match self.0.is_namespaced {
-            true => Api::namespaced_with(client, namespace, &self.0.resource),
-            false => Api::all_with(client, &self.0.resource),
+        if self.0.is_namespaced {
+            Api::namespaced_with(client, namespace, &self.0.resource)
+        } else {
+            Api::all_with(client, &self.0.resource)
         }
     }
 
@@ -549,6 +545,20 @@ impl Resources {
     fn error(&self, verb: &str, failure: RequestError) -> ResourceError {
         let ApiResource { plural, group, .. } = &self.0.resource;
         ResourceError::of(failure, &permission(&format!("`{verb}`"), plural, group))
+    }
+}
+
+/// Returns a future that completes when one of these kinds of resources changes after this call.
+pub fn next_change<'r, K>(kinds: K) -> impl Future<Output = ()> + use<'r, K>
+where
+    K: IntoIterator<Item = &'r Resources>,
+{
+    let changes: Vec<_> = kinds
+        .into_iter()
+        .map(|resources| Box::pin(resources.changed_since(resources.changes())))
+        .collect();
+    async {
+        select_all(changes).await;
     }
 }
 

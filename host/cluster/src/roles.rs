@@ -1,4 +1,4 @@
-//! The permissions of users by the roles among manifests, as Kubernetes' RBAC decides them.
+//! Decides by the roles among manifests what users may do, as Kubernetes' RBAC does.
 
 use admittance_admission::{Access, AccessAttributes, UserInfo};
 use k8s_openapi::api::rbac::v1::{
@@ -12,14 +12,14 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 const MASTERS: &str = "system:masters";
 
-/// Roles and who has them. Lives as long as its manifests.
+/// Roles and their bindings to users. Lives as long as its manifests.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
     rules: Vec<(Name, Vec<PolicyRule>)>,
     bindings: Vec<Binding>,
 }
 
-/// The name of a role or a binding, with its namespace if it is for one.
+/// The name of a role or a binding, and its namespace unless it is of the whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Name {
     namespace: Option<String>,
@@ -34,11 +34,7 @@ struct Binding {
 }
 
 impl Roles {
-    /// Adds an object if it is one of RBAC.
-    ///
-    /// # Errors
-    ///
-    /// When it is one, and cannot be read.
+    /// Adds an object if it is a role or a binding. The error says why such an object cannot be read.
     pub(crate) fn add(&mut self, object: &Value) -> Result<(), String> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         if text("/apiVersion") != Some(RBAC) {
@@ -81,7 +77,7 @@ impl Roles {
         });
     }
 
-    /// Whether a user may do this. Nobody may do what no role allows, but [`MASTERS`].
+    /// Returns whether a user may do this. Only [`MASTERS`] may do anything that no role allows.
     pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> Access {
         let allowed = |reason: String| Access {
             allowed: true,
@@ -133,7 +129,7 @@ fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
         .map_err(|error| format!("the {} {name} cannot be read: {error}", object["kind"]))
 }
 
-/// Whether a subject of a binding in this namespace is, or contains, a user.
+/// Returns whether a subject of a binding in this namespace is, or contains, a user.
 fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool {
     match subject.kind.as_str() {
         "User" => subject.name == user.username,
@@ -149,7 +145,7 @@ fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool 
     }
 }
 
-/// `RuleAllows` of Kubernetes' RBAC authorizer.
+/// Returns whether a rule allows an action, like `RuleAllows` of Kubernetes' RBAC authorizer.
 fn allows(rule: &PolicyRule, action: &AccessAttributes) -> bool {
     let contains = |list: &[String], text: &str| list.iter().any(|entry| entry == "*" || entry == text);
     let is_verb = |verb: &str| contains(&rule.verbs, verb);
@@ -239,7 +235,7 @@ mod tests {
                 ("ClusterRole", "scaler"),
                 json!([{"kind": "Group", "name": "dev"}]),
             ),
-            // A role of another namespace, and one that does not exist.
+            // The roles are of another namespace, or do not exist.
             binding(
                 "RoleBinding",
                 Some("ops"),
@@ -262,7 +258,8 @@ mod tests {
     #[test]
     fn roles_decide_what_users_may_do() {
         let roles = roles();
-        // user, group, action (verb, group, resource or path, subresource, namespace, name), whether it is allowed.
+        // (user, group, action, whether it is allowed); an action is a verb, a group, a resource or path, a subresource, a
+        // namespace and a name.
         for (user, group, action, expected) in [
             (
                 "jo",
@@ -362,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_cannot_be_read() {
+    fn an_unreadable_role_is_reported() {
         let role = json!({"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "a"}, "rules": 7});
         let error = Roles::default().add(&role).unwrap_err();
         assert!(error.starts_with(r#"the "Role" "a" cannot be read: "#), "{error}");

@@ -4,7 +4,7 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-/// The longest selector, in bytes, and the most requirements of one: they are compared with the labels of every object.
+// The longest selector, in bytes, and its most requirements, which are compared with the labels of every object.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 
@@ -40,11 +40,7 @@ impl Bound {
 }
 
 impl TextSelector {
-    /// Parses a selector; the empty text selects everything.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that says what is wrong with the text.
+    /// Parses a selector. The empty text selects everything. The error is a sentence about the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > LENGTH {
             return Err(format!(
@@ -68,7 +64,7 @@ impl TextSelector {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word<'a> {
-    /// One of `( ) , ! = == != < >`.
+    /// A sign among `( ) , ! = == != < >`.
     Sign(&'a str),
     Name(&'a str),
 }
@@ -200,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `(a, b)`; nothing between commas is the empty value.
+    /// Reads a list such as `(a, b)`. Nothing between commas is the empty value.
     fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
         if self.take() != Some(Word::Sign("(")) {
             return Err(format!("`{operator}` needs values in parentheses"));
@@ -282,8 +278,8 @@ mod tests {
 
     #[test]
     fn selectors_match_labels_as_in_kubernetes() {
-        // (selector, labels, whether they match): Kubernetes' apimachinery, pkg/labels, TestSelectorMatches
-        // and TestSetSelectorParser, and the documentation of labels and selectors.
+        // (selector, labels, whether they match), from TestSelectorMatches and TestSetSelectorParser in pkg/labels of
+        // Kubernetes' apimachinery, and from the documentation of labels and selectors.
         let table: [(&str, &[(&str, &str)], bool); 46] = [
             ("", &[("x", "y")], true),
             ("  ", &[], true),
@@ -359,7 +355,7 @@ mod tests {
 
     #[test]
     fn invalid_selectors_are_refused_with_the_place() {
-        // (text, what the message must name): the cases that Kubernetes' labels.Parse refuses.
+        // (text, part of the message), for the texts that Kubernetes' labels.Parse refuses.
         for (text, named) in [
             (",", "at the start of a requirement, found `,`"),
             ("x,", "at the start of a requirement"),

@@ -1,4 +1,4 @@
-//! Following the changes of a kind.
+//! Watches the objects of a kind.
 
 use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
@@ -20,13 +20,13 @@ use crate::{
     request_error::RequestError,
 };
 
-/// A watch is renewed after this many seconds, so that a dead connection is noticed soon after.
+/// The time after which a watch is renewed, in seconds. A dead connection is noticed soon after.
 const WATCH_SECONDS: u32 = 60;
-/// The wait after the first failure; it doubles with each, up to `SLOWEST`.
+/// The pause after the first failure, which doubles with each further one, up to `LONGEST_WAIT`.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-const SLOWEST: Duration = Duration::from_secs(30);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The cache and the health of a watch. Shared by the watch and lookups.
+/// The cache and the health of a watch, which the watch shares with lookups.
 #[derive(Debug)]
 pub(crate) struct View<V> {
     pub(crate) cache: Cache<V>,
@@ -41,7 +41,7 @@ impl<V> View<V> {
         }
     }
 
-    /// Whether the cache may be used instead of the server.
+    /// Returns whether the cache may be used instead of the server.
     pub(crate) fn is_usable(&self) -> bool {
         self.cache.is_synced() && self.health.is_fresh()
     }
@@ -61,20 +61,20 @@ impl Pace {
     pub(crate) fn new(connection: &Connection) -> Self {
         Self {
             answers: connection.answers(),
-            waits: Backoff::new(FIRST_WAIT, SLOWEST),
+            waits: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
             has_expired: false,
         }
     }
 
-    /// The watch works: the next failure is a new one.
+    /// Begins with the first pause again, after the watch worked.
     fn reset(&mut self) {
         self.waits.reset();
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt, longer after each failure, but not after the API server answers again: replicas
-    /// learn at the same time what was changed meanwhile. Refusals are failures too: a starting API server rejects
-    /// requests that it later allows.
+    /// Waits before the next attempt, longer after each failure. The wait ends when the API server answers again, so that all
+    /// replicas learn of changes at the same time. Refusals are retried too: a starting API server rejects requests that it
+    /// later allows.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
         let answers = async {
@@ -91,7 +91,7 @@ impl Pace {
         self.answers.mark_unchanged();
     }
 
-    /// The watch expired: it is listed again at once, unless the API server expires every watch.
+    /// Waits before the objects of an expired watch are listed again, unless this is the first expiry in a row.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;
@@ -103,7 +103,7 @@ impl Pace {
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
     All,
-    /// Nothing but the object of this name, as an account may be allowed to.
+    /// Only the object of this name, for an account that may read no other.
     Named(String),
     /// All objects with this label: `key=value`.
     Labelled(String),
@@ -130,8 +130,8 @@ where
     }))
 }
 
-/// Fills the view and keeps it up to date, forever. `entry` extracts what is cached of an object, and only a change of
-/// that counts as one; `permission` is appended to a refusal.
+/// Fills the view and keeps it up to date, forever. `entry` returns the part of an object that is cached, and a change of
+/// other parts is not a change of the view. `permission` is appended to a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
@@ -167,7 +167,7 @@ pub(crate) async fn follow<K, V>(
             let problem = match event {
                 Some(Ok(event)) => {
                     if matches!(event, Event::Apply(_) | Event::Delete(_)) {
-                        health.heard();
+                        health.record_answer();
                         health.watching();
                         pace.reset();
                     }
@@ -223,12 +223,11 @@ fn take<K, V: PartialEq>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> 
 }
 
 enum Problem {
-    /// The server no longer has the changes since the last one that was seen (410).
+    /// The server no longer has the changes since the last seen one (410).
     Expired,
     Failed(Verb, RequestError),
 }
 
-/// 410 Gone.
 const GONE: u16 = 410;
 
 impl From<watcher::Error> for Problem {
@@ -259,11 +258,14 @@ mod tests {
     fn a_success_resets_the_waits() {
         let mut pace = Pace {
             answers: watch::channel(true).1,
-            waits: Backoff::new(FIRST_WAIT, SLOWEST),
+            waits: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
             has_expired: false,
         };
         let waits: Vec<_> = (0..12).map(|_| pace.waits.after_failure()).collect();
-        assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= SLOWEST, "{waits:?}");
+        assert!(
+            waits[0] < FIRST_WAIT * 3 && waits[11] >= LONGEST_WAIT,
+            "{waits:?}"
+        );
         pace.reset();
         assert!(pace.waits.after_failure() < FIRST_WAIT * 3);
     }

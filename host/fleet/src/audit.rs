@@ -1,4 +1,4 @@
-//! Audits: what chains say of the objects that exist.
+//! Audits: evaluates the chains for the objects that exist already.
 
 mod auditor;
 mod finding;

@@ -9,7 +9,9 @@ use std::{
 };
 
 use admittance_admission::{Object, is_dns_label, is_dns_subdomain};
-use admittance_cluster::{Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources};
+use admittance_cluster::{
+    Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources, next_change,
+};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
 use futures_util::future::{join_all, select_all};
@@ -40,34 +42,34 @@ pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTI
 
 pub(crate) const SCHEME: &str = "kubernetes";
 
-/// The fields of `metadata` that belong to the definition; the others are the API server's.
+/// The fields of `metadata` that belong to the definition. The API server writes the others.
 const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
-/// The annotation in which kubectl keeps what it applied last: the definition once more.
+/// The annotation in which kubectl keeps a copy of the definition that it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev` of a cluster.
 /// Cheap to clone; its watches end with the last clone.
 ///
-/// Each is one definition, in the form of a file, with the kind, namespace and name of the resource. The resource's
-/// version guards every write. Several resources cannot be written atomically, so one change is made at a time.
+/// Each resource is one definition, with its kind, namespace and name. The resource's version guards every write. Several
+/// resources cannot be written atomically, so the store takes one change at a time.
 #[derive(Clone, Debug)]
-pub struct ChainStore(pub(crate) Arc<[Kind]>);
+pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct StoredKind {
     pub(crate) kind: ResourceKind,
     pub(crate) resources: Resources,
-    /// Whether the API server may not have it: an earlier version of this program did not.
+    /// Whether the API server may lack the kind, because an earlier version of this program did not install it.
     is_optional: bool,
-    /// Whether it was read once. From then on it is lost, not absent, when the API server does not have it.
+    /// Whether the kind was read once. An API server that lacks it after that has lost it, which is an error.
     is_known: AtomicBool,
-    /// [`Resources::changes`] before it was read last.
+    /// [`Resources::changes`] before the kind was read last.
     seen: AtomicU64,
 }
 
-impl Kind {
-    /// All resources; none as long as the API server does not have the kind, if it need not.
+impl StoredKind {
+    /// Lists all resources. An optional kind that the API server lacks has none.
     pub(crate) async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         self.absent_or(self.resources.list().await)
     }
@@ -96,22 +98,20 @@ impl Kind {
     }
 
     async fn changed(&self) {
-        match self.is_absent() {
-            // Its watch is tried again every minute, which is enough.
-            true => {
-                self.resources
-                    .changed_since(self.seen.load(Ordering::Relaxed))
-                    .await
-            }
-            false => self.resources.changed().await,
+        if self.is_absent() {
+            // The watch is tried again every minute, which is often enough to notice that the kind was installed.
+            let seen = self.seen.load(Ordering::Relaxed);
+            self.resources.changed_since(seen).await;
+        } else {
+            self.resources.changed().await;
         }
     }
 }
 
 impl ChainStore {
-    /// The chains and exceptions of this cluster. Starts to watch them without waiting: the API server may be unavailable.
+    /// Starts to watch the chains and exceptions of this cluster, without waiting for the API server.
     pub fn new(cluster: &Cluster) -> Self {
-        let kind = |kind: ResourceKind, is_optional: bool| Kind {
+        let kind = |kind: ResourceKind, is_optional: bool| StoredKind {
             resources: cluster.resources(&kind),
             kind,
             is_optional,
@@ -128,7 +128,8 @@ impl ChainStore {
         )
     }
 
-    /// The definition in an object, as it is read once it is a resource; `None` if it is of another kind.
+    /// Returns the definition in an object as the store will read it once the object is a resource; `None` for an object
+    /// of another kind.
     pub fn definition_of(&self, object: &Object) -> Option<DefinitionFile> {
         let object = object.value().as_object()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -147,21 +148,26 @@ impl ChainStore {
         (version == kind.api_version()).then(|| file_of(kind, &resource))
     }
 
-    /// The kind, the namespace and the name of the resource at a path.
-    fn place<'p>(&self, path: &'p Path) -> Option<(&Kind, &'p str, &'p str)> {
+    /// Returns a future that completes when a resource changes after this call.
+    pub(crate) fn next_change(&self) -> impl Future<Output = ()> {
+        next_change(self.0.iter().map(|kind| &kind.resources))
+    }
+
+    /// Returns the kind, the namespace and the name of the resource at a path.
+    fn place<'p>(&self, path: &'p Path) -> Option<(&StoredKind, &'p str, &'p str)> {
         let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let (kind, name) = place.split_once('/')?;
         self.named(kind, name)
     }
 
-    /// The kind, and the namespace and name of a resource of it that has this name as a definition.
-    fn named<'n>(&self, kind: &str, name: &'n str) -> Option<(&Kind, &'n str, &'n str)> {
+    /// Returns the kind, the namespace and the name of the resource whose definition has this kind and name.
+    fn named<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
         let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
-        let (namespace, name) = match kind.kind.is_namespaced {
-            true => name
-                .split_once('/')
-                .filter(|(namespace, _)| is_dns_label(namespace))?,
-            false => ("", name),
+        let (namespace, name) = if kind.kind.is_namespaced {
+            name.split_once('/')
+                .filter(|(namespace, _)| is_dns_label(namespace))?
+        } else {
+            ("", name)
         };
         is_dns_subdomain(name).then_some((kind, namespace, name))
     }
@@ -175,7 +181,7 @@ impl ChainStore {
         })?;
         let after = change.after.as_deref();
         let after = after
-            .map(|text| self.to_be_written(&kind.kind, namespace, name, text))
+            .map(|text| self.parse_definition(&kind.kind, namespace, name, text))
             .transpose()?;
         let is = |found: Option<&Resource>, text: Option<&str>| match (found, text) {
             (Some(found), Some(text)) => serde_json::from_str(text)
@@ -201,8 +207,8 @@ impl ChainStore {
         }
     }
 
-    /// Reads the definition in a text, which must have the kind, namespace and name of the resource.
-    fn to_be_written(
+    /// Parses the definition in a text, which must have the kind, namespace and name of the resource.
+    fn parse_definition(
         &self,
         kind: &ResourceKind,
         namespace: &str,
@@ -237,7 +243,7 @@ impl ChainStore {
         }
     }
 
-    fn error(&self, kind: &Kind, error: &ResourceError) -> StoreError {
+    fn error(&self, kind: &StoredKind, error: &ResourceError) -> StoreError {
         let mut reason = format!("{}: {error}", kind.resources.server());
         if matches!(error, ResourceError::NotFound(_)) {
             reason.push_str(": `admittance kubernetes crds | kubectl apply -f -`");
@@ -263,8 +269,12 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // All of them even if one cannot be read: `changed` compares each with what was read last.
-        for (kind, read) in self.0.iter().zip(join_all(self.0.iter().map(Kind::read)).await) {
+        // All kinds are read even if one fails, because `changed` compares each with the last read.
+        for (kind, read) in self
+            .0
+            .iter()
+            .zip(join_all(self.0.iter().map(StoredKind::read)).await)
+        {
             let resources = read.map_err(|error| self.error(kind, &error))?;
             files.extend(resources.iter().map(|resource| file_of(&kind.kind, resource)));
         }
@@ -287,7 +297,7 @@ impl DefinitionStore for ChainStore {
     }
 }
 
-/// The name of a resource as a definition: `pods`, or `shop/pods` in a namespace.
+/// Returns the name of a resource as a definition: `pods`, or `shop/pods` in a namespace.
 pub(crate) fn definition_name(namespace: &str, name: &str) -> String {
     match namespace {
         "" => name.to_owned(),
@@ -295,7 +305,7 @@ pub(crate) fn definition_name(namespace: &str, name: &str) -> String {
     }
 }
 
-/// `kubernetes:AdmissionChain/pods`, `kubernetes:NamespacedAdmissionChain/shop/pods`.
+/// Returns a path such as `kubernetes:AdmissionChain/pods` or `kubernetes:NamespacedAdmissionChain/shop/pods`.
 fn path_of(kind: &str, name: &str) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{kind}/{name}"))
 }
@@ -304,7 +314,7 @@ pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFil
     entry(kind.kind, &kind.api_version(), kind.kind, resource)
 }
 
-/// The definition that a resource is, at `kubernetes:{place}/{name}`.
+/// Returns the definition in a resource, at the path `kubernetes:{place}/{name}`.
 pub(crate) fn entry(place: &str, api_version: &str, kind: &str, resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
         kind: kind.to_owned(),
@@ -314,7 +324,7 @@ pub(crate) fn entry(place: &str, api_version: &str, kind: &str, resource: &Resou
     DefinitionFile::entry(path_of(place, &id.name), text, id)
 }
 
-/// The resource without what the API server adds.
+/// Returns the resource without the fields that the API server adds.
 pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> Value {
     let mut definition = Map::new();
     definition.insert("apiVersion".to_owned(), api_version.into());
@@ -333,7 +343,7 @@ pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> 
         );
     }
     definition.insert("metadata".to_owned(), own.into());
-    // A resource without it is returned as it is, and its reader reports what is missing.
+    // The reader of the definition reports a missing `spec`.
     let spec = resource.object.get("spec").cloned();
     definition.extend(spec.map(|spec| ("spec".to_owned(), spec)));
     definition.into()

@@ -7,14 +7,14 @@ use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
 use admittance_net::Backoff;
-use futures_util::{StreamExt, future::select_all, stream};
+use futures_util::{StreamExt, stream};
 use serde_json::Value;
 use tokio::time::{Instant, interval_at, sleep};
 
 use crate::{
     ChainStore, Webhooks,
     audit::Audits,
-    chains::{Kind, definition_name, file_of},
+    chains::{StoredKind, definition_name, file_of},
     metrics,
     replicas::Leases,
     status::{event, new_status, rollouts},
@@ -27,13 +27,13 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The interval of writing counts of calls, which cover the last five to ten minutes.
 const COUNTS: Duration = Duration::from_secs(600);
-/// The interval of checking the leader, in addition to changes of this replica's role.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval of checking whether there is a leader, in addition to changes of this replica's role.
+const LEADER_CHECK: Duration = Duration::from_secs(1);
 /// The limit of concurrent writes of statuses.
 const WRITES: usize = 8;
 
-/// Writes the statuses of chains as resources, keeps the webhook configurations, and audits what exists, while this replica is the leader.
-/// Lives as long as the driver.
+/// While this replica is the leader, writes the statuses of chains that are resources, keeps the webhook configurations, and
+/// audits existing objects. Lives as long as the driver.
 #[derive(Debug)]
 pub struct Leader {
     election: Arc<Election>,
@@ -43,17 +43,17 @@ pub struct Leader {
     events: Events,
 }
 
-/// One look at all resources.
-pub(crate) struct Pass {
+/// The state of this replica that one pass over all resources writes to their statuses.
+pub(crate) struct StatusPass {
     pub(crate) status: Status,
     /// Whether new counts of calls are reason enough to write a status.
-    pub(crate) counts: bool,
-    /// The progress of this replica's roll-outs.
+    pub(crate) writes_counts: bool,
+    /// The progress of this replica's rollouts.
     pub(crate) rollouts: Vec<RolloutProgress>,
 }
 
 /// A status to be written, with its event.
-struct Write {
+struct StatusWrite {
     resources: Resources,
     id: String,
     namespace: String,
@@ -63,8 +63,7 @@ struct Write {
 }
 
 impl Leader {
-    /// Makes the leader of the replicas that read these chains, or keep these webhook configurations and audits; `None` if
-    /// it would have nothing to do. The leader holds the Lease of this name.
+    /// Creates the leader, which holds the Lease of this name; `None` if there is no work for it.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
@@ -100,7 +99,7 @@ impl Leader {
         self.election.status()
     }
 
-    /// The replicas of which this one may be the leader, to go live together.
+    /// Returns the replicas that take part in this election, which go live with a table together.
     pub fn replicas(&self) -> Replicas {
         Replicas::new(Leases::new(self.election.clone()))
     }
@@ -135,8 +134,8 @@ impl Leader {
         }
     }
 
-    /// Lets the leader begin the steps of roll-outs, and goes where the statuses of chains say that it is, forever. Replicas
-    /// that go live together also learn from one another.
+    /// Lets the leader begin the steps of rollouts, and takes its progress from the statuses of chains, forever. Replicas
+    /// that go live together also learn the progress from one another.
     async fn follow_rollouts(&self, host: &Host) {
         let followed = async {
             if let Some(chains) = &self.chains {
@@ -146,11 +145,12 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // Without a known leader, as without the permission to elect one, each begins them for itself.
+                // If no leader is known, for instance because the account may not elect one, each replica begins the
+                // steps itself.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
-                    () = sleep(LOOK) => {}
+                    () = sleep(LEADER_CHECK) => {}
                 }
             }
         };
@@ -166,28 +166,25 @@ impl Leader {
         let mut counts = interval_at(Instant::now() + COUNTS, COUNTS);
         loop {
             changes.mark_unchanged();
-            let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
+            let changed = chains.next_change();
             let mut is_done = true;
-            let mut pass = Pass {
+            let mut pass = StatusPass {
                 status: host.status(),
-                counts: std::mem::take(&mut is_time_for_counts),
+                writes_counts: std::mem::take(&mut is_time_for_counts),
                 rollouts: Vec::new(),
             };
             for kind in &*chains.0 {
                 is_done &= self.write_changed(kind, host, &mut pass, &mut problems).await;
             }
-            let retry = match is_done {
-                true => {
-                    retries.reset();
-                    None
-                }
-                false => Some(retries.after_failure()),
+            let retry = if is_done {
+                retries.reset();
+                None
+            } else {
+                Some(retries.after_failure())
             };
-            let changed = chains.0.iter().zip(seen);
-            let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
             tokio::select! {
                 _ = changes.changed() => {}
-                _ = select_all(changed) => {}
+                () = changed => {}
                 () = after(retry) => {}
                 _ = counts.tick() => is_time_for_counts = true,
             }
@@ -195,13 +192,13 @@ impl Leader {
         }
     }
 
-    /// Writes the statuses of a kind that differ from those in the cluster. Returns whether there was no failure; each is
-    /// logged when it is not among the `problems` of before.
+    /// Writes the statuses of a kind that differ from the statuses in the cluster. Returns whether all were written. A
+    /// failure is logged unless it is already among the `problems`.
     async fn write_changed(
         &self,
-        kind: &Kind,
+        kind: &StoredKind,
         host: &Host,
-        pass: &mut Pass,
+        pass: &mut StatusPass,
         problems: &mut HashMap<String, String>,
     ) -> bool {
         let resources = match kind.list().await {
@@ -215,17 +212,17 @@ impl Leader {
                 return false;
             }
         };
-        // What an earlier leader left, before it is replaced.
+        // The progress that an earlier leader wrote is taken over before it is replaced.
         host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
             .await;
         pass.rollouts = host.rollouts();
         let writes = new_statuses(host, pass, kind, &resources)
             .into_iter()
-            .map(|write| written(write, self.events.clone()));
+            .map(|write| write_status(write, self.events.clone()));
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
         let mut is_done = true;
         for (id, result) in written {
-            // It may have been deleted, which is seen as a change.
+            // A resource that was deleted is seen as a change.
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
@@ -246,35 +243,33 @@ impl Leader {
     }
 }
 
-/// Goes where the statuses of chains say that the leader is with roll-outs, forever.
+/// Takes the leader's progress of rollouts from the statuses of chains, forever.
 async fn follow_statuses(chains: &ChainStore, host: &Host) {
     let mut changes = host.changes();
     loop {
         changes.mark_unchanged();
-        let seen: Vec<_> = chains.0.iter().map(|kind| kind.resources.changes()).collect();
+        let changed = chains.next_change();
         for kind in &*chains.0 {
             if host.rollouts().is_empty() {
                 break;
             }
-            // The writer of statuses reports errors. When an error is over, the resources change.
+            // The writer of statuses reports errors. The resources change when an error is over.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;
             }
         }
-        let changed = chains.0.iter().zip(seen);
-        let changed = changed.map(|(kind, seen)| Box::pin(kind.resources.changed_since(seen)));
         tokio::select! {
             _ = changes.changed() => {}
-            _ = select_all(changed) => {}
+            () = changed => {}
         }
         sleep(PAUSE).await;
     }
 }
 
-/// Writes a status, and then the event. Returns what it is about, and whether the status is written.
-async fn written(write: Write, events: Events) -> (String, Result<(), ResourceError>) {
-    let Write {
+/// Writes a status, and then its event. Returns the kind and name of the resource, and the result for the status.
+async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(), ResourceError>) {
+    let StatusWrite {
         resources,
         id,
         namespace,
@@ -283,7 +278,7 @@ async fn written(write: Write, events: Events) -> (String, Result<(), ResourceEr
         event,
     } = write;
     let written = resources.apply_status(&namespace, &name, &status).await;
-    // The status says the same, so an event is not repeated.
+    // A failed event is not repeated, since the status says the same.
     if let Some(event) = event.filter(|_| written.is_ok())
         && let Err(error) = events.publish(event).await
     {
@@ -292,7 +287,12 @@ async fn written(write: Write, events: Events) -> (String, Result<(), ResourceEr
     (id, written)
 }
 
-fn new_statuses(host: &Host, pass: &Pass, kind: &Kind, resources: &[Resource]) -> Vec<Write> {
+fn new_statuses(
+    host: &Host,
+    pass: &StatusPass,
+    kind: &StoredKind,
+    resources: &[Resource],
+) -> Vec<StatusWrite> {
     let files: Vec<DefinitionFile> = resources
         .iter()
         .map(|resource| file_of(&kind.kind, resource))
@@ -304,7 +304,7 @@ fn new_statuses(host: &Host, pass: &Pass, kind: &Kind, resources: &[Resource]) -
         .zip(standings)
         .filter_map(|(resource, standing)| {
             let status = new_status(&kind.kind, resource, &standing?, pass, now)?;
-            Some(Write {
+            Some(StatusWrite {
                 resources: kind.resources.clone(),
                 id: format!(
                     "{}/{}",
@@ -320,7 +320,7 @@ fn new_statuses(host: &Host, pass: &Pass, kind: &Kind, resources: &[Resource]) -
         .collect()
 }
 
-/// Waits this long; forever without a retry.
+/// Waits for the pause before a retry; forever without a retry.
 pub(crate) async fn after(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,

@@ -39,7 +39,7 @@ pub(crate) fn statuses_begin_at_zero() {
     }
 }
 
-/// Initializes the counters of webhook configurations and their certificate, which are of these kinds.
+/// Initializes the counters of writes of these kinds: webhook configurations, and the Secret with their certificate.
 pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
     for kind in kinds {
         for result in RESULTS {
@@ -65,11 +65,10 @@ pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
     gauge!(AUDIT_LAST_DURATION).set(seconds);
 }
 
-/// Shows how many objects have each verdict.
 pub(crate) fn audited(verdicts: &BTreeMap<Verdict, u64>) {
     for verdict in Verdict::ALL {
         let count = verdicts.get(&verdict).copied().unwrap_or_default();
-        // More objects than a float counts exactly are in no cluster.
+        // No cluster has more objects than a float counts exactly.
         gauge!(AUDITED_OBJECTS, "verdict" => verdict.as_str()).set(count as f64);
     }
 }

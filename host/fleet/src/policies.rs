@@ -16,11 +16,12 @@ use tokio::time::sleep;
 
 use crate::chains::{SCHEME, entry};
 
-/// The interval of discovering kinds: Gatekeeper's templates make new ones.
-const LOOK: Duration = Duration::from_secs(5);
+/// The interval of discovering kinds, since each template of Gatekeeper creates one.
+const DISCOVERY: Duration = Duration::from_secs(5);
 /// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// A kind is gone if the API server has not had it for this long: one that just started may not know all kinds yet.
+/// The time for which the API server must lack a kind before its policies are dropped: an API server that has just started
+/// may not know all kinds yet.
 const CONFIRM: Duration = Duration::from_secs(3);
 
 /// A system whose policies are read.
@@ -39,14 +40,14 @@ words!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeep
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyGroup {
     pub name: &'static str,
-    /// The versions that can be read, the first choice first.
+    /// The versions that can be read, the preferred one first.
     versions: &'static [&'static str],
     /// The plurals of the kinds that are read; `*` for all.
     pub resources: &'static [&'static str],
 }
 
 impl PolicySystem {
-    /// The API groups of the system whose resources are read.
+    /// Returns the API groups of the system whose resources are read.
     pub fn groups(self) -> &'static [PolicyGroup] {
         match self {
             Self::Kubernetes => &[PolicyGroup {
@@ -65,7 +66,7 @@ impl PolicySystem {
                     versions: &["v1", "v1beta1", "v1alpha1"],
                     resources: &["constrainttemplates"],
                 },
-                // A kind for each template.
+                // Each template has a kind of its own.
                 PolicyGroup {
                     name: "constraints.gatekeeper.sh",
                     versions: &["v1beta1"],
@@ -106,18 +107,18 @@ impl PolicySystem {
     }
 }
 
-/// The policies of other systems in a cluster, which are only read. Its watches end with it.
+/// The policies of other systems in a cluster, which are only read. The watches end when this is dropped.
 ///
-/// The kinds are discovered again at an interval: a kind that the API server does not have has no policies.
+/// The kinds are discovered again at an interval. A kind that the API server does not have has no policies.
 #[derive(Debug)]
 pub struct PolicyStore {
     cluster: Cluster,
     groups: Vec<PolicyGroup>,
-    state: Mutex<State>,
+    state: Mutex<WatchedKinds>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WatchedKinds {
     /// The kinds that the API server had when it was last asked; `None` if it did not answer.
     served: Option<Vec<ServedKind>>,
     watched: Arc<[Watched]>,
@@ -130,7 +131,7 @@ struct Watched {
 }
 
 impl PolicyStore {
-    /// The policies of these systems. Asks nothing yet: the API server may be unavailable.
+    /// Creates a store of the policies of these systems, without a request to the API server.
     pub fn new(cluster: &Cluster, systems: &[PolicySystem]) -> Self {
         Self {
             cluster: cluster.clone(),
@@ -149,7 +150,7 @@ impl PolicyStore {
         Ok(try_join_all(groups).await?.concat())
     }
 
-    /// Asks which kinds there are, and watches them.
+    /// Discovers the kinds, and watches them.
     async fn watched(&self) -> Result<Arc<[Watched]>, ResourceError> {
         let before = self.state.lock().watched.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
@@ -203,12 +204,12 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // All of them even if one cannot be read: `changed` compares each with what was read last.
+        // All kinds are read even if one fails, because `changed` compares each with the last read.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;
             let kind = &watched.kind;
-            // `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl names it.
+            // The path is `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl names it.
             let (place, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
             files.extend(
                 resources
@@ -235,21 +236,20 @@ impl DefinitionStore for PolicyStore {
             let state = self.state.lock();
             (state.watched.clone(), state.served.clone())
         };
-        let pause = if served.is_some() { LOOK } else { RETRY };
+        let pause = if served.is_some() { DISCOVERY } else { RETRY };
         let kinds = async {
             while self.served().await.ok() == served {
                 sleep(pause).await;
             }
         };
         let resources = async {
-            match watched.is_empty() {
-                true => std::future::pending().await,
-                false => {
-                    let changed = watched
-                        .iter()
-                        .map(|watched| Box::pin(watched.resources.changed()));
-                    select_all(changed).await;
-                }
+            if watched.is_empty() {
+                std::future::pending().await
+            } else {
+                let changed = watched
+                    .iter()
+                    .map(|watched| Box::pin(watched.resources.changed()));
+                select_all(changed).await;
             }
         };
         tokio::select! {

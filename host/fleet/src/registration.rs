@@ -1,4 +1,4 @@
-//! The webhook configurations that the chains need: what `kubernetes manifests` prints, and what the leader writes.
+//! The webhook configurations that the chains need: `kubernetes manifests` prints them, and the leader writes them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -35,16 +35,16 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The way in which the API server calls this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The Service, and the webhook configurations.
+    /// The name of the Service and of the webhook configurations.
     pub name: String,
     pub namespace: String,
     /// Whether there is a webhook for each chain, instead of one for each phase.
     pub per_chain: bool,
-    /// The timeout in seconds. `None`: derived from the stages.
+    /// The timeout in seconds. Without one, it is derived from the stages.
     pub timeout: Option<u8>,
-    /// The failure policy. `None`: derived from the stages.
+    /// The failure policy. Without one, it is derived from the stages.
     pub failure_policy: Option<FailurePolicy>,
-    /// Excluded namespaces, in addition to the namespaces of the cluster and of this program.
+    /// The excluded namespaces, in addition to the namespaces of the cluster and of this program.
     pub excluded_namespaces: Vec<String>,
     pub includes_kube_system: bool,
     /// Whether the API server supports match conditions.
@@ -71,7 +71,7 @@ impl Default for Registration {
 pub struct RegisteredChain<'a> {
     name: &'a str,
     phase: Phase,
-    /// The chain handles nothing outside of this namespace.
+    /// The only namespace whose requests the chain handles, if there is one.
     namespace: Option<&'a str>,
     rules: &'a [Rule],
     stages: Vec<&'a StageSpec>,
@@ -102,7 +102,7 @@ impl<'a, S: Borrow<Stage>> From<&'a Chain<S>> for RegisteredChain<'a> {
 }
 
 impl Registration {
-    /// The requests that reach chains by the webhooks.
+    /// Returns which requests reach chains through the webhooks.
     pub fn reach(&self) -> Reach {
         let excluded = excluded_namespaces(self)
             .into_iter()
@@ -130,24 +130,24 @@ impl RegisteredChain<'_> {
 #[derive(Debug)]
 pub struct Webhook {
     phase: Phase,
-    /// The chain that it is for, if it is for one only.
+    /// The only chain that the webhook calls, if it calls only one.
     chain: Option<String>,
-    /// The chains of the phase otherwise: chains of namespaces, other chains, or all, if none is of a namespace.
+    /// The scope of the chains that the webhook calls otherwise. It is `Any` if no chain of the phase is of a namespace.
     scope: Scope,
-    /// The only namespaces that it is called for; empty without a limit.
+    /// The only namespaces that the webhook is called for; empty without a limit.
     namespaces: BTreeSet<String>,
     rules: Vec<Rule>,
     timeout: u64,
     pub failure_policy: FailurePolicy,
     side_effects: SideEffects,
     reinvocation: Reinvocation,
-    /// The excluded requests that its rules could match.
+    /// The excluded requests that the rules could match.
     exclusions: Vec<&'static Exclusion>,
 }
 
 impl Webhook {
-    /// The webhooks for these chains, mutating ones first, without [what cannot be registered](RegisteredChain::problem).
-    /// `limit` is the timeout of all chains together.
+    /// Returns the webhooks for these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are left
+    /// out. `limit` is the timeout of all chains together.
     pub fn of(chains: &[RegisteredChain<'_>], registration: &Registration, limit: Duration) -> Vec<Self> {
         let mut webhooks = Vec::new();
         for phase in [Phase::Mutating, Phase::Validating] {
@@ -156,13 +156,17 @@ impl Webhook {
                 .iter()
                 .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
                 .collect();
-            let one = |scope, chains: &[_]| {
+            let webhook_for = |scope, chains: &[_]| {
                 // A webhook without rules would never be called.
-                Some(Self::one(phase, scope, chains, registration, limit))
+                Some(Self::for_chains(phase, scope, chains, registration, limit))
                     .filter(|webhook| !webhook.rules.is_empty())
             };
             if registration.per_chain {
-                webhooks.extend(chains.chunks(1).filter_map(|chain| one(Scope::Any, chain)));
+                webhooks.extend(
+                    chains
+                        .chunks(1)
+                        .filter_map(|chain| webhook_for(Scope::Any, chain)),
+                );
                 continue;
             }
             let mut cluster = Vec::new();
@@ -173,17 +177,18 @@ impl Webhook {
                     None => cluster.push(chain),
                 }
             }
-            let scope = match namespaced.is_empty() {
-                true => Scope::Any,
-                false => Scope::Cluster,
+            let scope = if namespaced.is_empty() {
+                Scope::Any
+            } else {
+                Scope::Cluster
             };
-            webhooks.extend(one(scope, &cluster));
+            webhooks.extend(webhook_for(scope, &cluster));
             let mut of_namespaces: Vec<Self> = Vec::new();
             for webhook in namespaced
                 .values()
-                .filter_map(|chains| one(Scope::Namespaced, chains))
+                .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // The chains choose by themselves which namespace they are for.
+                // Webhooks that are called in the same way become one, since each chain checks the namespace again.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.needs_the_same(&webhook))
@@ -197,7 +202,7 @@ impl Webhook {
         webhooks
     }
 
-    /// Whether both are called in the same way, apart from the namespaces.
+    /// Returns whether both webhooks are called in the same way, apart from the namespaces.
     fn needs_the_same(&self, other: &Self) -> bool {
         fn needs(webhook: &Webhook) -> impl PartialEq + '_ {
             let Webhook {
@@ -213,7 +218,7 @@ impl Webhook {
         needs(self) == needs(other)
     }
 
-    fn one(
+    fn for_chains(
         phase: Phase,
         scope: Scope,
         chains: &[&RegisteredChain<'_>],
@@ -281,7 +286,7 @@ impl Webhook {
         may_match(&self.rules, "", "nodes")
     }
 
-    /// The only namespaces that it is called for; empty without a limit.
+    /// Returns the only namespaces that the webhook is called for; empty without a limit.
     pub fn namespaces(&self) -> &BTreeSet<String> {
         &self.namespaces
     }
@@ -293,12 +298,13 @@ impl Webhook {
         }
     }
 
-    /// The name that the API server shows to users; unique among the webhooks.
+    /// Returns the name that the API server shows to users, which is unique among the webhooks.
     fn name(&self, registration: &Registration) -> String {
         let Registration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // A chain of a namespace has a slash in its name; another chain may have a dot there.
+        // The slash in the name of a namespace's chain becomes a dot. Such a webhook has another suffix, because the name of
+        // another chain may contain a dot there.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),
@@ -359,7 +365,7 @@ impl Webhook {
     }
 }
 
-/// The phases and the kinds of their webhook configurations.
+/// The phases, with the kinds of their webhook configurations.
 pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Mutating, "MutatingWebhookConfiguration"),
     (Phase::Validating, "ValidatingWebhookConfiguration"),
@@ -380,7 +386,7 @@ pub fn configurations(registration: &Registration, webhooks: &[Webhook], ca: &st
     PHASES.into_iter().filter_map(of_phase).collect()
 }
 
-/// The webhooks of a phase, as they are in its configuration.
+/// Writes the webhooks of a phase for its configuration.
 pub(crate) fn documents(
     registration: &Registration,
     webhooks: &[Webhook],
@@ -395,8 +401,8 @@ pub(crate) fn documents(
 
 pub const DEFINITIONS_PATH: &str = "/definitions";
 
-/// The webhook configuration that checks definitions that are resources before they are stored, if it is not one of the
-/// webhooks that the leader keeps.
+/// Returns the webhook configuration that checks definitions before they are stored as resources. It is needed if the leader
+/// keeps no webhook configurations.
 pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -406,8 +412,8 @@ pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     })
 }
 
-/// The webhook for definitions. It cannot lock anyone out: while no Pod answers, nothing is checked, and what the Pods
-/// write is not.
+/// Returns the webhook for definitions. It locks nobody out: while no Pod answers, definitions are stored unchecked, and
+/// writes of the Pods themselves are never checked.
 pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let Registration { name, namespace, .. } = registration;
@@ -442,7 +448,7 @@ pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Jso
     webhook
 }
 
-/// The labels of every object of an installation.
+/// Returns the labels of every object of an installation.
 pub fn labels(name: &str) -> Json {
     json!({
         "app.kubernetes.io/name": "admittance",
@@ -450,8 +456,8 @@ pub fn labels(name: &str) -> Json {
     })
 }
 
-/// The webhook timeout that leaves the stages their time: the review is answered a quarter of a second before
-/// the API server gives up. Kubernetes allows 1 to 30 seconds.
+/// Returns the webhook timeout that leaves the stages their time, and a quarter of a second for the answer. Kubernetes
+/// allows 1 to 30 seconds.
 fn seconds(stages: Duration) -> u64 {
     const MARGIN: Duration = Duration::from_millis(250);
     let whole = stages.saturating_add(MARGIN);
@@ -459,7 +465,7 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// The namespaces, except the installation's, for which the webhooks are not called.
+/// Returns the namespaces for which the webhooks are not called, except the namespace of this program.
 pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
     let given = registration.excluded_namespaces.iter().map(String::as_str);
@@ -472,7 +478,7 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     names
 }
 
-/// Excludes the namespaces that the cluster and Admittance itself depend on, and all others than these, if there are any.
+/// Selects all namespaces, or `only` some, except the namespaces that the cluster and this program depend on.
 fn namespace_selector(registration: &Registration, only: &BTreeSet<String>) -> Json {
     const NAME: &str = "kubernetes.io/metadata.name";
     let mut names = excluded_namespaces(registration);
@@ -507,7 +513,7 @@ fn rule(rule: &Rule) -> Json {
     })
 }
 
-/// The names of the excluded requests of all webhooks, for messages; sorted.
+/// Returns the names of the excluded requests of all webhooks, sorted, for messages.
 pub fn excluded(webhooks: &[Webhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();

@@ -1,4 +1,4 @@
-//! One table everywhere: replicas tell one another by their Leases what they serve and what they have prepared.
+//! Replicas report in their Leases which table they serve and which one they have prepared, so that all serve the same one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::interval};
 
-/// Annotations begin with this; what follows in the Lease of a replica is a field of its report.
+/// The prefix of annotations. The rest of an annotation's name is a field of the replica's report.
 const PREFIX: &str = "admittance.dev/";
-/// The annotation of the leader's Lease.
+/// The annotation of the leader's Lease with the table that all replicas shall serve.
 const TARGET: &str = "admittance.dev/target";
-/// A Lease of a replica is renewed seldom, since all replicas watch all of them.
+/// The terms of a replica's Lease, which is renewed seldom, since every replica watches the Leases of all others.
 const TERMS: Terms = Terms {
     duration: Duration::from_secs(15),
     pause: Duration::from_secs(5),
 };
-/// The Lease of a replica that has been gone for this time is deleted.
+/// The time after which the Lease of a replica that is gone is deleted.
 const GONE: Duration = Duration::from_secs(600);
 /// The field of a report that is not a text.
 const ROLLOUTS: &str = "rollouts";
-/// The interval at which the leader looks for such Leases.
+/// The interval at which the leader deletes the Leases of replicas that are gone.
 const CLEANUP: Duration = Duration::from_secs(60);
 
 /// The replicas that take part in an election, each with a Lease of its own.
@@ -47,7 +47,7 @@ impl Leases {
         *self.election.is_leader().borrow()
     }
 
-    /// Deletes the Leases of replicas that are gone, while this one is the leader. Never returns.
+    /// Deletes the Leases of replicas that are gone, while this replica is the leader. Never returns.
     async fn clean_up(&self) {
         let mut turns = interval(CLEANUP);
         loop {
@@ -103,7 +103,7 @@ impl Transport for Leases {
     }
 }
 
-/// The fields of a report. Those that are not texts are written in JSON.
+/// Writes each field of a report as an annotation. Fields that are not text are written as JSON.
 fn annotations(report: &Report) -> Annotations {
     let fields = match serde_json::to_value(report) {
         Ok(Value::Object(fields)) => fields,
@@ -136,7 +136,7 @@ fn target(annotations: &Annotations) -> Option<Digest> {
     annotations.get(TARGET)?.parse().ok()
 }
 
-/// A Lease without a report is of no replica.
+/// Returns the replica of a Lease; `None` for a Lease without a report.
 fn replica(member: &Member) -> Option<Replica> {
     Some(Replica {
         name: member.name.clone(),
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_annotations() {
+    fn a_report_is_read_back_from_its_annotations() {
         let aborted = json!({
             "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
             "since": "2026-01-01T00:00:00Z", "reason": "it failed", "replica": "web-1",

@@ -1,4 +1,4 @@
-//! The status of a definition as a resource: what became of it.
+//! The status of a resource that holds a definition: whether the definition is valid, live and enforced, and why not.
 
 use admittance::{
     ChainStatus, ExceptionStatus, Moment, RolloutProgress, RolloutState, Served, StageStatus, Standing,
@@ -11,27 +11,29 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     chains::{EXCEPTION, definition_name},
-    leader::Pass,
+    leader::StatusPass,
 };
 
-/// The most mistakes that a status lists, and the longest text of a message.
+/// The most mistakes that a status lists.
 const MOST_MISTAKES: usize = 20;
+/// The longest text of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// The fields of a status that tell when something happened, and how often. What differs in nothing else is not written.
+// The fields of a status that tell when something happened, and how often. A status that differs in nothing else is not
+// written again.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
-/// The reason of the conditions of a chain that is in the live table, and gets no request.
+/// The reason of the conditions of a chain that is in the live table but gets no request.
 const NEVER_CALLED: &str = "NeverCalled";
 
-/// The field with the progress of roll-outs. A replica that starts without a history continues from there.
+/// The field with the progress of rollouts. A replica that starts without a history continues from there.
 const ROLLOUTS: &str = "rollouts";
 
 /// A condition of a resource, without its type.
 struct Condition {
-    /// `None`: unknown.
+    /// Whether the condition holds; `None` if that is unknown.
     holds: Option<bool>,
     reason: &'static str,
     message: String,
@@ -61,12 +63,12 @@ enum Definition<'a> {
     Exception(&'a ExceptionStatus),
 }
 
-/// The status that the resource should have, if it differs from the one that it has.
+/// Returns the status that the resource should have; `None` if it already has it.
 pub(crate) fn new_status(
     kind: &ResourceKind,
     resource: &Resource,
     standing: &Standing,
-    pass: &Pass,
+    pass: &StatusPass,
     now: Moment,
 ) -> Option<Value> {
     let host = &pass.status;
@@ -87,16 +89,17 @@ pub(crate) fn new_status(
                 _ => ("NotServed", "Nothing of this chain is live."),
             };
             let reasons = bad.reasons.join("\n");
-            let (accepted, modules_resolved) = match bad.is_transient {
-                true => (valid(), Condition::new(false, "NotFetched", reasons)),
-                false => (
+            let (accepted, modules_resolved) = if bad.is_transient {
+                (valid(), Condition::new(false, "NotFetched", reasons))
+            } else {
+                (
                     Condition::new(false, "Invalid", reasons),
                     Condition::new(
                         None,
                         "Invalid",
                         "The modules of an invalid chain are not fetched.",
                     ),
-                ),
+                )
             };
             not_live(accepted, modules_resolved, reason, message)
         }
@@ -146,11 +149,11 @@ pub(crate) fn new_status(
         }
     }
     let differs = comparable(&status) != comparable(before);
-    let has_news = pass.counts && counts(&status) != counts(before);
+    let has_news = pass.writes_counts && counts(&status) != counts(before);
     (differs || has_news).then_some(status)
 }
 
-/// The progress of roll-outs in the status of a chain.
+/// Returns the progress of rollouts in the status of a chain.
 pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     let rollouts = resource
         .object
@@ -162,7 +165,7 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     rollouts
 }
 
-/// The roll-outs of a chain; `None` without any.
+/// Returns the rollouts of a chain as they are in its status; `None` without any.
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
     let own: Vec<_> = rollouts
         .iter()
@@ -171,7 +174,7 @@ fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Valu
     serde_json::to_value(&own).ok().filter(|_| !own.is_empty())
 }
 
-/// Whether it is a roll-out of a stage of this chain.
+/// Returns whether this is the rollout of a stage of this chain.
 fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let stage = rollout.stage.split_once(':').map(|(_, stage)| stage);
@@ -180,7 +183,7 @@ fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     stage.is_some_and(|stage| !stage.contains('/'))
 }
 
-/// The calls of a chain's stages in the last minutes, on this replica; `None` without any.
+/// Counts the calls of a chain's stages by this replica in the last minutes; `None` without any.
 fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
     let mut sum = [0; 3];
     let mut seconds = 0;
@@ -203,7 +206,7 @@ fn counts(status: &Value) -> [Option<&Value>; 3] {
     ["calls", "denied", "failed"].map(|count| recent.and_then(|recent| recent.get(count)))
 }
 
-/// The event for a new status: the version in the resource is live, or it was refused.
+/// Returns the event for a new status, if the definition went live or was refused, or if a rollout ended.
 pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<Event> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
@@ -241,7 +244,7 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
     })
 }
 
-/// The event for a roll-out that has come so far.
+/// Returns whether the event for a rollout that has ended is a warning, its reason, its action and its note.
 fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
     let RolloutProgress { stage, .. } = rollout;
     let reason = rollout.reason_and_replica().unwrap_or_default();
@@ -266,7 +269,7 @@ fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
     })
 }
 
-/// The definition of this kind and name in the live table.
+/// Returns the definition of this kind and name in the live table.
 fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<Definition<'a>> {
     if *kind == EXCEPTION {
         let mut exceptions = host.exceptions.iter();
@@ -306,9 +309,10 @@ fn conditions_of_live(definition: Definition<'_>) -> Conditions {
             _ if is_whole == Some(true) => not_called(NEVER_CALLED),
             _ => live,
         },
-        modules_resolved: match unavailable.is_empty() {
-            true => Condition::new(true, "Resolved", "Every module is verified and compiled."),
-            false => Condition::new(false, "NotFetched", unavailable.join("\n")),
+        modules_resolved: if unavailable.is_empty() {
+            Condition::new(true, "Resolved", "Every module is verified and compiled.")
+        } else {
+            Condition::new(false, "NotFetched", unavailable.join("\n"))
         },
         enforced: match is_whole {
             Some(true) => not_called(NEVER_CALLED),
@@ -355,13 +359,14 @@ fn enforced(stages: &[StageStatus]) -> Condition {
     if !disabled.is_empty() {
         return Condition::new(false, "Disabled", disabled.join("\n"));
     }
-    match audited.is_empty() {
-        true => Condition::new(true, "Enforced", "The answers of all stages are enforced."),
-        false => Condition::new(false, "Audit", format!("in mode Audit: {}", audited.join(", "))),
+    if audited.is_empty() {
+        Condition::new(true, "Enforced", "The answers of all stages are enforced.")
+    } else {
+        Condition::new(false, "Audit", format!("in mode Audit: {}", audited.join(", ")))
     }
 }
 
-/// A sentence for each module of a stage that could not be fetched.
+/// Returns a sentence for each module of a stage that could not be fetched.
 fn unavailable(stage: &StageStatus) -> impl Iterator<Item = String> {
     stage.hook.parts().filter_map(|hook| {
         let (source, reason) = (hook.text("source")?, hook.text("reason")?);
@@ -411,7 +416,8 @@ impl Conditions {
     }
 }
 
-/// The revision with which this version went live. Replicas count for themselves, and later revisions change nothing here.
+/// Returns the revision with which this version went live. It stays in the status, because each replica counts revisions
+/// for itself.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)
@@ -419,7 +425,7 @@ fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     kept.cloned().unwrap_or_else(|| host.revision.into())
 }
 
-/// The status without what tells when it was written.
+/// Returns the status without the fields that change with the time or the replica.
 fn comparable(status: &Value) -> Value {
     let mut status = status.clone();
     let without = |value: &mut Value, field: &str| {

@@ -1,4 +1,4 @@
-//! The webhook configurations of the API server, which the leader keeps as the live chains need them.
+//! The webhook configurations of the API server, which the leader adjusts to the live chains.
 
 mod certificate;
 mod configuration;
@@ -7,18 +7,17 @@ mod service;
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use admittance::{Host, Moment, admission::Phase};
-use admittance_cluster::{Cluster, ResourceError, Resources};
+use admittance_cluster::{Cluster, ResourceError, Resources, next_change};
 use admittance_net::tls::{self, ServerTls, TlsError};
 use admittance_watch::Reloaded;
-use futures_util::future::select_all;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use self::{
-    certificate::{CertificateSecret, Contents, SECRET},
-    configuration::{KINDS, Written, write},
+    certificate::{CertificateSecret, SECRET, SecretContents},
+    configuration::{KINDS, WrittenConfiguration, write},
 };
 use crate::{
     RegisteredChain, Registration, Webhook, certificates,
@@ -39,21 +38,17 @@ pub struct WebhooksConfig {
 /// The source of the webhook server's certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateConfig {
-    /// This program makes it, in the Secret `NAME-tls` in the namespace of the Service.
+    /// This program makes the certificate, in the Secret `NAME-tls` in the namespace of the Service.
     Own(OwnCertificate),
-    /// The port's configuration names the files; these are the CAs, as PEM.
+    /// The port's configuration names the files of the certificate; this is the PEM of its CAs.
     Files(Reloaded<String>),
 }
 
 impl CertificateConfig {
-    /// The certificate is from files, and this file has its CAs.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, or holds no certificate.
+    /// Returns the source of a certificate from files, whose CAs are in this file.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
-        // Only certificates are published, whatever else is in the file.
+        // Only the certificates in the file are published, never a key that may be there too.
         let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
         Reloaded::load([authorities.to_owned()], load).map(Self::Files)
     }
@@ -88,12 +83,12 @@ pub struct WebhooksStatus {
     /// When this replica last wrote one of them, or the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_write: Option<Moment>,
-    /// The reason for which they, or the certificate, are not what the live chains need.
+    /// The reason why the configurations or the certificate do not fit the live chains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// The webhook configurations, and the certificate that they trust. Cheap to clone; lives as long as the driver.
+/// Keeps the webhook configurations, and the certificate that they trust. Cheap to clone; lives as long as the driver.
 #[derive(Clone, Debug)]
 pub struct Webhooks(Arc<Inner>);
 
@@ -120,18 +115,18 @@ enum Trust {
 /// The state of the leader between two comparisons.
 #[derive(Debug, Default)]
 pub(crate) struct KeptConfigurations {
-    certificate: Option<Contents>,
+    certificate: Option<SecretContents>,
     /// CAs, and since when all webhook configurations have them.
     trusted: Option<(String, Instant)>,
-    written: HashMap<Phase, Option<Written>>,
+    written: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of rules for which no webhook is registered.
     unregistered: Vec<String>,
 }
 
-/// Marks the replica that keeps the configurations.
-struct Keeper<'a>(&'a Inner);
+/// Clears the status when this replica stops keeping the configurations.
+struct KeeperGuard<'a>(&'a Inner);
 
-impl Drop for Keeper<'_> {
+impl Drop for KeeperGuard<'_> {
     fn drop(&mut self) {
         let mut status = self.0.status.lock();
         status.is_keeper = false;
@@ -140,12 +135,8 @@ impl Drop for Keeper<'_> {
 }
 
 impl Webhooks {
-    /// Waits for the certificate, if it is this program's own; makes it, if there is none. `limit` is the timeout of all
-    /// chains together; `checks_definitions` says whether definitions are resources.
-    ///
-    /// # Errors
-    ///
-    /// When the certificate cannot be used.
+    /// Waits for the certificate if this program makes it, and makes the first one. `limit` is the timeout of all chains
+    /// together; `checks_definitions` says whether definitions are resources.
     pub async fn open(
         cluster: &Cluster,
         config: WebhooksConfig,
@@ -183,7 +174,7 @@ impl Webhooks {
         })))
     }
 
-    /// The certificate of the port, if it is this program's own.
+    /// Returns the TLS of the port, if this program makes its certificate.
     pub fn tls(&self) -> Option<ServerTls> {
         match &self.0.trust {
             Trust::Own(secret) => Some(secret.tls()),
@@ -191,7 +182,7 @@ impl Webhooks {
         }
     }
 
-    /// The namespaces that the webhooks are not called for, the installation's own among them.
+    /// Returns the namespaces that the webhooks are not called for, with the namespace of this program.
     pub(crate) fn excluded_namespaces(&self) -> Vec<String> {
         self.0.registration.reach().excluded_namespaces
     }
@@ -200,7 +191,7 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// Serves the certificate as it is in the Secret, or reads its CAs again, in every replica. Never completes.
+    /// Serves the certificate in the Secret, or reads its CAs again whenever they change, in every replica. Never completes.
     pub async fn follow(&self) {
         match &self.0.trust {
             Trust::Own(secret) => secret.follow().await,
@@ -223,7 +214,7 @@ impl Webhooks {
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_keeper = true;
-        let _keeper = Keeper(inner);
+        let _guard = KeeperGuard(inner);
         inner.until_served().await;
         let mut changes = host.changes();
         let mut bundle = match &inner.trust {
@@ -237,11 +228,11 @@ impl Webhooks {
             if let Some(bundle) = &mut bundle {
                 bundle.mark_unchanged();
             }
-            let seen: Vec<_> = inner.resources().map(Resources::changes).collect();
+            let changed = next_change(inner.resources());
             let written = inner.write(host, &mut kept).await;
             let pause = match &written {
                 Ok(pause) => *pause,
-                // Another program wrote at the same time.
+                // Another program wrote at the same time, so the write is tried again at once.
                 Err(ResourceError::Conflict(_)) => Duration::ZERO,
                 Err(_) => retries.after_failure(),
             };
@@ -249,8 +240,6 @@ impl Webhooks {
                 retries.reset();
             }
             inner.report(written.err());
-            let changed = inner.resources().zip(seen);
-            let changed = changed.map(|(resources, seen)| Box::pin(resources.changed_since(seen)));
             let bundle_changed = async {
                 match &mut bundle {
                     Some(bundle) => drop(bundle.changed().await),
@@ -259,7 +248,7 @@ impl Webhooks {
             };
             tokio::select! {
                 _ = changes.changed() => {}
-                _ = select_all(changed) => {}
+                () = changed => {}
                 () = bundle_changed => {}
                 () = sleep(pause) => {}
             }
@@ -278,7 +267,7 @@ impl Inner {
         configurations.map(|(_, resources)| resources).chain(secret)
     }
 
-    /// Notes a problem, and logs it when it is new.
+    /// Records a problem or its end, and logs it when it is new.
     fn report(&self, error: Option<ResourceError>) {
         let error = error.filter(|error| !matches!(error, ResourceError::Conflict(_)));
         let problem = error.map(|error| error.to_string());
@@ -299,8 +288,8 @@ impl Inner {
         status.problem = problem;
     }
 
-    /// Notes a write of an object of this kind.
-    fn note(&self, kind: &'static str, result: &Result<(), ResourceError>) {
+    /// Records a write of an object of this kind.
+    fn record_write(&self, kind: &'static str, result: &Result<(), ResourceError>) {
         metrics::configuration_written(kind, result.is_ok());
         if result.is_ok() {
             self.status.lock().last_write = Some(Moment::now());
@@ -308,13 +297,13 @@ impl Inner {
         }
     }
 
-    /// Writes the configurations that are not what the live chains need. Returns the time until the next comparison.
+    /// Writes the configurations that do not fit the live chains. Returns the time until the next comparison.
     async fn write(&self, host: &Host, kept: &mut KeptConfigurations) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             Trust::Own(secret) => {
                 let renewed = secret.renew(kept, self).await;
-                // If the Secret cannot be kept, the webhooks keep the CAs of the last known certificate.
+                // If the Secret cannot be written, the webhooks keep the CAs of the last known certificate.
                 match (renewed, &kept.certificate) {
                     (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),
@@ -333,7 +322,7 @@ impl Inner {
             let last = kept.written.entry(*phase).or_default();
             let (kind, written) = write(resources, *phase, &self.registration.name, &webhooks, last).await;
             if let Some(written) = written {
-                self.note(kind, &written);
+                self.record_write(kind, &written);
                 result = result.and(written);
             }
         }
@@ -348,7 +337,7 @@ impl Inner {
         }
     }
 
-    /// The webhooks that the live chains need.
+    /// Returns the webhooks that the live chains need.
     fn webhooks(&self, host: &Host, kept: &mut KeptConfigurations) -> Vec<Webhook> {
         let table = host.table();
         let chains: Vec<_> = table.chains().map(RegisteredChain::from).collect();

@@ -557,9 +557,10 @@ impl Shared {
                                "kind": kind.kind, "verbs": ["get", "list", "watch"]})
                     })
                     .collect();
-                match kinds.is_empty() {
-                    true => not_served(),
-                    false => list(path.trim_start_matches("/apis/"), kinds),
+                if kinds.is_empty() {
+                    not_served()
+                } else {
+                    list(path.trim_start_matches("/apis/"), kinds)
                 }
             }
         }

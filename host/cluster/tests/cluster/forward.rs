@@ -74,7 +74,7 @@ async fn a_server_that_is_away() {
 }
 
 #[tokio::test]
-async fn namespaces_are_made_when_they_are_not_there() {
+async fn a_missing_namespace_is_created_once() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     setting

@@ -83,7 +83,7 @@ fn names(objects: &[String]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_same_answers_before_the_first_list_and_after() {
+async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     let setting = Setting::new();
     nodes(&setting);
     setting.server.page(2);
@@ -122,7 +122,7 @@ async fn the_same_answers_before_the_first_list_and_after() {
 }
 
 #[tokio::test]
-async fn lists_choose_by_namespace_and_labels() {
+async fn lists_are_limited_to_a_namespace_and_labels() {
     let setting = Setting::new();
     for (namespace, name, tier) in [("x", "one", "web"), ("x", "two", "db"), ("y", "one", "web")] {
         setting.server.put(
@@ -275,7 +275,7 @@ async fn lists_come_in_pages() {
 }
 
 #[tokio::test]
-async fn kinds_of_groups() {
+async fn kinds_of_other_api_groups_are_found() {
     let setting = Setting::new();
     setting.server.put(
         "deployments",

@@ -60,7 +60,7 @@ impl Candidate {
 }
 
 #[tokio::test]
-async fn one_leads_and_resigns() {
+async fn one_candidate_leads_until_it_resigns() {
     let setting = Setting::new();
     let first = Candidate::of(&setting, LONG).await;
     first.until_leader(true).await;
@@ -121,7 +121,7 @@ async fn a_leader_that_is_gone_is_replaced() {
 }
 
 #[tokio::test]
-async fn who_may_not_write_the_lease_does_not_lead() {
+async fn a_candidate_leads_only_if_it_may_write_the_lease() {
     let setting = Setting::new();
     setting.server.forbid("create", "leases");
     let candidate = Candidate::of(&setting, SHORT).await;

@@ -59,7 +59,7 @@ impl Replica {
 }
 
 #[tokio::test]
-async fn replicas_hear_what_the_others_say() {
+async fn a_replica_receives_the_reports_of_the_others() {
     let setting = Setting::new();
     let first = Replica::of(&setting, LONG, "a").await;
     let second = Replica::of(&setting, LONG, "b").await;
@@ -88,7 +88,7 @@ async fn replicas_hear_what_the_others_say() {
 }
 
 #[tokio::test]
-async fn one_that_is_gone_expires() {
+async fn the_lease_of_a_replica_that_is_gone_expires() {
     let setting = Setting::new();
     let first = Replica::of(&setting, SHORT, "a").await;
     let second = Replica::of(&setting, SHORT, "b").await;

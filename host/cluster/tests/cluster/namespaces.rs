@@ -102,7 +102,7 @@ async fn an_invalid_name_is_not_looked_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_may_come_later() {
+async fn a_server_may_start_after_the_first_lookup() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
     setting.server.leave();
@@ -177,7 +177,7 @@ async fn a_quiet_watch_that_breaks_is_up_again_without_an_event() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_too_late_lists_anew() {
+async fn a_watch_that_is_too_late_lists_again() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
     put(&setting, "old", "web");
@@ -253,7 +253,7 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
 
 /// Each success resets the waits. If they kept doubling, the tenth would be longer than this test waits for anything.
 #[tokio::test]
-async fn a_watch_that_expires_again_and_again_lists_at_once() {
+async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     cluster.watch_namespaces();
@@ -268,7 +268,7 @@ async fn a_watch_that_expires_again_and_again_lists_at_once() {
 }
 
 #[tokio::test]
-async fn without_the_right_to_watch_every_look_up_asks() {
+async fn without_the_right_to_watch_every_lookup_is_sent_to_the_server() {
     for verb in ["list", "watch"] {
         let setting = Setting::new();
         put(&setting, "prod", "web");
@@ -307,7 +307,7 @@ async fn without_the_right_to_watch_every_look_up_asks() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_not_waited_for() {
+async fn a_lookup_ends_at_its_deadline_without_an_answer() {
     let setting = Setting::new();
     setting.server.hold("list", "namespaces");
     setting.server.hold("get", "namespaces");

@@ -86,7 +86,7 @@ async fn a_resource_that_was_recreated_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn what_the_server_does_not_allow() {
+async fn a_refused_request_names_the_missing_permission() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
     let there = created(&resources).await;
@@ -131,7 +131,7 @@ async fn what_the_server_does_not_allow() {
 }
 
 #[tokio::test]
-async fn the_watch_tells_of_changes_and_of_itself() {
+async fn changes_of_resources_and_of_the_watch_are_signalled() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
     eventually("the watch is up", async || resources.is_watched()).await;
@@ -153,7 +153,7 @@ async fn the_watch_tells_of_changes_and_of_itself() {
 }
 
 #[tokio::test]
-async fn a_status_is_no_change() {
+async fn a_new_status_signals_no_change() {
     const CHAIN: ResourceKind = ResourceKind {
         group: "admittance.dev",
         version: "v1alpha1",

@@ -1,4 +1,4 @@
-//! Objects that exist, as requests through chains.
+//! Passes existing objects through chains, as if they were created and updated.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Auditor {
 pub struct Judged {
     pub namespace: Option<String>,
     pub name: String,
-    /// Empty if no chain is for it.
+    /// The findings on the object. There are none if it matches no chain.
     pub findings: Vec<Finding>,
 }
 
@@ -42,7 +42,7 @@ impl Auditor {
         self.tables.len() > 1
     }
 
-    /// Audits objects of a resource, several at a time, in no order. If it is dropped, it stops.
+    /// Audits objects of a resource, several at a time, in no order. Stops when the future is dropped.
     pub async fn audit(&self, resource: &Resource, requests: Vec<Request>, mut take: impl FnMut(Judged)) {
         let (sender, mut judged) = mpsc::channel(self.jobs);
         let mut tasks = JoinSet::new();
@@ -89,7 +89,7 @@ impl Auditor {
             if !is_matched {
                 continue;
             }
-            // With chains to compare, the objects are judged by the chains that would come.
+            // If tables are compared, the verdict is that of the second.
             let (before, judgement) = match (judgements.pop(), judgements.pop()) {
                 (Some(after), before) => (before, after),
                 (None, _) => continue,

@@ -23,7 +23,6 @@ pub enum Verdict {
 words!(Verdict, "verdict": Denied = "denied", Failed = "failed", WouldBeDenied = "would-be-denied", FailureIgnored = "failure-ignored", Changed = "changed", Allowed = "allowed");
 
 impl Verdict {
-    /// Whether the object would be refused.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Denied | Self::Failed)
     }
@@ -33,7 +32,7 @@ impl Verdict {
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
     pub verdict: Verdict,
-    /// `chain/stage`: the stage that decided it, or the first that changed the object.
+    /// The stage that decided, or the first that changed the object, as `chain/stage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -99,7 +98,7 @@ impl Judgement {
     }
 }
 
-/// The message without the names of chain and stage, which have their own field.
+/// Returns the message without the names of chain and stage, which have their own field.
 fn message_of(refusal: &Refusal) -> String {
     match &refusal.cause {
         RefusalCause::Denied(denial) => denial.to_string(),
@@ -108,11 +107,11 @@ fn message_of(refusal: &Refusal) -> String {
     }
 }
 
-/// An object of which the chains say something.
+/// The verdict of chains on an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// `pods`, `deployments.apps`.
+    /// The resource as kubectl names it: `pods`, `deployments.apps`.
     pub resource: String,
     pub api_version: String,
     pub kind: String,
@@ -129,7 +128,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// `shop/web`, or `web`.
+    /// Returns namespace and name, `shop/web`, or only the name.
     pub fn object(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.name),

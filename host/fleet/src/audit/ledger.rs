@@ -13,15 +13,15 @@ use super::{
     reports::RESULTS,
 };
 
-/// The limit of findings in memory. Further ones are only counted.
+/// The limit of findings in memory. The verdicts of further ones are only counted.
 pub const FINDINGS: usize = 50_000;
 
-/// The verdicts on all objects, and the findings on those that do not pass as they are, by namespace. Objects without a
+/// The verdicts on all objects, and the findings on objects that do not pass unchanged, by namespace. Objects without a
 /// namespace are at `None`.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     shards: BTreeMap<Option<String>, Shard>,
-    /// The names of resources; objects have their position.
+    /// The names of resources. An object refers to its resource by the position here.
     resources: Vec<String>,
     /// The number of the list that is being read.
     round: u32,
@@ -30,10 +30,10 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// The verdicts by a hash of resource and name.
+    /// The verdicts, by a hash of resource and name.
     objects: HashMap<u64, AuditedObject>,
     findings: BTreeMap<(u16, String), Vec<Finding>>,
-    /// Whether its report may be another one now.
+    /// Whether the report of the namespace may have to be written again.
     is_changed: bool,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Shard {
 struct AuditedObject {
     verdict: Verdict,
     resource: u16,
-    /// The list that had it last.
+    /// The number of the last list that had the object.
     round: u32,
 }
 
 impl Ledger {
-    /// Begins a list of this resource. Returns the number by which its objects are entered.
+    /// Begins a list of this resource. Returns the number by which its objects are recorded.
     pub(super) fn begin(&mut self, resource: &str) -> u16 {
         self.round += 1;
         let known = self.resources.iter().position(|known| known == resource);
@@ -54,7 +54,7 @@ impl Ledger {
             self.resources.push(resource.to_owned());
             self.resources.len() - 1
         });
-        // An API server has a few hundred.
+        // An API server has a few hundred resources.
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
@@ -88,7 +88,7 @@ impl Ledger {
     }
 
     /// Replaces the findings on an object.
-    pub(super) fn enter(&mut self, resource: u16, judged: Judged) {
+    pub(super) fn record(&mut self, resource: u16, judged: Judged) {
         let Judged {
             namespace,
             name,
@@ -110,7 +110,7 @@ impl Ledger {
             .filter(|finding| finding.judgement.verdict != Verdict::Allowed)
             .collect();
         for finding in &mut findings {
-            // It is in no report.
+            // Reports do not contain patches.
             finding.judgement.patch = Patch::default();
         }
         let place = (resource, name);
@@ -142,13 +142,13 @@ impl Ledger {
         verdicts
     }
 
-    /// The namespaces whose reports may be other ones than those that were written.
+    /// Returns the namespaces whose reports may have to be written again.
     pub(super) fn changed(&self) -> Vec<Option<String>> {
         let changed = self.shards.iter().filter(|(_, shard)| shard.is_changed);
         changed.map(|(namespace, _)| namespace.clone()).collect()
     }
 
-    pub(super) fn written(&mut self, namespace: &Option<String>) {
+    pub(super) fn mark_written(&mut self, namespace: &Option<String>) {
         if let Some(shard) = self.shards.get_mut(namespace) {
             shard.is_changed = false;
             if shard.objects.is_empty() {
@@ -157,8 +157,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that the report of a namespace is not in the cluster.
-    pub(super) fn lost(&mut self, namespace: &Option<String>) {
+    /// Records that the report of a namespace is not in the cluster.
+    pub(super) fn mark_lost(&mut self, namespace: &Option<String>) {
         if let Some(shard) = self.shards.get_mut(namespace) {
             shard.is_changed = true;
         }
@@ -225,7 +225,9 @@ mod tests {
     /// Writes the reports that have changed.
     fn write(ledger: &mut Ledger) -> Vec<Option<String>> {
         let changed = ledger.changed();
-        changed.iter().for_each(|namespace| ledger.written(namespace));
+        changed
+            .iter()
+            .for_each(|namespace| ledger.mark_written(namespace));
         changed
     }
 
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_is_reported_again() {
+    fn only_reports_that_change_are_written_again() {
         let mut ledger = Ledger::default();
         let pods = ledger.begin("pods");
         for (namespace, name, verdict) in [
@@ -243,27 +245,27 @@ mod tests {
             ("a", "good", Verdict::Allowed),
             ("b", "changed", Verdict::Changed),
         ] {
-            ledger.enter(pods, judged(namespace, name, verdict));
+            ledger.record(pods, judged(namespace, name, verdict));
         }
         ledger.end(pods);
         assert_eq!(counts(&ledger), [1, 1, 1]);
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
-        // The same again, from a watch.
-        ledger.enter(pods, judged("a", "bad", Verdict::Denied));
+        // A watch brings the same verdict again.
+        ledger.record(pods, judged("a", "bad", Verdict::Denied));
         assert!(write(&mut ledger).is_empty());
-        ledger.enter(pods, judged("a", "bad", Verdict::Allowed));
+        ledger.record(pods, judged("a", "bad", Verdict::Allowed));
         assert_eq!(write(&mut ledger), std::slice::from_ref(&a));
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
         // The next list lacks an object; objects of other resources stay.
         let jobs = ledger.begin("jobs");
-        ledger.enter(jobs, judged("a", "bad", Verdict::Denied));
+        ledger.record(jobs, judged("a", "bad", Verdict::Denied));
         ledger.end(jobs);
         let pods = ledger.begin("pods");
-        ledger.enter(pods, judged("a", "good", Verdict::Allowed));
+        ledger.record(pods, judged("a", "good", Verdict::Allowed));
         ledger.end(pods);
         assert_eq!(counts(&ledger), [1, 0, 1]);
         assert_eq!(write(&mut ledger), [a, b]);
@@ -276,7 +278,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let pods = ledger.begin("pods");
         for number in 0..RESULTS + 5 {
-            ledger.enter(pods, judged("a", &number.to_string(), Verdict::Denied));
+            ledger.record(pods, judged("a", &number.to_string(), Verdict::Denied));
         }
         let shard = ledger.shard(&Some("a".to_owned())).unwrap();
         assert_eq!(shard.findings().count(), RESULTS);

@@ -21,7 +21,7 @@ use super::reports::ReportApi;
 
 pub(super) const OPERATIONS: [Operation; 2] = [Operation::Create, Operation::Update];
 
-/// A kind of objects that some chain may be for.
+/// A kind of objects that may be audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     pub kind: GroupVersionKind,
@@ -30,7 +30,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// The name that kubectl uses: `pods`, `deployments.apps`.
+    /// Returns the name that kubectl uses: `pods`, `deployments.apps`.
     pub fn name(&self) -> String {
         let GroupVersionResource { group, resource, .. } = &self.resource;
         match group.as_str() {
@@ -39,7 +39,7 @@ impl Resource {
         }
     }
 
-    /// `v1`, `apps/v1`.
+    /// Returns `v1` or `apps/v1`, for example.
     pub fn api_version(&self) -> String {
         let GroupVersionKind { group, version, .. } = &self.kind;
         match group.as_str() {
@@ -48,7 +48,7 @@ impl Resource {
         }
     }
 
-    /// Whether a name of the command line is for it: `pods`, `deployments` or `deployments.apps`.
+    /// Returns whether a user may call the resource so: `pods`, `deployments` or `deployments.apps`.
     pub fn is_called(&self, name: &str) -> bool {
         name.eq_ignore_ascii_case(&self.resource.resource) || name.eq_ignore_ascii_case(&self.name())
     }
@@ -65,7 +65,7 @@ impl Resource {
         }
     }
 
-    /// Such an object, as the API server sends it: the items of lists of built-in kinds do not say what they are.
+    /// Parses an object of this resource. Adds `apiVersion` and `kind`, which the items of lists of built-in kinds lack.
     pub(super) fn object(&self, item: &RawValue) -> Result<Object, ObjectError> {
         let object = Object::parse(item.get())?;
         if object.head().kind.is_some() {
@@ -73,9 +73,10 @@ impl Resource {
         }
         let (api_version, kind) = (self.api_version(), &self.kind.kind);
         let rest = item.get().trim_start().strip_prefix('{').unwrap_or_default();
-        let comma = match rest.trim_start().starts_with('}') {
-            true => "",
-            false => ",",
+        let comma = if rest.trim_start().starts_with('}') {
+            ""
+        } else {
+            ","
         };
         Object::parse(format!(
             r#"{{"apiVersion":"{api_version}","kind":"{kind}"{comma}{rest}"#
@@ -86,7 +87,7 @@ impl Resource {
         Request::new(Operation::Create, self.kind.clone(), self.resource.clone()).with_object(object)
     }
 
-    fn is_for(&self, tables: &[&Table]) -> bool {
+    fn may_match(&self, tables: &[&Table]) -> bool {
         OPERATIONS.into_iter().any(|operation| {
             let outline = Outline {
                 operation,
@@ -146,7 +147,7 @@ pub struct Reader {
 #[derive(Debug)]
 pub struct Discovered {
     pub resources: Vec<Resource>,
-    /// The groups whose resources are not known, and why.
+    /// The groups whose resources could not be discovered, with the error.
     pub unknown: Vec<(String, AnswerError)>,
     pub reports: Option<ReportApi>,
 }
@@ -161,7 +162,7 @@ impl Reader {
         }
     }
 
-    async fn turn(&self) {
+    async fn wait_for_turn(&self) {
         self.pace.lock().await.tick().await;
     }
 
@@ -175,7 +176,7 @@ impl Reader {
         path: &str,
         body: Option<(&'static str, Bytes)>,
     ) -> Result<Answer, AnswerError> {
-        self.turn().await;
+        self.wait_for_turn().await;
         self.cluster.send(method, path, body).await
     }
 
@@ -183,7 +184,7 @@ impl Reader {
         &self,
         path: &str,
     ) -> Result<impl Stream<Item = Result<String, AnswerError>> + Send + Unpin + use<>, AnswerError> {
-        self.turn().await;
+        self.wait_for_turn().await;
         self.cluster.lines(path).await
     }
 
@@ -195,16 +196,16 @@ impl Reader {
         serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
     }
 
-    /// The resources that a chain of these tables may be for, each in one version: the preferred one of its group if
-    /// a chain is for it.
+    /// Discovers the resources that may match a chain of these tables, each in one version: the preferred version of its
+    /// group if that may match.
     ///
     /// # Errors
     ///
-    /// When the API server does not list its groups.
+    /// Returns an error if the API server does not list its groups. A group that cannot be listed is among the `unknown`.
     pub async fn discover(&self, tables: &[&Table]) -> Result<Discovered, AnswerError> {
         let core: ResourceList = self.get_as("/api/v1").await?;
         let mut found = Discovered {
-            resources: wanted(core, tables),
+            resources: auditable(core, tables),
             unknown: Vec::new(),
             reports: None,
         };
@@ -229,7 +230,7 @@ impl Reader {
                     }
                 };
                 found.reports = reports.filter(|api| listed.has_kind_of(*api)).max(found.reports);
-                for resource in wanted(listed, tables) {
+                for resource in auditable(listed, tables) {
                     let same = |known: &Resource| known.resource.resource == resource.resource.resource;
                     if !of_group.iter().any(same) {
                         of_group.push(resource);
@@ -241,7 +242,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// The kinds of reports that the API server has now.
+    /// Returns the preferred kind of reports that the API server has now.
     pub(super) async fn reports(&self) -> Result<Option<ReportApi>, AnswerError> {
         let mut found = None;
         for api in ReportApi::ALL {
@@ -258,7 +259,7 @@ impl Reader {
 }
 
 impl ResourceList {
-    /// Whether it has these reports: other kinds had their group and version once.
+    /// Returns whether the list has these reports. The group and version are not enough, because other kinds had them once.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -272,8 +273,8 @@ pub(super) fn content(path: &str, reason: &impl ToString) -> AnswerError {
     }
 }
 
-/// The resources of a list that can be listed, and that a chain may be for.
-fn wanted(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
+/// Returns the resources that can be listed and that may match a chain.
+fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
     let GroupVersionKind { group, version, .. } =
         GroupVersionKind::from_api_version(&list.group_version, String::new());
     let resources = list.resources.into_iter();
@@ -298,7 +299,7 @@ fn wanted(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
             is_namespaced: namespaced,
         },
     );
-    resources.filter(|resource| resource.is_for(tables)).collect()
+    resources.filter(|resource| resource.may_match(tables)).collect()
 }
 
 #[derive(Deserialize)]
@@ -339,16 +340,12 @@ impl Pages {
         }
     }
 
-    /// The version of the list at its beginning: a watch from there sees every later change.
+    /// Returns the version of the list at its beginning. A watch from there sees every later change.
     pub(super) fn into_version(self) -> Option<String> {
         self.version.filter(|version| !version.is_empty())
     }
 
-    /// The next page; `None` after the last one.
-    ///
-    /// # Errors
-    ///
-    /// When the API server does not answer with a page.
+    /// Reads the next page; `None` after the last one.
     pub async fn next(&mut self, reader: &Reader) -> Result<Option<Vec<Object>>, AnswerError> {
         let Some(token) = self.next.take() else {
             return Ok(None);
@@ -367,8 +364,8 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// A page, smaller if it is too large for the memory. If the list has become too old to be continued as it was, it is
-    /// continued as it is now.
+    /// Reads a page, or a smaller one if the page is too large for the memory. A list that is too old to be continued is
+    /// continued in its present state.
     async fn page(&mut self, token: &str, reader: &Reader) -> Result<Answer, AnswerError> {
         let answer = loop {
             match reader.get(&self.query(token)).await {
@@ -410,7 +407,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that sends nothing here.
+    /// Returns a reader of an API server that does not exist.
     async fn reader(per_second: u32) -> Reader {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
@@ -426,19 +423,22 @@ mod tests {
         Reader::new(cluster, per_second)
     }
 
-    /// The clock goes on only when the test says so.
     #[tokio::test(start_paused = true)]
-    async fn requests_have_their_distance_also_after_a_pause() {
+    async fn the_rate_of_requests_is_kept_after_a_pause() {
         let reader = reader(20).await;
         let begun = Instant::now();
         for number in 0..=20 {
-            reader.turn().await;
+            reader.wait_for_turn().await;
             assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
         }
-        // What was not used in a pause is lost.
+        // Requests that were not sent during a pause are not made up for.
         advance(Duration::from_secs(10)).await;
         let begun = Instant::now();
-        tokio::join!(reader.turn(), reader.turn(), reader.turn());
+        tokio::join!(
+            reader.wait_for_turn(),
+            reader.wait_for_turn(),
+            reader.wait_for_turn()
+        );
         assert_eq!(begun.elapsed(), Duration::from_millis(100));
     }
 }

@@ -1,7 +1,7 @@
 //! Findings as reports: resources of OpenReports, or of its predecessors, for each namespace and for the cluster.
 //!
-//! All have the same fields. First was `wgpolicyk8s.io` of the policy working group of Kubernetes, whose
-//! `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`; OpenReports took that over (the directory
+//! All kinds of reports have the same fields. The first was `wgpolicyk8s.io` of the policy working group of Kubernetes. Its
+//! `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`, and OpenReports took that over (see the directory
 //! `policy-report` in the history of github.com/openreports/reports-api).
 
 use admittance_admission::shortened;
@@ -49,7 +49,7 @@ impl ReportApi {
         }
     }
 
-    /// The name of the resources, with and without a namespace.
+    /// Returns the plural of the reports on namespaces, or of the reports on objects without a namespace.
     pub fn plural(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "policyreports",
@@ -83,8 +83,8 @@ impl ReportApi {
         }
     }
 
-    /// The report of this name on a namespace, or on objects without one. `verdicts` are those on all of its objects; not
-    /// all `findings` need be there.
+    /// Writes the report of this name on a namespace, or on objects without one. `verdicts` count all objects, although
+    /// some of the `findings` may be missing.
     pub fn document<'a>(
         self,
         name: &str,
@@ -145,7 +145,7 @@ fn result(finding: &Finding) -> Value {
     })
 }
 
-/// The results of OpenReports.
+/// Returns the result of a verdict in the words of OpenReports.
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Denied => "fail",

@@ -1,4 +1,4 @@
-//! The audits of the leader: all objects at regular times, and every object that changes between them.
+//! The audits of the leader: it audits all objects at an interval, and each object that changes in between.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -35,14 +35,15 @@ use crate::{
 
 /// The time without further changes of chains after which the next audit begins.
 const QUIET: Duration = Duration::from_secs(5);
-/// Reports are written this long after what they say has changed.
+/// The time from a change of the verdicts until reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);
-/// The interval of looking for kinds of reports, as long as the API server has none.
-const LOOK: Duration = Duration::from_secs(10);
-/// The names of problems that concern no single resource or group.
+/// The interval of discovering kinds of reports, as long as the API server has none.
+const REPORT_DISCOVERY: Duration = Duration::from_secs(10);
+/// The name of a problem that concerns no single resource or group.
 const AUDIT: &str = "audit";
+/// The name of a problem with reports.
 const REPORTS: &str = "reports";
-/// The limit of object changes that wait to be audited. The API server keeps further ones.
+/// The limit of object changes that wait to be audited. Beyond it, watches stop reading from the API server.
 const WAITING: usize = 64;
 
 /// The audits of the leader. Cheap to clone; lives as long as the driver.
@@ -58,10 +59,10 @@ struct Inner {
     status: Mutex<AuditStatus>,
 }
 
-/// Marks the replica that audits.
-struct Leading<'a>(&'a Inner);
+/// Clears the status when this replica stops auditing.
+struct AuditorGuard<'a>(&'a Inner);
 
-impl Drop for Leading<'_> {
+impl Drop for AuditorGuard<'_> {
     fn drop(&mut self) {
         *self.0.status.lock() = AuditStatus::default();
         metrics::audited(&BTreeMap::new());
@@ -69,17 +70,17 @@ impl Drop for Leading<'_> {
 }
 
 /// The state of the audits while this replica is the leader.
-struct Work {
+struct AuditState {
     reader: Arc<Reader>,
     ledger: Ledger,
     writer: Option<Writer>,
 }
 
-/// The state of the audits with one version of the chains.
-struct Audited {
+/// An audit with one version of the chains.
+struct ChainAudit {
     auditor: Auditor,
     resources: HashMap<u16, Resource>,
-    /// Whether each namespace is left out, as far as it is known.
+    /// Whether each namespace that was seen is left out.
     excluded: HashMap<String, bool>,
     /// The pauses before resources that could not be listed are listed again.
     retries: HashMap<u16, Backoff>,
@@ -88,7 +89,8 @@ struct Audited {
 }
 
 impl Audits {
-    /// Audits the objects of this cluster. `name` is the name of the installation, and `webhooks` its webhook configurations.
+    /// Audits the objects of this cluster, except in the namespaces that the webhooks exclude. `name` is the name of the
+    /// installation.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);
@@ -109,15 +111,15 @@ impl Audits {
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_auditor = true;
-        let _leading = Leading(inner);
-        let mut work = Work {
+        let _guard = AuditorGuard(inner);
+        let mut work = AuditState {
             reader: Arc::new(Reader::new(inner.cluster.clone(), inner.config.rate)),
             ledger: Ledger::default(),
             writer: None,
         };
         let mut retries = backoff();
         loop {
-            let (begun, chains) = (Instant::now(), chains(host));
+            let (begun, chains) = (Instant::now(), audited_chains(host));
             inner.status.lock().running = true;
             let (sender, changes) = mpsc::channel(WAITING);
             let audited = inner.audit(host, &mut work, sender).await;
@@ -139,24 +141,24 @@ impl Audits {
             tokio::select! {
                 () = following => {}
                 () = sleep_until(next) => {}
-                () = changed(host, &chains) => {}
+                () = chains_changed(host, &chains) => {}
             }
         }
     }
 }
 
-/// The state that an audit depends on: the revision of the live chains, and the modes of their stages.
-fn chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
+/// Returns the revision of the live chains and the modes of their stages, on which an audit depends.
+fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     let table = host.table();
     let stages = table.chains().flat_map(|chain| &chain.stages);
     let stages = stages.map(|stage| (stage.spec.is_disabled, stage.spec.mode));
     (table.revision(), stages.collect())
 }
 
-/// Waits until other chains are live than these, and have been for a while.
-async fn changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
+/// Waits until other chains are live, and no further change follows for a while.
+async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     let mut changes = host.changes();
-    while chains(host) == *before {
+    while audited_chains(host) == *before {
         // The sender lives as long as the host.
         let _ = changes.changed().await;
     }
@@ -169,21 +171,21 @@ async fn changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     }
 }
 
-impl Audited {
-    /// Has a resource listed again that could not be listed.
+impl ChainAudit {
+    /// Schedules another list of a resource that could not be listed.
     fn list_later(&mut self, number: u16) {
         let pause = self.retries.entry(number).or_insert_with(backoff).after_failure();
         let sender = self.sender.clone();
         self.watches.spawn(async move {
             sleep(pause).await;
-            // Without a receiver, the leader has resigned.
+            // An error means that the leader has resigned.
             let _ = sender.send((number, Change::Expired)).await;
         });
     }
 }
 
 impl Inner {
-    /// Notes a problem with this, or that there is none, and logs it when it is new.
+    /// Records a problem or its end, and logs it when it is new.
     fn report(&self, what: &str, problem: Option<String>) {
         let mut status = self.status.lock();
         if status.problems.get(what) == problem.as_ref() {
@@ -205,9 +207,9 @@ impl Inner {
     async fn audit(
         &self,
         host: &Host,
-        work: &mut Work,
+        work: &mut AuditState,
         sender: mpsc::Sender<(u16, Change)>,
-    ) -> Result<Audited, String> {
+    ) -> Result<ChainAudit, String> {
         let begun = Instant::now();
         let table = host.audit_table(self.config.calls_webhooks).await;
         let table = table.map_err(|error| error.to_string())?;
@@ -215,7 +217,7 @@ impl Inner {
         let jobs = thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
         let discovered = work.reader.discover(&[&*table]).await;
         let discovered = discovered.map_err(|error| error.to_string())?;
-        let mut audited = Audited {
+        let mut audited = ChainAudit {
             auditor: Auditor::new(vec![table], self.config.user.clone(), jobs),
             resources: HashMap::new(),
             excluded: HashMap::new(),
@@ -223,7 +225,7 @@ impl Inner {
             watches: JoinSet::new(),
             sender,
         };
-        let of_before: Vec<_> = self.status.lock().problems.keys().cloned().collect();
+        let previous_problems: Vec<_> = self.status.lock().problems.keys().cloned().collect();
         let mut failed: BTreeSet<_> = [AUDIT, REPORTS].map(str::to_owned).into();
         let knows_all = discovered.unknown.is_empty();
         let mut is_complete = knows_all;
@@ -251,20 +253,21 @@ impl Inner {
                 }
             }
         }
-        for what in of_before.iter().filter(|what| !failed.contains(*what)) {
+        for what in previous_problems.iter().filter(|what| !failed.contains(*what)) {
             self.report(what, None);
         }
         if knows_all {
             let numbers: Vec<_> = audited.resources.keys().copied().collect();
             work.ledger.keep_only(&numbers);
         }
-        self.passed(&work.ledger, revision, listed, begun, is_complete);
+        self.record_pass(&work.ledger, revision, listed, begun, is_complete);
         if let Some(writer) = &mut work.writer {
-            let compared = match is_complete {
-                true => writer.compare(&work.reader, &mut work.ledger).await,
-                false => Ok(()),
+            let compared = if is_complete {
+                writer.compare(&work.reader, &mut work.ledger).await
+            } else {
+                Ok(())
             };
-            // Already here: an audit that takes longer than `every` is followed by the next one at once.
+            // Reports are written here, because the next audit begins at once if this one took longer than `every`.
             let written = writer.write(&work.reader, &mut work.ledger).await;
             self.report(
                 REPORTS,
@@ -275,15 +278,15 @@ impl Inner {
     }
 
     /// Writes reports of these kinds from now on.
-    fn write_as(&self, reports: Option<ReportApi>, work: &mut Work) {
+    fn write_as(&self, reports: Option<ReportApi>, work: &mut AuditState) {
         if work.writer.as_ref().map(|writer| writer.api) != reports {
             work.writer = reports.map(|api| Writer::new(api, self.name.clone()));
         }
         self.status.lock().reports = reports.map(|api| api.api_version().to_owned());
     }
 
-    /// Notes that all objects were audited.
-    fn passed(&self, ledger: &Ledger, revision: u64, listed: u64, begun: Instant, is_complete: bool) {
+    /// Records that all objects were audited.
+    fn record_pass(&self, ledger: &Ledger, revision: u64, listed: u64, begun: Instant, is_complete: bool) {
         let seconds = begun.elapsed().as_secs_f64();
         metrics::audit_ended(is_complete, seconds);
         self.count(ledger);
@@ -316,7 +319,7 @@ impl Inner {
         self.status.lock().objects = verdicts.collect();
     }
 
-    /// Events end by themselves, and reports are made by audits.
+    /// Returns whether a resource is audited. Events are not, because they expire, nor are reports, which audits write.
     fn is_audited(&self, resource: &Resource) -> bool {
         let names = &self.config.resources;
         let group = &*resource.resource.group;
@@ -325,8 +328,13 @@ impl Inner {
         !is_left_out && (names.is_empty() || names.iter().any(|name| resource.is_called(name)))
     }
 
-    /// Lists and audits the objects of a resource, and watches them from then on. Returns how many there are.
-    async fn list(&self, audited: &mut Audited, work: &mut Work, number: u16) -> Result<u64, AnswerError> {
+    /// Lists and audits the objects of a resource, and watches them from then on. Returns the number of objects.
+    async fn list(
+        &self,
+        audited: &mut ChainAudit,
+        work: &mut AuditState,
+        number: u16,
+    ) -> Result<u64, AnswerError> {
         let Some(resource) = audited.resources.get(&number).cloned() else {
             return Ok(0);
         };
@@ -340,8 +348,8 @@ impl Inner {
                     requests.push(resource.request(object));
                 }
             }
-            let enter = |judged| work.ledger.enter(number, judged);
-            audited.auditor.audit(&resource, requests, enter).await;
+            let record = |judged| work.ledger.record(number, judged);
+            audited.auditor.audit(&resource, requests, record).await;
         }
         work.ledger.end(number);
         if let Some(version) = pages.into_version() {
@@ -352,7 +360,7 @@ impl Inner {
         Ok(listed)
     }
 
-    /// Whether the namespace of an object is left out.
+    /// Returns whether the namespace of an object is left out.
     async fn is_excluded(
         &self,
         resource: &Resource,
@@ -373,24 +381,24 @@ impl Inner {
         let is_excluded = self.config.excluded_namespaces.contains(namespace)
             || match self.cluster.labels(namespace).await {
                 Ok(labels) => labels.contains_key(IGNORE_LABEL),
-                // The next audit asks again.
+                // The next audit tries again.
                 Err(_) => false,
             };
         known.insert(namespace.clone(), is_excluded);
         is_excluded
     }
 
-    /// Audits what changes, and writes its reports. Never completes.
+    /// Audits objects that change, and writes their reports. Never completes.
     async fn follow(
         &self,
-        mut audited: Audited,
-        work: &mut Work,
+        mut audited: ChainAudit,
+        work: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, Change)>,
     ) {
-        // Reports that could not be written.
+        // Reports that the audit could not write are tried again.
         let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
-        let mut look = interval_at(Instant::now() + LOOK, LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut discovery = interval_at(Instant::now() + REPORT_DISCOVERY, REPORT_DISCOVERY);
+        discovery.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_due = async {
                 match due {
@@ -400,12 +408,12 @@ impl Inner {
             };
             tokio::select! {
                 Some((number, change)) = changes.recv() => {
-                    if self.take(&mut audited, work, number, change).await {
+                    if self.handle_change(&mut audited, work, number, change).await {
                         due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
                     }
                 }
-                _ = look.tick(), if work.writer.is_none() && self.config.writes_reports => {
-                    // The next look may succeed, and other requests report an API server that does not answer.
+                _ = discovery.tick(), if work.writer.is_none() && self.config.writes_reports => {
+                    // The next discovery may succeed, and other requests report an API server that does not answer.
                     if let Ok(Some(api)) = work.reader.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());
@@ -426,8 +434,14 @@ impl Inner {
         }
     }
 
-    /// Audits a change. Returns whether reports may be other ones now.
-    async fn take(&self, audited: &mut Audited, work: &mut Work, number: u16, change: Change) -> bool {
+    /// Audits a change. Returns whether reports may have changed.
+    async fn handle_change(
+        &self,
+        audited: &mut ChainAudit,
+        work: &mut AuditState,
+        number: u16,
+        change: Change,
+    ) -> bool {
         let Some(resource) = audited.resources.get(&number).cloned() else {
             return false;
         };
@@ -446,7 +460,7 @@ impl Inner {
                 }
                 let request = resource.request(object);
                 let judged = audited.auditor.judge(&resource, &request).await;
-                work.ledger.enter(number, judged);
+                work.ledger.record(number, judged);
                 return true;
             }
             Change::Expired => {

@@ -15,9 +15,9 @@ pub struct AuditConfig {
     pub rate: u32,
     /// The number of objects in a page of a list.
     pub page: u32,
-    /// The resources that are audited, such as `pods` or `deployments.apps`; empty: every one that a chain is for.
+    /// The resources that are audited, such as `pods` or `deployments.apps`. If it is empty, all that match a chain are.
     pub resources: Vec<String>,
-    /// Namespaces that are not audited, in addition to those that the webhooks exclude.
+    /// The namespaces that are not audited, in addition to the namespaces that the webhooks exclude.
     pub excluded_namespaces: Vec<String>,
     pub user: UserInfo,
     pub calls_webhooks: bool,
@@ -44,11 +44,11 @@ impl Default for AuditConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditStatus {
-    /// Whether this replica audits now. The rest is only known to it.
+    /// Whether this replica audits now. The other fields are known only to the replica that audits.
     pub is_auditor: bool,
-    /// Whether it is listing all objects.
+    /// Whether an audit of all objects is running.
     pub running: bool,
-    /// The last list of all objects.
+    /// The last audit of all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<AuditPass>,
     /// The number of objects with each verdict: `denied`, `failed`, `would-be-denied`, `failure-ignored`, `changed` and
@@ -68,7 +68,7 @@ pub struct AuditStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditPass {
-    /// When it ended.
+    /// When the audit ended.
     pub at: Moment,
     /// The duration of the audit.
     pub seconds: f64,

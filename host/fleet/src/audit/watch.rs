@@ -1,4 +1,4 @@
-//! The changes of audited objects.
+//! Watches audited objects for changes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use tokio::{
 use super::reader::{Reader, Resource, content};
 use crate::leader::backoff;
 
-/// A watch is renewed after this many seconds.
+/// The time after which the API server ends a watch, in seconds.
 const SECONDS: u64 = 240;
-/// The time after that by which it has ended at the latest.
+/// The time after that at which the watch is ended here.
 const GRACE: Duration = Duration::from_secs(30);
-/// The shortest time between two lists, and between two watches that end by themselves.
+/// The shortest time between two watches.
 const SHORTEST: Duration = Duration::from_secs(1);
 /// The shortest time between two lists of a resource.
 const BETWEEN_LISTS: Duration = Duration::from_secs(10);
@@ -32,8 +32,8 @@ pub(super) enum Change {
     Works,
     /// The watch fails, and is tried again.
     Fails(AnswerError),
-    /// The API server has forgotten what happened since, or the objects could not be listed: they must be listed again. This
-    /// is the last one.
+    /// The objects must be listed again: the API server no longer has the changes since the last list, or that list failed.
+    /// No change follows.
     Expired,
 }
 
@@ -59,7 +59,7 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Follows the objects of a resource from this version on, and sends each change with `number`. Ends when it expires.
+/// Watches the objects of a resource from this version on, and sends each change with `number`. Ends when the watch expires.
 pub(super) async fn follow(
     reader: Arc<Reader>,
     resource: Resource,
@@ -71,7 +71,7 @@ pub(super) async fn follow(
     let mut pauses = backoff();
     loop {
         let begun = Instant::now();
-        let result = once(&reader, &resource, number, &mut version, &changes).await;
+        let result = watch_once(&reader, &resource, number, &mut version, &changes).await;
         let pause = match result {
             Ok(true) => {
                 pauses.reset();
@@ -93,8 +93,8 @@ pub(super) async fn follow(
     }
 }
 
-/// One watch, to its end. Returns whether another one can continue it.
-async fn once(
+/// Watches until the API server ends the watch. Returns whether another watch can continue it.
+async fn watch_once(
     reader: &Reader,
     resource: &Resource,
     number: u16,

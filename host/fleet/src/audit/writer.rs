@@ -1,4 +1,4 @@
-//! The reports of the leader in the cluster.
+//! Writes the reports of the leader to the cluster.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +21,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
-/// Writes the reports of this name. Lives as long as this replica is the leader and there is this kind of reports.
+/// Writes the reports of this name. Lives as long as this replica is the leader and the API server has this kind of reports.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) api: ReportApi,
@@ -63,13 +63,13 @@ impl Writer {
         }
     }
 
-    /// Writes the reports that have changed, and removes those without findings. Returns the first error; what was not
-    /// written is written the next time, also if this future is dropped.
+    /// Writes the reports that have changed, and removes reports without findings. Returns the first error. Reports that
+    /// were not written, also because this future was dropped, are written the next time.
     pub(super) async fn write(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut result = Ok(());
         for namespace in ledger.changed() {
             match self.write_one(reader, ledger, &namespace).await {
-                Ok(()) => ledger.written(&namespace),
+                Ok(()) => ledger.mark_written(&namespace),
                 Err(error) => result = result.and(Err(error)),
             }
         }
@@ -84,9 +84,10 @@ impl Writer {
     ) -> Result<(), AnswerError> {
         let shard = ledger.shard(namespace).filter(|_| ledger.has_findings(namespace));
         let Some(shard) = shard else {
-            return match self.written.contains_key(namespace) {
-                true => self.remove(reader, namespace).await,
-                false => Ok(()),
+            return if self.written.contains_key(namespace) {
+                self.remove(reader, namespace).await
+            } else {
+                Ok(())
             };
         };
         let place = namespace.as_deref();
@@ -126,10 +127,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Compares with the cluster: removes reports on namespaces that have no findings, such as reports of a previous leader,
-    /// and has missing ones written again.
+    /// Compares with the reports in the cluster: removes reports on namespaces without findings, such as reports of a
+    /// previous leader, and marks missing reports to be written again.
     pub(super) async fn compare(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
-        let mut there = HashSet::new();
+        let mut reported = HashSet::new();
         for is_namespaced in [true, false] {
             let path = self.api.path(is_namespaced);
             let (label, value) = MANAGED_BY;
@@ -144,7 +145,7 @@ impl Writer {
                 let own = page.items.into_iter().map(|report| report.metadata);
                 let own = own.filter(|metadata| metadata.name == self.name);
                 let places = own.map(|metadata| metadata.namespace.filter(|_| is_namespaced));
-                there.extend(places);
+                reported.extend(places);
                 token = page.metadata.next;
                 if token.is_empty() {
                     break;
@@ -152,13 +153,13 @@ impl Writer {
             }
         }
         self.written.retain(|namespace, _| {
-            let is_there = there.contains(namespace);
-            if !is_there {
-                ledger.lost(namespace);
+            let is_reported = reported.contains(namespace);
+            if !is_reported {
+                ledger.mark_lost(namespace);
             }
-            is_there
+            is_reported
         });
-        for namespace in there {
+        for namespace in reported {
             if !ledger.has_findings(&namespace) {
                 self.remove(reader, &namespace).await?;
             }

@@ -1,4 +1,4 @@
-//! Making certificates, without touching a file.
+//! Makes CAs and certificates in memory.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
@@ -19,11 +19,11 @@ use super::{CertificateSubject, Client, Host, Service, subject::LONGEST_COMMON_N
 /// The validity of a CA whose key is kept.
 const AUTHORITY_DAYS: u16 = 3650;
 
-/// Certificates are backdated, for clients whose clock is slow.
+/// The time by which certificates are backdated, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
 pub struct Authority {
-    /// The trust bundle: its certificate, and possibly others.
+    /// The trust bundle: the certificate of the CA, and possibly the certificates of others.
     pub pem: String,
     der: CertificateDer<'static>,
     pub not_after: OffsetDateTime,
@@ -37,7 +37,7 @@ pub struct Issued {
     pub not_after: OffsetDateTime,
 }
 
-/// Leaves out the key.
+/// Omits the key.
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority")
@@ -46,7 +46,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Leaves out the key.
+/// Omits the key.
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issued")
@@ -56,12 +56,11 @@ impl fmt::Debug for Issued {
 }
 
 impl Authority {
-    /// A new CA, which signs certificates and no further CAs.
+    /// Makes a CA, which may sign certificates but no further CAs.
     pub fn new(now: OffsetDateTime) -> Result<Self, rcgen::Error> {
         Self::of_days(AUTHORITY_DAYS, now)
     }
 
-    /// Makes a CA with this validity.
     fn of_days(days: u16, now: OffsetDateTime) -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -69,7 +68,7 @@ impl Authority {
         params.not_after = now + Duration::days(days.into());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // A unique name, so that two CAs are not confused.
+        // A unique name lets nobody confuse two CAs.
         let bytes = key.subject_public_key_info().into_iter().rev();
         let id: String = bytes.take(4).map(|byte| format!("{byte:02x}")).collect();
         params
@@ -84,7 +83,7 @@ impl Authority {
         })
     }
 
-    /// Loads an existing CA: the certificate that matches this key. The error says why there is none.
+    /// Loads the CA whose certificate matches this key. The error says why there is none.
     pub fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (der, key) = pair(certificates, key)?;
         let not_after = not_after(&parse(&der)?)?;
@@ -103,8 +102,8 @@ impl Authority {
         })
     }
 
-    /// A new CA that replaces an existing one, which stays trusted until it expires. The error says what is
-    /// wrong with the existing one.
+    /// Makes a CA that replaces an existing one, which stays trusted until it expires. The error says what is wrong with
+    /// the existing one.
     pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
         let mut new = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
@@ -118,8 +117,7 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// The expiry of an existing certificate that may stay in use for this subject; `None` if it must be
-    /// replaced.
+    /// Returns the expiry of an existing certificate that may stay in use for this subject; `None` if it must be replaced.
     pub fn good_until(
         &self,
         certificate: &str,
@@ -181,7 +179,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// The validity of a certificate for this subject, if this is its key and one of these CAs signed it.
+    /// Returns the validity of a certificate for this subject, if this is its key and one of these CAs signed it.
     pub fn of(
         certificate: &str,
         key: &str,
@@ -202,13 +200,13 @@ impl Validity {
         (is_its_key && is_signed && is_for(&leaf, subject)).then_some(validity)
     }
 
-    /// Whether less than a third of it is left.
+    /// Returns whether less than a third of the validity is left.
     pub fn is_due(&self, now: OffsetDateTime) -> bool {
         (self.ends - now) * 3 < self.ends - self.begins
     }
 }
 
-/// The CAs among these that have not expired, each once; as PEM.
+/// Returns the PEM of the CAs that have not expired, each once.
 pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
     let mut kept: Vec<CertificateDer<'_>> = Vec::new();
     for der in CertificateDer::pem_slice_iter(authorities.as_bytes()).flatten() {
@@ -226,7 +224,8 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// A certificate for a service, and its CA, which is valid for as long and signs nothing else: its key is discarded.
+/// Makes a certificate for a service, and its CA, which is valid for as long. The key of the CA is discarded, so it signs
+/// nothing else.
 pub fn for_service(
     service: &Service,
     days: u16,
@@ -248,7 +247,7 @@ fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String
         .map_err(|error| format!("its expiry date is not valid: {error}"))
 }
 
-/// The CA certificate that matches this key, and the key.
+/// Returns the CA certificate that matches this key, and the key.
 fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
     let found: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
         .collect::<Result<_, _>>()
@@ -257,7 +256,7 @@ fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPa
         return Err("it contains no certificate".into());
     }
     if certificates.matches("-----BEGIN").count() != found.len() {
-        // The content is printed, so it must not contain a key.
+        // The file is printed as a trust bundle, so it must not contain a key.
         return Err("it contains more than certificates; put the key into a separate file".into());
     }
     for der in &found {
@@ -279,7 +278,7 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), text)
 }
 
-/// Whether this CA is the issuer of the certificate, by its name, and by its key ID if both have one.
+/// Returns whether this CA is the issuer of the certificate, by its name, and by its key ID if both have one.
 fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
     let wanted = leaf
         .iter_extensions()
@@ -317,7 +316,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     }
 }
 
-/// A name in the format of [`Host`]; other kinds of names become text that is not a host.
+/// Writes a name in the format of [`Host`]. Other kinds of names become text that is not a host.
 fn host(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

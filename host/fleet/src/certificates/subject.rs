@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use rustls_pki_types::DnsName;
 
-/// `NAME.NAMESPACE`.
+/// A Service of Kubernetes, as `NAME.NAMESPACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service(String);
 
@@ -33,7 +33,7 @@ impl Service {
         self.0.split_once('.').unwrap_or((&self.0, ""))
     }
 
-    /// Its names in the BCS driver, in Kubernetes, and in cluster DNS.
+    /// Returns the names of the Service in BCS's driver, in Kubernetes, and in cluster DNS.
     pub fn hosts(&self) -> [Host; 3] {
         let Self(name) = self;
         let names = [
@@ -100,12 +100,12 @@ impl FromStr for Client {
     }
 }
 
-/// The limit of X.520.
+/// The longest common name, by X.520.
 pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {
-    /// A server with these names; at least one.
+    /// A server with these names, of which there is at least one.
     Server(Vec<Host>),
     Client(Client),
 }
@@ -129,7 +129,7 @@ impl CertificateSubject {
         }
     }
 
-    /// The name of its files, without extension.
+    /// Returns the name of the subject's files, without extension.
     pub fn file_name(&self) -> String {
         self.name().replace(|c| !is_plain(c), "_")
     }

@@ -14,8 +14,8 @@ pub(super) struct Exclusion {
     pub(super) what: &'static str,
 }
 
-/// Leases are used for leader election and node heartbeats; every API call, including a webhook's own, may
-/// need reviews of tokens and of access.
+/// Leases are excluded because leader election and the heartbeats of nodes need them; reviews of tokens and of access,
+/// because every API call may need them, including the calls of a webhook.
 pub(super) static EXCLUSIONS: [Exclusion; 3] = [
     Exclusion {
         name: "exclude-leases",

@@ -12,7 +12,7 @@ fn registration() -> Registration {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A native chain of stages of webhooks, which need no file.
+/// A native chain of webhooks, which need no file.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
     let stages = stages.iter().enumerate().map(|(index, stage)| {
         format!(
@@ -40,7 +40,7 @@ fn configured(text: &str, registration: &Registration) -> Vec<Json> {
     configurations(registration, &webhooks(text, registration), "the CA")
 }
 
-/// The one webhook of a mutating chain.
+/// The only webhook of a mutating chain.
 fn webhook(rules: &str, stages: &[&str]) -> Json {
     let text = chain("c", "Mutating", rules, stages);
     let found = configured(&text, &registration());
@@ -48,16 +48,15 @@ fn webhook(rules: &str, stages: &[&str]) -> Json {
 }
 
 #[test]
-fn what_the_stages_say_becomes_what_the_webhook_says() {
-    // (stages, field, value); the rules of a webhook configuration: timeouts of 1 to 30 s, side effects
-    // None or NoneOnDryRun.
+fn the_fields_of_a_webhook_follow_from_its_stages() {
+    // (stages, field, value). In a webhook configuration, timeouts are 1 to 30 s, and side effects None or NoneOnDryRun.
     let table: [(&[&str], &str, Json); 16] = [
         (&["timeout: 250ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 750ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
-        // limits.requestTimeout of 10 s ends them all.
+        // `limits.requestTimeout` of 10 s is the timeout of all stages together.
         (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
         (&["timeout: 1s"], "failurePolicy", "Fail".into()),
         (
@@ -96,7 +95,7 @@ fn what_the_stages_say_becomes_what_the_webhook_says() {
 }
 
 #[test]
-fn rules_are_those_of_the_chains() {
+fn a_webhook_has_the_rules_of_its_chains() {
     // (rule of a chain, rule of the webhook)
     for (written, expected) in [
         (
@@ -134,7 +133,7 @@ fn rules_are_those_of_the_chains() {
 }
 
 #[test]
-fn one_webhook_for_each_phase_or_chain() {
+fn each_phase_or_each_chain_has_one_webhook() {
     let jobs = "{ operations: [CREATE], apiGroups: [batch], apiVersions: [v1], resources: [jobs] }";
     let text = [
         chain("a", "Mutating", PODS, &["timeout: 1s"]),
@@ -147,7 +146,7 @@ fn one_webhook_for_each_phase_or_chain() {
         chain("v", "Validating", PODS, &["failurePolicy: Ignore"]),
     ]
     .concat();
-    // (per chain, kind, and of each webhook: name, path, rules, failure policy, timeout)
+    // Name, path, number of rules, failure policy and timeout of a webhook.
     type Row<'a> = (&'a str, &'a str, usize, &'a str, u64);
     let mutate: &[Row<'_>] = &[("mutate.hooks.hooks-system", "/mutate", 2, "Fail", 5)];
     let validate: &[Row<'_>] = &[("validate.hooks.hooks-system", "/validate", 1, "Ignore", 2)];
@@ -208,7 +207,7 @@ fn chains_of_namespaces_have_webhooks_of_their_own() {
         in_namespace("bank", "pods", PODS, &[ignored]),
     ];
     let both = [of_cluster.clone(), of_namespaces.concat()].concat();
-    // Of each webhook: name, path, namespaces, resources, failure policy, timeout.
+    // Name, path, namespaces, resources, failure policy and timeout of a webhook.
     type Row = (
         &'static str,
         &'static str,
@@ -324,7 +323,7 @@ fn chains_of_namespaces_have_webhooks_of_their_own() {
 
 #[test]
 fn webhooks_exclude_requests_that_the_cluster_depends_on() {
-    // (rule, the match conditions, whether nodes are matched); wildcards follow the rules of kube-apiserver.
+    // (rule, match conditions, whether nodes match). Wildcards have the meaning of kube-apiserver.
     let none: &[&str] = &[];
     let all: &[&str] = &[
         "exclude-leases",
@@ -386,9 +385,9 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
     }
 }
 
-/// The conditions are read by the API server; here by our own reader of the same language.
+/// The API server evaluates the conditions. Here, our own evaluator of CEL does.
 #[tokio::test]
-async fn the_conditions_say_what_they_are_called() {
+async fn each_exclusion_excludes_the_requests_of_its_name() {
     use admittance::admission::{
         Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Operation, Request,
     };
@@ -425,7 +424,7 @@ async fn the_conditions_say_what_they_are_called() {
 }
 
 #[test]
-fn namespaces_are_excluded_once_each() {
+fn each_excluded_namespace_is_listed_once() {
     let exclude = ["calico-system", "kube-system"].map(str::to_owned);
     for (includes_kube_system, exclude, names) in [
         (

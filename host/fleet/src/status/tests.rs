@@ -3,7 +3,7 @@ use admittance::{admission::Unreached, definitions::BadDefinition};
 use super::*;
 use crate::chains::CHAIN;
 
-fn host(stages: &Value) -> Pass {
+fn host(stages: &Value) -> StatusPass {
     let status = serde_json::from_value(json!({
         "version": "0.1.0", "revision": 7, "hash": admittance::Digest::of("a"),
         "liveSince": "2026-01-01T00:00:00Z", "origin": {"type": "files"},
@@ -14,9 +14,9 @@ fn host(stages: &Value) -> Pass {
         ],
     }))
     .unwrap();
-    Pass {
+    StatusPass {
         status,
-        counts: false,
+        writes_counts: false,
         rollouts: Vec::new(),
     }
 }
@@ -56,7 +56,7 @@ fn bad(served: Served, is_transient: bool) -> Standing {
     Standing::Bad(bad)
 }
 
-/// The status and the reason of each condition.
+/// The type, the status and the reason of each condition.
 fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
     let conditions = status["conditions"].as_array().unwrap().iter();
     conditions
@@ -69,7 +69,7 @@ fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
 }
 
 #[test]
-fn what_became_of_a_definition() {
+fn the_conditions_of_a_chain_follow_from_its_standing() {
     let native = json!({"type": "native"});
     let unavailable = json!({"type": "unavailable", "source": "oci://r/p:1", "reason": "away"});
     let group = json!({"type": "group", "expression": "a", "plugins": {"a": plugin()}});
@@ -216,7 +216,7 @@ fn what_became_of_a_definition() {
             None,
             "{standing:?}"
         );
-        // Nothing is written twice.
+        // A written status is not written again.
         let written = resource(Some(status));
         assert_eq!(
             new_status(&CHAIN, &written, &standing, &host, Moment::now()),
@@ -245,7 +245,7 @@ fn a_chain_that_gets_no_request_is_not_live() {
             status["conditions"][3]["message"],
             "spec.rules[0] has only `kinds`"
         );
-        // It is in the table nevertheless.
+        // The chain is in the table nevertheless.
         assert_eq!(status["revision"], 7);
         let written = resource(Some(status));
         assert_eq!(
@@ -256,7 +256,7 @@ fn a_chain_that_gets_no_request_is_not_live() {
 }
 
 #[test]
-fn what_stays_as_it_was() {
+fn only_conditions_that_change_get_a_new_time() {
     let early = Moment(std::time::SystemTime::UNIX_EPOCH);
     let mut host = host(&json!([]));
     let first = new_status(&CHAIN, &resource(None), &Standing::Live, &host, early).unwrap();
@@ -264,7 +264,7 @@ fn what_stays_as_it_was() {
         (&first["observedGeneration"], &first["revision"]),
         (&json!(3), &json!(7))
     );
-    // Later revisions change nothing of this chain.
+    // A later revision does not change the status.
     host.status.revision = 8;
     let written = resource(Some(first.clone()));
     assert_eq!(
@@ -292,7 +292,7 @@ fn what_stays_as_it_was() {
 }
 
 #[test]
-fn what_became_of_an_exception() {
+fn the_conditions_of_an_exception_follow_from_its_standing() {
     // (whether it expired, unknown stages, status and reason of Live)
     for (expired, unknown, expected) in [
         (false, json!([]), ("True", "Live")),
@@ -304,9 +304,9 @@ fn what_became_of_an_exception() {
             "name": "pods", "owner": "o", "reason": "r", "expires": "2026-01-01T00:00:00Z", "expired": expired,
             "stages": [], "unknown": unknown,
         }]);
-        let host = Pass {
+        let host = StatusPass {
             status: serde_json::from_value(host).unwrap(),
-            counts: false,
+            writes_counts: false,
             rollouts: Vec::new(),
         };
         let status = new_status(&EXCEPTION, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
@@ -321,7 +321,7 @@ fn what_became_of_an_exception() {
 }
 
 #[test]
-fn counts_are_written_when_it_is_time() {
+fn new_counts_alone_are_written_only_at_their_interval() {
     let called = |allowed: u64| {
         let mut stages = [
             stage("a", &json!({"type": "native"})),
@@ -335,10 +335,10 @@ fn counts_are_written_when_it_is_time() {
     };
     let write = |stages: &Value, counts: bool, before: Option<Value>| {
         let mut pass = host(stages);
-        pass.counts = counts;
+        pass.writes_counts = counts;
         new_status(&CHAIN, &resource(before), &Standing::Live, &pass, Moment::now())
     };
-    // Nothing was called yet.
+    // No stage was called yet.
     assert_eq!(write(&json!([]), true, None).unwrap().get(RECENT), None);
     let first = write(&called(10), false, None).unwrap();
     let counted = |status: &Value| {
@@ -372,13 +372,13 @@ fn messages_are_bounded() {
     let mistakes = status["mistakes"].as_array().unwrap();
     assert_eq!(mistakes.len(), MOST_MISTAKES);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
-        // A character of two bytes does not fit.
+        // The next character of two bytes does not fit.
         assert_eq!(text.as_str().unwrap().len(), LONGEST_MESSAGE - 1);
     }
 }
 
 #[test]
-fn rollouts_of_a_chain_are_in_its_status() {
+fn the_status_of_a_chain_has_its_rollouts() {
     let rollout = |stage: &str, state: &str| -> RolloutProgress {
         let subject = format!("sha256:{}", "0".repeat(64));
         serde_json::from_value(json!({
@@ -387,7 +387,7 @@ fn rollouts_of_a_chain_are_in_its_status() {
         }))
         .unwrap()
     };
-    let pass = |state: &str| Pass {
+    let pass = |state: &str| StatusPass {
         rollouts: vec![
             rollout("Mutating:pods/a", state),
             rollout("Mutating:shop/pods/a", state),
@@ -395,7 +395,7 @@ fn rollouts_of_a_chain_are_in_its_status() {
         ],
         ..host(&json!([stage("a", &plugin())]))
     };
-    let of = |before: Option<Value>, standing: &Standing, pass: &Pass| {
+    let of = |before: Option<Value>, standing: &Standing, pass: &StatusPass| {
         new_status(&CHAIN, &resource(before), standing, pass, Moment::now())
     };
     let first = of(None, &Standing::Live, &pass("progressing")).unwrap();
@@ -405,7 +405,7 @@ fn rollouts_of_a_chain_are_in_its_status() {
         of(Some(first.clone()), &Standing::Live, &pass("progressing")),
         None
     );
-    // A chain that is not live for a time stays where it was.
+    // The progress of a chain that is not live for a time is kept.
     let bad = bad(Served::LastVersion, false);
     let kept = of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
     assert_eq!(kept[ROLLOUTS], first[ROLLOUTS]);
@@ -419,7 +419,7 @@ fn rollouts_of_a_chain_are_in_its_status() {
         let event = event.map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
-    // Without a roll-out, the status has no such field.
+    // Without a rollout, the status has no such field.
     let none = of(
         Some(first),
         &Standing::Live,

@@ -1,13 +1,13 @@
 //! The certificate of the webhook server in a Secret, which this program makes and replaces.
 //!
 //! Every certificate has a CA of its own, which is valid for as long and whose key is discarded. A new certificate waits in
-//! the Secret until the API server has learned of its CA, and is served only after that. A CA stays trusted until it
-//! expires, as does the certificate that it signed: so no replica, however late, serves one that is not trusted.
+//! the Secret until the API server trusts its CA, and is served only after that. A CA stays trusted until it expires, and
+//! the certificate that it signed expires with it. So no replica, however late, serves a certificate that is not trusted.
 
 use std::time::Duration;
 
 use admittance::Moment;
-use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, Resources};
+use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, Resources, next_change};
 use admittance_net::tls::{IdentityPem, ServerTls, SharedIdentity, TlsError, certificates_in};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -39,16 +39,16 @@ const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Contents {
+pub(super) struct SecretContents {
     served: IdentityPem,
-    /// The certificate that is served when the API server trusts its CA.
+    /// The certificate that will be served as soon as the API server trusts its CA.
     next: Option<IdentityPem>,
     /// The CAs of both, and the CAs of earlier certificates that have not expired, as PEM.
     pub(super) authorities: String,
 }
 
-impl Contents {
-    /// `None` if it holds no certificate.
+impl SecretContents {
+    /// Reads a Secret; `None` if it holds no certificate.
     fn of(secret: &Resource) -> Option<Self> {
         let data = secret.object.get("data")?;
         let text = |key: &str| {
@@ -115,10 +115,10 @@ struct Renewal<'a> {
 }
 
 impl Renewal<'_> {
-    fn of(&self, found: Option<&Contents>) -> Result<Contents, rcgen::Error> {
+    fn next_contents(&self, found: Option<&SecretContents>) -> Result<SecretContents, rcgen::Error> {
         let Self { service, now, .. } = *self;
         let Some(mut contents) = found.cloned() else {
-            return self.first(String::new());
+            return self.issue(String::new());
         };
         contents.authorities = unexpired(&contents.authorities, now);
         contents.next = contents
@@ -132,20 +132,20 @@ impl Renewal<'_> {
             (Some(_), Some(next)) if !self.is_trusted => contents.next = Some(next),
             (_, Some(next)) => contents.served = next,
             (Some(validity), None) if self.is_early || validity.is_due(now) => {
-                let made = self.first(contents.authorities)?;
+                let made = self.issue(contents.authorities)?;
                 contents.authorities = made.authorities;
                 contents.next = Some(made.served);
             }
             (Some(_), None) => {}
-            (None, None) => return self.first(contents.authorities),
+            (None, None) => return self.issue(contents.authorities),
         }
         Ok(contents)
     }
 
-    /// A new certificate, which is served at once.
-    fn first(&self, others: String) -> Result<Contents, rcgen::Error> {
+    /// Makes a certificate that is served at once. Its CA is added to the `others`.
+    fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
-        Ok(Contents {
+        Ok(SecretContents {
             served: IdentityPem {
                 certificate: issued.certificate,
                 key: issued.key,
@@ -156,7 +156,7 @@ impl Renewal<'_> {
     }
 }
 
-/// The Secret, and what this replica serves of it. Lives as long as the driver.
+/// The Secret, and the certificate of it that this replica serves. Lives as long as the driver.
 #[derive(Debug)]
 pub(super) struct CertificateSecret {
     secret: Resources,
@@ -169,7 +169,7 @@ pub(super) struct CertificateSecret {
 }
 
 impl CertificateSecret {
-    /// Waits until there is a certificate, and makes the first one: whichever replica is the first to create it.
+    /// Waits until there is a certificate. The first replica that finds none makes it.
     pub(super) async fn open(
         cluster: &Cluster,
         registration: &Registration,
@@ -183,7 +183,7 @@ impl CertificateSecret {
         let mut pauses = backoff();
         let mut is_waiting = false;
         let contents = loop {
-            match first(&secret, registration, &secret_name, &service, terms).await {
+            match read_or_create(&secret, registration, &secret_name, &service, terms).await {
                 Ok(contents) => break contents,
                 Err(ResourceError::Conflict(_)) => continue,
                 Err(error) if !is_waiting => {
@@ -221,22 +221,22 @@ impl CertificateSecret {
         self.secret.get(&self.registration.namespace, &self.name).await
     }
 
-    /// Serves the certificate as it is in the Secret. Never completes.
+    /// Serves the certificate in the Secret, and each that replaces it. Never completes.
     pub(super) async fn follow(&self) {
         let mut pauses = backoff();
         loop {
-            let seen = self.secret.changes();
+            let changed = next_change([&self.secret]);
             let pause = match self.get().await {
                 Ok(found) => {
                     self.serve(found.as_ref()).await;
                     pauses.reset();
                     None
                 }
-                // The watch says what is wrong.
+                // The watch reports what is wrong.
                 Err(_) => Some(pauses.after_failure()),
             };
             tokio::select! {
-                () = self.secret.changed_since(seen) => {}
+                () = changed => {}
                 () = after(pause) => {}
             }
         }
@@ -245,7 +245,7 @@ impl CertificateSecret {
     async fn serve(&self, found: Option<&Resource>) {
         let now = Moment::now().0.into();
         let usable = found
-            .and_then(Contents::of)
+            .and_then(SecretContents::of)
             .filter(|contents| contents.is_usable(&self.service, now));
         match usable {
             Some(contents) if contents.served != self.identity.current() => {
@@ -260,7 +260,7 @@ impl CertificateSecret {
         }
     }
 
-    /// Replaces the certificate when it is time, step by step, and repairs the Secret. Returns whether a certificate waits
+    /// Replaces the certificate step by step before it expires, and repairs the Secret. Returns whether a certificate waits
     /// to be served.
     pub(super) async fn renew(
         &self,
@@ -269,11 +269,11 @@ impl CertificateSecret {
     ) -> Result<bool, ResourceError> {
         let now = Moment::now().0.into();
         let resource = self.get().await?;
-        let found = resource.as_ref().and_then(Contents::of);
+        let found = resource.as_ref().and_then(SecretContents::of);
         let usable = found
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
-        // Without a usable one, what was there last is served until its successor is trusted.
+        // If the Secret has no usable certificate, the last one is served until its successor is trusted.
         let is_lost = usable.is_none() && kept.certificate.is_some();
         let basis = usable.or_else(|| kept.certificate.clone());
         let renewal = Renewal {
@@ -283,17 +283,18 @@ impl CertificateSecret {
             is_trusted: basis.as_ref().is_some_and(|basis| self.is_trusted(basis, kept)),
             is_early: is_lost,
         };
-        let contents = renewal.of(basis.as_ref().or(found.as_ref())).map_err(not_made)?;
+        let contents = renewal
+            .next_contents(basis.as_ref().or(found.as_ref()))
+            .map_err(not_made)?;
         if found.as_ref() != Some(&contents) {
             let set = |object: &mut Map<String, Value>| contents.set(object, &self.registration);
-            let written = match resource {
-                None => self.create(set).await,
-                Some(mut resource) => {
-                    set(&mut resource.object);
-                    self.secret.replace(&resource).await.map(drop)
-                }
-            };
-            inner.note(SECRET.kind, &written);
+            let namespace = &self.registration.namespace;
+            let written = self
+                .secret
+                .put(namespace, &self.name, resource, set)
+                .await
+                .map(drop);
+            inner.record_write(SECRET.kind, &written);
             written?;
         }
         let is_pending = contents.next.is_some();
@@ -301,18 +302,13 @@ impl CertificateSecret {
         Ok(is_pending)
     }
 
-    async fn create(&self, set: impl Fn(&mut Map<String, Value>)) -> Result<(), ResourceError> {
-        let namespace = &self.registration.namespace;
-        self.secret.create(namespace, &self.name, set).await.map(drop)
-    }
-
-    fn is_trusted(&self, contents: &Contents, kept: &KeptConfigurations) -> bool {
+    fn is_trusted(&self, contents: &SecretContents, kept: &KeptConfigurations) -> bool {
         let since = kept.trusted.as_ref();
         let since = since.filter(|(authorities, _)| *authorities == contents.authorities);
         since.is_some_and(|(_, since)| since.elapsed() >= self.terms.overlap)
     }
 
-    /// The time until the next certificate may be served.
+    /// Returns the time until the next certificate may be served.
     pub(super) fn remaining_overlap(&self, kept: &KeptConfigurations) -> Duration {
         let since = kept
             .trusted
@@ -323,16 +319,16 @@ impl CertificateSecret {
 }
 
 /// Returns the content of the Secret, and creates or repairs it if that is necessary.
-async fn first(
+async fn read_or_create(
     secret: &Resources,
     registration: &Registration,
     name: &str,
     service: &Service,
     terms: OwnCertificate,
-) -> Result<Contents, ResourceError> {
+) -> Result<SecretContents, ResourceError> {
     let now = Moment::now().0.into();
     let found = secret.get(&registration.namespace, name).await?;
-    let held = found.as_ref().and_then(Contents::of);
+    let held = found.as_ref().and_then(SecretContents::of);
     if let Some(contents) = held.as_ref().filter(|held| held.is_usable(service, now)) {
         return Ok(contents.clone());
     }
@@ -343,15 +339,9 @@ async fn first(
         is_trusted: false,
         is_early: false,
     };
-    let contents = renewal.of(held.as_ref()).map_err(not_made)?;
+    let contents = renewal.next_contents(held.as_ref()).map_err(not_made)?;
     let set = |object: &mut Map<String, Value>| contents.set(object, registration);
-    match found {
-        None => secret.create(&registration.namespace, name, set).await?,
-        Some(mut found) => {
-            set(&mut found.object);
-            secret.replace(&found).await?
-        }
-    };
+    secret.put(&registration.namespace, name, found, set).await?;
     Ok(contents)
 }
 

@@ -25,17 +25,17 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// The last write of this program. An API server that does not know a field, such as `matchConditions` before Kubernetes
-/// 1.27, stores the object without it.
+/// The last write of a configuration. It is remembered because an API server that does not know a field, such as
+/// `matchConditions` before Kubernetes 1.27, stores the object without it, so that the object always differs.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
     version: Option<String>,
     at: Instant,
 }
 
-impl Written {
-    /// Whether the API server stored these webhooks as this object. After a while they are written again, since the API
+impl WrittenConfiguration {
+    /// Returns whether the API server stored these webhooks as this object. After a while it returns false, because the API
     /// server may have been updated.
     fn is(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
@@ -44,13 +44,13 @@ impl Written {
     }
 }
 
-/// Gives the configuration these webhooks and no others. Returns its kind, and the result of the write if one was needed.
+/// Replaces the webhooks of a configuration. Returns its kind, and the result of the write if one was needed.
 pub(super) async fn write(
     resources: &Resources,
     phase: Phase,
     name: &str,
     webhooks: &[Value],
-    last: &mut Option<Written>,
+    last: &mut Option<WrittenConfiguration>,
 ) -> (&'static str, Option<Result<(), ResourceError>>) {
     let kind = match phase {
         Phase::Mutating => MUTATING.kind,
@@ -59,21 +59,16 @@ pub(super) async fn write(
     let written = match resources.get("", name).await {
         Err(error) => Some(Err(error)),
         Ok(None) if webhooks.is_empty() => None,
-        Ok(None) => Some(
-            resources
-                .create("", name, |object| set(object, name, webhooks))
-                .await,
-        ),
         Ok(Some(found)) if has(&found, webhooks) => None,
         Ok(Some(found)) if last.as_ref().is_some_and(|last| last.is(&found, webhooks)) => None,
-        Ok(Some(mut found)) => {
-            set(&mut found.object, name, webhooks);
-            Some(resources.replace(&found).await)
+        Ok(found) => {
+            let set = |object: &mut Map<String, Value>| set(object, name, webhooks);
+            Some(resources.put("", name, found, set).await)
         }
     };
     let written = written.map(|written| {
         written.map(|stored| {
-            *last = Some(Written {
+            *last = Some(WrittenConfiguration {
                 webhooks: webhooks.to_vec(),
                 version: stored.metadata("resourceVersion").map(str::to_owned),
                 at: Instant::now(),
@@ -94,7 +89,7 @@ fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
     }
 }
 
-/// Whether a configuration has exactly these webhooks. They have every field, except one that the API server adds.
+/// Returns whether a configuration has exactly these webhooks, apart from the field that the API server adds to them.
 fn has(found: &Resource, webhooks: &[Value]) -> bool {
     let there = found.object.get("webhooks").and_then(Value::as_array);
     let there: Vec<_> = there.into_iter().flatten().map(without_default).collect();
@@ -130,7 +125,7 @@ mod tests {
     #[test]
     fn written_webhooks_are_recognized() {
         let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
-        // (webhooks of the object, those that it should have, whether it has them)
+        // (webhooks of the object, webhooks that it should have, whether it has them)
         for (there, wanted, expected) in [
             (None, vec![], true),
             (Some(json!([])), vec![], true),

@@ -1,4 +1,4 @@
-//! Whether the Service of the webhooks has a Pod that answers.
+//! Waits until the Service of the webhooks has a Pod that answers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::Inner;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The slices of a Service, as far as they are of interest.
+/// The EndpointSlices of a Service, with the fields that are used here.
 #[derive(Deserialize)]
 struct Slices {
     items: Vec<Slice>,
@@ -30,12 +30,12 @@ struct Endpoint {
 
 #[derive(Default, Deserialize)]
 struct Conditions {
-    /// Unknown if it is absent; clients should then treat the endpoint as ready.
+    /// Without this field, clients should treat the endpoint as ready.
     ready: Option<bool>,
 }
 
 impl Slices {
-    /// Whether a Pod is ready, or nothing in the cluster says which Pods are.
+    /// Returns whether a Pod is ready. A Service without slices may have one, since not every cluster has them.
     fn may_answer(&self) -> bool {
         let mut endpoints = self
             .items
@@ -46,8 +46,8 @@ impl Slices {
 }
 
 impl Inner {
-    /// Waits until the Service has a ready Pod, unless webhook configurations exist: with the failure policy `Fail`,
-    /// the API server would refuse requests until then. Does not wait where the account may not see that.
+    /// Waits until the Service has a ready Pod, unless webhook configurations exist: with the failure policy `Fail`, the API
+    /// server would refuse requests until then. Does not wait if the account may not read EndpointSlices.
     pub(super) async fn until_served(&self) {
         for (_, resources) in &self.configurations {
             let found = resources.get("", &self.registration.name).await;
@@ -55,14 +55,14 @@ impl Inner {
                 return;
             }
         }
-        let mut is_told = false;
+        let mut is_logged = false;
         while !self.may_be_served().await {
-            if !is_told {
+            if !is_logged {
                 tracing::info!(
                     name = self.registration.name,
                     "the webhook configurations are written when the Service has a ready Pod"
                 );
-                is_told = true;
+                is_logged = true;
             }
             sleep(PAUSE).await;
         }
@@ -79,9 +79,9 @@ impl Inner {
                 let slices = serde_json::from_slice::<Slices>(&answer.body);
                 slices.map_or(true, |slices| slices.may_answer())
             }
-            // The API server has no slices, or the account may not read them.
+            // The API server has no EndpointSlices, or the account may not read them.
             Ok(answer) => !answer.status.is_server_error(),
-            // It is unavailable, so nothing can be written either.
+            // The API server is unavailable, so nothing can be written either.
             Err(_) => false,
         }
     }

@@ -70,7 +70,7 @@ async fn read(store: &ChainStore) -> Vec<(PathBuf, Value)> {
 }
 
 #[tokio::test]
-async fn chains_are_written_and_read() {
+async fn written_chains_are_read_back() {
     let setting = Setting::new();
     let store = store(&setting).await;
     assert_eq!(read(&store).await, []);
@@ -125,7 +125,7 @@ async fn chains_are_written_and_read() {
 }
 
 #[tokio::test]
-async fn changes_of_others_are_seen() {
+async fn changes_by_others_are_noticed() {
     let setting = Setting::new();
     let store = store(&setting).await;
     let until = async |expected: usize| {
@@ -153,7 +153,7 @@ async fn changes_of_others_are_seen() {
 }
 
 #[tokio::test]
-async fn exceptions_are_written_and_read() {
+async fn written_exceptions_are_read_back() {
     let setting = Setting::new();
     // The API server has no definition of exceptions, as with an earlier version.
     setting.server.remove_kind(EXCEPTIONS);
@@ -202,7 +202,7 @@ async fn exceptions_are_written_and_read() {
 }
 
 #[tokio::test]
-async fn chains_of_namespaces_are_written_and_read() {
+async fn written_chains_of_namespaces_are_read_back() {
     let setting = Setting::new();
     let store = store(&setting).await;
     let in_namespace = |namespace: &str, stage: &str| {
@@ -260,7 +260,7 @@ async fn chains_of_namespaces_are_written_and_read() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written() {
+async fn definitions_of_other_places_or_kinds_are_refused() {
     let setting = Setting::new();
     let store = store(&setting).await;
     for (kind, name) in [

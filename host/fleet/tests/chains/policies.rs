@@ -96,7 +96,7 @@ async fn until(store: &PolicyStore, expected: &[(&str, usize)]) {
 }
 
 #[tokio::test]
-async fn policies_are_read_and_not_written() {
+async fn policies_can_be_read_but_not_written() {
     let setting = Setting::new();
     let store = store(&setting, &ALL).await;
     assert_eq!(
@@ -188,7 +188,7 @@ async fn policies_are_read_and_not_written() {
 }
 
 #[tokio::test]
-async fn kinds_come_and_go() {
+async fn the_policies_of_a_kind_come_and_go_with_the_kind() {
     let setting = Setting::new();
     let store = store(&setting, &[PolicySystem::Gatekeeper, PolicySystem::Kubernetes]).await;
     until(&store, &[]).await;
@@ -218,7 +218,7 @@ async fn kinds_come_and_go() {
 }
 
 #[tokio::test]
-async fn a_lost_api_server_has_not_lost_its_policies() {
+async fn policies_stay_while_the_api_server_is_unavailable() {
     let setting = Setting::new();
     define_kubernetes(&setting, "v1");
     put_policy(&setting);

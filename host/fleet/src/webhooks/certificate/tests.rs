@@ -9,7 +9,7 @@ fn service() -> Service {
 }
 
 /// The content that follows this one after this number of days.
-fn after(days: i64, found: Option<&Contents>, is_trusted: bool, is_early: bool) -> Contents {
+fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
         days: DAYS,
@@ -17,10 +17,10 @@ fn after(days: i64, found: Option<&Contents>, is_trusted: bool, is_early: bool) 
         is_trusted,
         is_early,
     };
-    renewal.of(found).unwrap()
+    renewal.next_contents(found).unwrap()
 }
 
-fn count(contents: &Contents) -> usize {
+fn count(contents: &SecretContents) -> usize {
     certificates_in(contents.authorities.as_bytes()).unwrap().len()
 }
 
@@ -29,7 +29,7 @@ fn a_certificate_is_replaced_step_by_step() {
     let first = after(0, None, false, false);
     assert!(first.is_usable(&service(), OffsetDateTime::now_utc()));
     assert_eq!((first.next.as_ref(), count(&first)), (None, 1));
-    // For two thirds of its validity.
+    // It is served for two thirds of its validity.
     assert_eq!(after(59, Some(&first), true, false), first);
 
     // Its successor is not served before the API server trusts it, and is not made again.
@@ -41,19 +41,19 @@ fn a_certificate_is_replaced_step_by_step() {
     assert_eq!((&replaced.served, &replaced.next), (&next, &None));
     assert_eq!(replaced.authorities, announced.authorities);
 
-    // The CA of the first stays as long as replicas could serve that.
+    // The CA of the first stays as long as a replica could serve the first.
     assert_eq!(after(89, Some(&replaced), true, false), replaced);
     let alone = after(91, Some(&replaced), true, false);
     assert_eq!((&alone.served, count(&alone)), (&next, 1));
 }
 
 #[test]
-fn what_cannot_be_served_is_replaced() {
+fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
     let first = after(0, None, false, false);
     let other = after(0, None, false, false);
     let now = OffsetDateTime::now_utc();
-    // The CA is not trusted; the key is another one's; the certificate was not renewed.
-    let foreign = Contents {
+    // The CA is not trusted, the key belongs to another certificate, or the certificate has expired.
+    let foreign = SecretContents {
         authorities: other.authorities.clone(),
         ..first.clone()
     };
@@ -66,11 +66,11 @@ fn what_cannot_be_served_is_replaced() {
         assert!(made.is_usable(&service(), later));
         assert!(made.served != found.served && made.next.is_none());
     }
-    // What waits is taken instead.
+    // A certificate that waits takes its place.
     let announced = after(61, Some(&first), true, false);
     let next = announced.next.clone().unwrap();
     assert_eq!(after(91, Some(&announced), false, false).served, next);
-    // A certificate for another service is none.
+    // A certificate for another service cannot be served.
     assert!(!first.is_usable(&Service::new("other", "hooks-system"), now));
 }
 
@@ -87,7 +87,7 @@ fn a_lost_certificate_has_a_successor() {
 }
 
 #[test]
-fn the_secret_holds_all_of_it() {
+fn the_contents_are_read_back_from_the_secret() {
     let registration = Registration::default();
     let first = after(0, None, false, false);
     let announced = after(61, Some(&first), true, false);
@@ -100,7 +100,7 @@ fn the_secret_holds_all_of_it() {
             name: "hooks-tls".to_owned(),
             object: object.clone(),
         };
-        assert_eq!(Contents::of(&resource).as_ref(), Some(contents));
+        assert_eq!(SecretContents::of(&resource).as_ref(), Some(contents));
     }
     object.insert("data".to_owned(), json!({"tls.crt": "***"}));
     let resource = Resource {
@@ -108,5 +108,5 @@ fn the_secret_holds_all_of_it() {
         name: String::new(),
         object,
     };
-    assert_eq!(Contents::of(&resource), None);
+    assert_eq!(SecretContents::of(&resource), None);
 }
