@@ -1,7 +1,7 @@
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
-/// The prefix of the nodes that programs of BCS register. If one ensemble is used for everything, drivers
-/// register next to the nodes of clusters.
+/// The prefix of the nodes that programs of BCS register. With a single ensemble, drivers register next to the nodes of
+/// clusters.
 const REGISTRATION: &str = "_c_";
 
 /// The ID of a BCS cluster, such as `BCS-MESOS-10001`: the exact value of `BCS-ClusterID`. Cheap to clone.
@@ -20,7 +20,7 @@ impl ClusterId {
         &self.0
     }
 
-    /// The ID of a cluster from the name of the node that its drivers register below.
+    /// Returns the ID of a cluster from the name of the node that its drivers register below.
     pub fn of_node(name: &str) -> Result<Self, InvalidClusterId> {
         if name.starts_with(REGISTRATION) || name.contains('/') || matches!(name, "." | "..") {
             return Err(InvalidClusterId(name.to_owned()));

@@ -7,7 +7,7 @@ use admittance_definitions::DefinitionId;
 /// The `kind` of these definitions, in any case.
 pub(crate) const KIND: &str = "admissionwebhook";
 
-/// The namespace and the name of a definition; as text `{namespace}/{name}`.
+/// The namespace and the name of a definition, written as `{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DefinitionName {
     pub(crate) namespace: String,
@@ -22,7 +22,7 @@ impl DefinitionName {
         }
     }
 
-    /// Parses a text with both parts.
+    /// Parses `{namespace}/{name}`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))

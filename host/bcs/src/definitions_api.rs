@@ -1,7 +1,7 @@
 //! The API of BCS for definitions of hooks: `admissionwebhook`, as clients of bcs-mesos-driver use it.
 //!
-//! The original forwards these requests to the scheduler, which keeps definitions. Here they are answered at the
-//! front door, from the host's own definition stores, so that a written definition is in force.
+//! The original forwards these requests to the scheduler, which keeps definitions. This program answers them itself, from
+//! the host's definition stores, so that a written definition is in force.
 
 mod change;
 mod refusal;
@@ -32,13 +32,13 @@ use self::{
 };
 use crate::{Bcs, metric_names, reply};
 
-/// The passage of these requests in the access log.
+/// The word for these requests in the access log.
 const PASSAGE: &str = "definitions";
 
 /// Serves requests for definitions. Cheap to clone; lives as long as the driver.
 ///
-/// The API comes before the chains: otherwise a chain that refuses everything could not be repaired. The cluster that a
-/// request names is checked first.
+/// The API comes before the chains, so that a chain that refuses everything can be repaired. The cluster that a request
+/// names is checked first.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
 
@@ -60,7 +60,7 @@ impl DefinitionsApi {
         }))
     }
 
-    /// Answer a request that [`DefinitionRequest::of`] found to be one.
+    /// Answers a request that [`DefinitionRequest::of`] found to be one.
     pub(crate) async fn answer(
         &self,
         definition_request: DefinitionRequest,
@@ -140,7 +140,7 @@ impl Inner {
         Ok((Json::Null, changer.run(change).await?))
     }
 
-    /// The reply to a request that ends before it is read.
+    /// Returns the reply to a request that ends before it is read.
     fn end(&self, end: &End<'_>) -> Response<Bytes> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end))

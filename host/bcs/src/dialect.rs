@@ -23,8 +23,8 @@ use crate::{
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The driver's
-/// own are in [`types`].
+/// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The keys that the driver reads
+/// are in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
@@ -44,8 +44,8 @@ const KEYS: [&str; 3] = [
 /// without hooks that a lenient server could read as one with hooks is refused, as by
 /// [`Rest`](admittance_dialect::Rest).
 ///
-/// [`Bcs::in_front_of`] sets what is behind it. In front of the scheduler, requests that have passed the chains are
-/// [translated](crate::forwarding), as the driver does: the [routes](crate::routes) define the requests to the scheduler.
+/// [`Bcs::in_front_of`] sets the upstream. In front of the scheduler, requests that have passed the chains are
+/// [translated](crate::forwarding) as by the driver: the [routes](crate::routes) define the requests to the scheduler.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
@@ -65,7 +65,7 @@ pub enum UpstreamKind {
 words!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
 
 impl Bcs {
-    /// The dialect in front of the bcs-mesos-driver of one cluster.
+    /// Returns the dialect in front of the bcs-mesos-driver of one cluster.
     pub fn new(cluster: ClusterId) -> Self {
         let keys = KEYS.iter().filter_map(|key| key.parse::<Pattern>().ok());
         let kinds = [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET];
@@ -77,7 +77,7 @@ impl Bcs {
         }
     }
 
-    /// Sets what is behind it.
+    /// Sets the kind of the upstream.
     #[must_use]
     pub fn in_front_of(mut self, behind: UpstreamKind) -> Self {
         self.behind = behind;
@@ -88,7 +88,7 @@ impl Bcs {
         self.behind
     }
 
-    /// The headers that every request for the cluster has.
+    /// Returns the headers that every request for the cluster has.
     pub fn headers(&self) -> HeaderMap {
         let cluster = HeaderValue::from_str(self.cluster.as_str()).ok();
         let name = HeaderName::from_static("bcs-clusterid");
@@ -114,10 +114,10 @@ impl Bcs {
         ))
     }
 
-    /// Refuses a request that passes unchanged although a lenient server could read it as one with hooks. `is_read`:
-    /// its body is read for them.
+    /// Refuses a request that would pass unchanged although a lenient server could read it as one with hooks. `is_read`
+    /// says whether the body is read for hooks.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
-        // The scheduler only gets requests of the table of routes, which are written anew.
+        // The scheduler gets only requests of the table of routes, which this program writes itself.
         if self.behind == UpstreamKind::Scheduler {
             return Ok(());
         }
@@ -148,7 +148,8 @@ impl Bcs {
         }
     }
 
-    /// A body without a kind, which hooks are not called for. A lenient server could take the kind from the path.
+    /// Returns a body without a kind, which hooks are not called for. A lenient server could take the kind from the
+    /// path.
     fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -163,13 +164,13 @@ impl Bcs {
     }
 }
 
-/// Whether a path is one of the driver's.
+/// Returns whether a path is one of the driver's.
 fn is_own(path: &str) -> bool {
     let rest = path.strip_prefix(PREFIX);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether the driver only forwards requests for a path.
+/// Returns whether the driver only forwards requests for a path.
 fn is_forwarded(path: &str) -> bool {
     FORWARDED.iter().any(|prefix| path.starts_with(prefix))
 }
@@ -183,7 +184,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::of(raw);
         let is_own = readings.iter().any(is_own);
-        // Only if every reading of the path agrees.
+        // A request is forwarded only if every reading of its path agrees.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -263,7 +264,7 @@ impl Dialect for Bcs {
             end => end.status(),
         };
         let message = match end {
-            // The driver's spelling (sic), so that searches for it match.
+            // The misspelling is the driver's, and is kept so that searches for it match.
             End::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
                 format!("request webhoook {} error {refusal}", refusal.stage)
             }
@@ -273,8 +274,8 @@ impl Dialect for Bcs {
     }
 }
 
-/// The kind of the object, if it has one. A head with a part of another type than the scheduler expects is refused, as
-/// the scheduler refuses it: a lenient reading here could disagree with what it does instead.
+/// Returns the kind of the object, if it has one. A head with a part of another type than the scheduler expects is
+/// refused, as the scheduler refuses it: a lenient reading here could disagree with what it does instead.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct Typed {

@@ -33,7 +33,7 @@ pub enum ServerKind {
 }
 
 impl Discovery {
-    /// Follow the servers registered below this node of the ensemble.
+    /// Follows the servers registered below this node of the ensemble.
     pub fn start(zookeeper: &ZooKeeper, path: NodePath, kind: ServerKind) -> Self {
         let members = zookeeper.members(path.as_str());
         let (sender, servers) = watch::channel(Arc::new(FollowedServers::default()));
@@ -79,7 +79,7 @@ async fn follow(
     }
 }
 
-/// The members of a node as servers. A member that cannot be parsed is left out.
+/// Returns the members of a node as servers. A member that cannot be parsed is left out.
 fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> FollowedServers {
     let server = |member: &Member| match read(member, kind) {
         Ok(server) => Some(FollowedServer {

@@ -1,5 +1,6 @@
-//! The drivers of a cluster, which agree on the table that all serve. Each has an ephemeral node that says what it serves and
-//! what it has prepared; the one that was registered first is the leader, and writes the target into the node above.
+//! The drivers of a cluster, which agree on the table that all serve. Each reports in an ephemeral node which table it serves
+//! and which one it has prepared. The driver that was registered first is the leader, and writes the target into the parent
+//! node.
 
 mod follow;
 
@@ -39,14 +40,14 @@ const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The timeout of writing the target.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The drivers of a cluster, as this one sees them. Lives as long as the driver.
+/// The drivers of a cluster, as this driver sees them. Lives as long as the driver.
 #[derive(Debug)]
 pub struct Drivers {
     zookeeper: ZooKeeper,
     /// The parent of the drivers' nodes.
     path: String,
     name: String,
-    /// The node of this driver, once it has something to report.
+    /// The node of this driver. It is registered when the driver has something to report.
     own: OnceLock<Registered>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
@@ -57,9 +58,9 @@ pub struct Drivers {
 /// The last state that was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
-    /// The version and the content of the parent node; `None` if there is none.
+    /// The version and the content of the parent node, if it exists.
     above: Option<(i32, Option<Digest>)>,
-    /// The drivers by the names of their nodes. `None`: the node cannot be read.
+    /// The drivers by the names of their nodes; `None` for a node that cannot be read.
     drivers: BTreeMap<String, Option<Entry>>,
     /// The reason why the state may be stale.
     lost: Option<String>,
@@ -108,7 +109,7 @@ impl Drivers {
         }
     }
 
-    fn has_changed(&self) {
+    fn notify_changed(&self) {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
@@ -117,7 +118,7 @@ impl Drivers {
         if *known != *seen {
             known.clone_from(seen);
             drop(known);
-            self.has_changed();
+            self.notify_changed();
         }
     }
 
@@ -142,7 +143,7 @@ impl Drivers {
         if let Some(own) = self.own.get() {
             let mut states = own.states();
             while states.changed().await.is_ok() {
-                self.has_changed();
+                self.notify_changed();
             }
         }
         std::future::pending().await
@@ -218,7 +219,7 @@ impl Transport for Drivers {
     }
 }
 
-/// Returns the agreement that follows from all nodes, and from the state of the node with this name.
+/// Returns what follows from all nodes, and from the registration of the driver with this name.
 fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
     let mut entries: Vec<(i64, &Entry)> = seen
         .drivers
@@ -230,7 +231,7 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
-    // A driver that has lost its session has another node already, while ZooKeeper keeps the old one.
+    // A driver that has lost its session may already have a new node, while ZooKeeper still keeps the old one.
     let newest = entries
         .iter()
         .enumerate()
@@ -263,7 +264,7 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
     }
 }
 
-/// The name of a driver: its host and port, and a unique id.
+/// Returns the name of a driver: its host and port, and a unique id.
 fn name(host: &str, port: u16, id: &str) -> String {
     let allowed = |letter: char| match letter {
         letter if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') => letter,

@@ -18,7 +18,7 @@ use crate::{ClusterId, reply::indented};
 /// The health of a BCS driver. The HTTP status is always 200.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HealthInfo {
-    /// Always `master-master`: all drivers of a cluster do the same.
+    /// Always `master-master`, because all drivers of a cluster have the same role.
     #[serde(rename = "runMode")]
     run_mode: &'static str,
     /// Always `mesosdriver`.
@@ -41,7 +41,8 @@ pub struct HealthInfo {
 const RUN_OK: &str = "run ok";
 
 impl HealthInfo {
-    /// The health of a driver with these servers behind it; `discovered` if they are not listed.
+    /// Returns the health of a driver in front of these servers. `discovered` is the state of their discovery, if they are
+    /// not listed.
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,

@@ -3,8 +3,8 @@
 //! - [`Bcs`] is the dialect of its driver, [`routes`] the table of the driver's routes, and [`MesosDriver`] takes the
 //!   driver's place, or sits in front of it: the API for definitions is served here, everything else passes the
 //!   chains and goes to the scheduler, translated, or to consoles and a kube-apiserver.
-//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered; [`stores`] has the
-//!   definition stores that several drivers share, and [`Drivers`] what they tell one another of their tables.
+//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered. [`stores`] has the
+//!   definition stores that several drivers share. Through [`Drivers`], drivers report to one another which table they serve.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

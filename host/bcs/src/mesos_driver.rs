@@ -31,12 +31,12 @@ pub struct BcsConfig {
     pub behind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
-    /// The consoles, if the scheduler is behind it.
+    /// The consoles, which are served if the upstream is the scheduler.
     pub console: ConsoleConfig,
     /// Whether clients may read and change definitions and objects of custom resources in the Kubernetes cluster, with
-    /// this program's credentials. Default: no; the routes are not found.
+    /// this program's credentials. By default they may not, and these routes are not found.
     pub custom_resources: bool,
-    /// Its registration in ZooKeeper. None: it does not register.
+    /// The registration of the driver in ZooKeeper. Without one, it does not register.
     pub registration: Option<RegistrationConfig>,
 }
 
@@ -60,11 +60,7 @@ impl BcsConfig {
         Bcs::new(self.cluster.clone()).in_front_of(self.behind)
     }
 
-    /// The servers behind it.
-    ///
-    /// # Errors
-    ///
-    /// Servers are discovered and there is no ensemble.
+    /// Returns the servers behind the driver. It is an error if they are to be discovered and there is no ensemble.
     pub fn connect(&self, ensembles: &Ensembles) -> Result<ConnectedUpstream, NoEnsemble> {
         let (servers, discovery) = match &self.servers {
             SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),
@@ -113,7 +109,6 @@ pub struct MesosDriver(Arc<Inner>);
 struct Inner {
     cluster: ClusterId,
     dialect: Arc<Bcs>,
-    /// The API comes before the chains, so that definitions can be repaired even if the chains refuse everything.
     definitions: DefinitionsApi,
     chains: AdmissionService<SchedulerService>,
     upstream: Upstream,
@@ -122,7 +117,7 @@ struct Inner {
 }
 
 impl MesosDriver {
-    /// A driver with this configuration. `cluster` serves custom resources; `limits` are for bodies.
+    /// Returns a driver with this configuration. `cluster` serves custom resources; `limits` are for bodies.
     pub fn new(
         config: BcsConfig,
         ensembles: &Ensembles,
@@ -168,7 +163,7 @@ impl MesosDriver {
         }
     }
 
-    /// The reply to a request that ends before it is answered.
+    /// Returns the reply to a request that ends before it is answered.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         self.0.dialect.reply(end)
     }
@@ -177,13 +172,13 @@ impl MesosDriver {
         &self.0.upstream
     }
 
-    /// The state of discovery; none if the schedulers are listed.
+    /// Returns the state of discovery; `None` if the schedulers are listed.
     pub fn discovery(&self) -> Option<DiscoveryStatus> {
         self.0.discovery.as_ref().map(Discovery::status)
     }
 
-    /// The health in the format of bcs-mesos-driver; none if one is behind it, which
-    /// reports its own. `ip` is the address that it listens on.
+    /// Returns the health in the format of bcs-mesos-driver; `None` if the upstream is a bcs-mesos-driver, which reports its
+    /// own. `ip` is the address that this driver listens on.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);

@@ -21,7 +21,7 @@ use crate::{reply, scheduler::OtherServer};
 #[derive(Debug)]
 pub(crate) struct OtherServers {
     consoles: Consoles,
-    /// The cluster whose custom resources clients may access; none: they may not.
+    /// The cluster whose custom resources clients may access, if they may.
     cluster: Option<Cluster>,
     limits: BodyLimits,
 }
@@ -41,7 +41,7 @@ impl OtherServers {
         }
     }
 
-    /// Returns the reply of the other server, or of this program in its place; none if this configuration has no such server.
+    /// Returns the reply of the other server, or of this program in its place; `None` if no such server is configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,
@@ -69,7 +69,7 @@ impl OtherServers {
     }
 }
 
-/// A reply in plain text, as Go's servers write errors, and how the request ended.
+/// Returns a reply in plain text, as Go's servers write errors, and how the request ended.
 fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
     Passage::Ended(how).mark(reply::plain(status, format!("{text}\n")).map(Body::from))
 }

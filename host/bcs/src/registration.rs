@@ -20,9 +20,9 @@ use crate::{
     },
 };
 
-/// Drivers register below this node, or below the node of their cluster below it.
+/// The node below which drivers register, in the service ensemble below the node of their cluster.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
-/// Gateways register below this node, as bcs-api does.
+/// The node below which gateways register, as bcs-api does.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 
 /// The longest time from the moment at which the drivers agree on a table until each serves it.
@@ -32,11 +32,11 @@ const SWITCH: Duration = Duration::from_secs(1);
 /// below its cluster, and in the cluster's own ensemble; a gateway is registered in the service ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
-    /// The address that other servers connect to. None: the address that it listens on.
+    /// The address that other servers connect to. Default: the address of the port.
     pub ip: Option<IpAddr>,
-    /// None: the port that it listens on.
+    /// The port that other servers connect to. Default: the port that the program listens on.
     pub port: Option<u16>,
-    /// None: the host name of the machine.
+    /// The registered host name. Default: the host name of the machine.
     pub hostname: Option<String>,
     /// The external address, which gateways prefer.
     pub external: Option<ExternalAddress>,
@@ -45,16 +45,16 @@ pub struct RegistrationConfig {
 /// The external address of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalAddress {
-    /// The address of a load balancer, for example.
+    /// The external IP address, such as the address of a load balancer.
     pub ip: IpAddr,
-    /// Not 0.
+    /// The external port, which is not 0.
     pub port: u16,
 }
 
 /// The reason why this driver or gateway cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
-    /// Other machines cannot connect to the address that it listens on.
+    /// Other machines cannot connect to the address of the port.
     #[error(
         "it listens on {0}, which other machines cannot reach; write `registration.ip`, the address of this machine"
     )]
@@ -70,22 +70,22 @@ pub enum RegistrationError {
 }
 
 impl RegistrationConfig {
-    /// The URL of a gateway with this registration.
+    /// Returns the URL of a gateway with this registration.
     pub fn gateway(&self, ports: Ports) -> Result<Server, RegistrationError> {
         Ok(info(self, "", ports)?.server()?)
     }
 }
 
-/// The ports of a driver or gateway, once they are bound.
+/// The bound ports of a driver or gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     pub address: SocketAddr,
     pub is_tls: bool,
-    /// The admin port. 0: none.
+    /// The admin port, or 0 without one.
     pub admin: u16,
 }
 
-/// A driver or gateway to register once it serves.
+/// The registrations of a driver or gateway that is about to serve.
 #[derive(Debug)]
 pub struct Registrar(Vec<Entry>);
 
@@ -97,7 +97,6 @@ struct Entry {
 }
 
 impl Entry {
-    /// The node is named after the address.
     fn new(
         (ensemble, zookeeper): (&'static str, &ZooKeeper),
         parent: &NodePath,
@@ -119,9 +118,9 @@ impl Entry {
 impl Registrar {
     /// Returns the registrations of a driver, with their nodes.
     ///
-    /// Like bcs-mesos-driver: in the service ensemble below the cluster, where bcs-api looks
-    /// for drivers; and in the cluster's own ensemble, without a cluster and without the external address.
-    /// A registration is left out if its ensemble is not configured.
+    /// A driver registers where bcs-mesos-driver does: in the service ensemble below the cluster, where bcs-api looks for
+    /// drivers, and in the cluster's own ensemble, without a cluster and without the external address. A registration is left
+    /// out if its ensemble is not configured.
     pub fn new(
         config: &RegistrationConfig,
         cluster: &ClusterId,
@@ -164,12 +163,13 @@ impl Registrar {
         Ok(Self(vec![entry]))
     }
 
-    /// Register the driver or gateway until the result is withdrawn or dropped: at once if it is ready, otherwise once
+    /// Registers the driver or gateway until the result is withdrawn or dropped. If it is not ready yet, it is registered when
     /// [`Registrations::follow`] learns that it is.
     pub fn register(self, is_ready: bool) -> Registrations {
-        let register = match is_ready {
-            true => ZooKeeper::register,
-            false => ZooKeeper::register_later,
+        let register = if is_ready {
+            ZooKeeper::register
+        } else {
+            ZooKeeper::register_later
         };
         let active = |entry: Entry| ActiveRegistration {
             ensemble: entry.ensemble,
@@ -180,28 +180,28 @@ impl Registrar {
     }
 }
 
-/// The node that the drivers of this cluster register below.
+/// Returns the node that the drivers of this cluster register below.
 pub fn drivers_node(cluster: &ClusterId) -> Result<NodePath, InvalidNodePath> {
     DRIVERS.parse::<NodePath>()?.child(cluster.as_str())
 }
 
-/// The node that gateways register below.
+/// Returns the node that gateways register below.
 pub fn gateways_node() -> Result<NodePath, InvalidNodePath> {
     GATEWAYS.parse()
 }
 
-/// The address that other servers connect to.
+/// Returns the address that other servers connect to.
 fn own_ip(config: &RegistrationConfig, ports: Ports) -> IpAddr {
     config.ip.unwrap_or(ports.address.ip())
 }
 
-/// The name of the machine, unless the configuration says another one.
+/// Returns the configured host name, or else the name of the machine.
 pub(crate) fn hostname(config: Option<&RegistrationConfig>) -> String {
     let named = config.and_then(|config| config.hostname.clone());
     named.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
-/// `cluster` is empty for a gateway, which serves many.
+/// Returns the data to register. `cluster` is empty for a gateway, which serves many clusters.
 fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
     let own = own_ip(config, ports);
     if own.is_unspecified() {
@@ -272,14 +272,14 @@ impl Registrations {
         self.0.iter().map(ActiveRegistration::status).collect()
     }
 
-    /// Keep the metrics up to date, until the registrations are withdrawn.
+    /// Keeps the metrics up to date, until the registrations are withdrawn.
     pub async fn update_metrics(&self) {
         join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
     }
 
-    /// Registers a driver while it is ready, that is, while it serves what the other drivers serve, so that gateways ask no
-    /// driver that is late. A change that goes live within a second does not affect the registrations. Never returns; drop it
-    /// to stop.
+    /// Keeps a driver registered while it serves the same table as the others, so that gateways send requests to no driver
+    /// that is late. A change that goes live within a second does not affect the registrations. Never returns; drop it to
+    /// stop.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();
@@ -295,7 +295,7 @@ impl Registrations {
         }
     }
 
-    /// Remove the registrations. Takes at most 2 s.
+    /// Removes the registrations. Takes at most 2 s.
     pub async fn withdraw(&self) {
         join_all(self.0.iter().map(|active| active.registered.withdraw())).await;
     }

@@ -1,5 +1,4 @@
-//! The replies of BCS's own programs: one table of codes (bcs-common's), and the forms of the envelope
-//! `result, code, message, data`.
+//! The replies of BCS's own programs: the codes of bcs-common, and the forms of the envelope `result, code, message, data`.
 
 use admittance_dialect::json_reply;
 use bytes::Bytes;
@@ -57,7 +56,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The number in the envelope.
+    /// Returns the number in the envelope.
     pub fn number(self) -> u32 {
         self as u32
     }
@@ -67,19 +66,19 @@ impl Code {
 pub const DRIVER: &str = "bcs-mesos-driver";
 pub const API: &str = "bcs-api";
 
-/// The success reply of a handler, with its data.
+/// Returns the success reply of a handler, with its data.
 pub fn success(data: Value) -> Response<Bytes> {
     let value = json!({"result": true, "code": 0, "message": "success", "data": data});
     json_reply(StatusCode::OK, value.to_string())
 }
 
-/// An error of a driver's handler: always HTTP 200.
+/// Returns an error of a driver's handler, whose HTTP status is always 200.
 pub fn failure(code: Code, message: &str) -> Response<Bytes> {
     handler_error(Some(DRIVER), StatusCode::OK, code, message)
 }
 
-/// An error as handlers write it: compact, with an empty object as data, and the message prefixed with the name of the
-/// program, if it is a BCS program.
+/// Returns an error as handlers write it: compact, with an empty object as data. The message begins with the name of the
+/// program, if one is given.
 pub fn handler_error(
     program: Option<&str>,
     status: StatusCode,
@@ -94,13 +93,13 @@ pub fn handler_error(
     json_reply(status, value.to_string())
 }
 
-/// An error as the filters of the driver and of bcs-api write it: indented by one space.
+/// Returns an error as the filters of the driver and of bcs-api write it: indented by one space.
 pub fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
     let value = json!({"result": false, "code": code.number(), "message": message, "data": null});
     json_reply(status, indented(&value, b" "))
 }
 
-/// Indented JSON, as Go's `MarshalIndent` writes it.
+/// Writes indented JSON like Go's `MarshalIndent`.
 pub fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent));
@@ -109,7 +108,7 @@ pub fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Plain text, as Go's servers write errors.
+/// Returns a reply in plain text, as Go's servers write errors.
 pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = json_reply(status, text);
     let text = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -16,7 +16,8 @@ pub(crate) use self::target::{Address, SEGMENT, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
-/// The routes of the driver: first the routes of the original, in its order, then additional ones from its documentation.
+/// Returns the routes of the driver: first the routes of the original, in its order, then additional ones from its
+/// documentation.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
@@ -33,7 +34,7 @@ pub enum Verb {
 impl Verb {
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
-    /// Whether the body holds the desired state.
+    /// Returns whether the body holds the desired state.
     pub(crate) fn creates_or_changes(self) -> bool {
         matches!(self, Self::Post | Self::Put)
     }
@@ -52,11 +53,11 @@ impl Verb {
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub verb: Verb,
-    /// Below `/mesosdriver/v4`, with parameters: `/namespaces/{ns}/applications`. `{uri:*}` takes the rest
-    /// of the path.
+    /// The path below `/mesosdriver/v4`, with parameters, such as `/namespaces/{ns}/applications`. The parameter `{uri:*}`
+    /// takes the rest of the path.
     pub path: &'static str,
     pub action: Action,
-    /// The permission that it needs.
+    /// The permission that a request needs.
     pub permission: Permission,
     /// A short description.
     pub does: &'static str,
@@ -65,13 +66,13 @@ pub struct Route {
 /// A permission that a token has for a cluster. A greater permission includes the lesser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
-    /// Read through the routes of a driver.
+    /// Allows reading through the routes of a driver.
     Read,
-    /// Also change workloads: everything that the scheduler does, consoles, and the custom resources of
-    /// groups that the gateway's configuration lists.
+    /// Also allows changes of workloads: everything that the scheduler does, consoles, and the custom resources of groups
+    /// that the gateway's configuration lists.
     Write,
-    /// Also everything else: the definitions of admission hooks, whatever else controls admission for all requests, and
-    /// unknown routes.
+    /// Also allows everything else: changes of the definitions of admission hooks and of whatever else controls admission
+    /// for all requests, and unknown routes.
     Hooks,
 }
 
@@ -80,8 +81,8 @@ words!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks"
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Scheduler(Call),
-    /// The request changes or reads the definitions of hooks. The original sends the scheduler, which keeps them,
-    /// this request.
+    /// The request changes or reads the definitions of hooks. The original sends this call to the scheduler, which keeps
+    /// them.
     Definitions(Call),
     /// Forwarded to a console on a host of the cluster.
     Console,
@@ -94,21 +95,20 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub verb: Verb,
-    /// Its path and query, with placeholders: `/v1/apps/{ns}/{name}/scale?instances={instances}`. A
-    /// query parameter without a value is copied from the request.
+    /// The path and query, with placeholders, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query parameter
+    /// without a value is copied from the request.
     pub target: &'static str,
     pub body: Body,
 }
 
 impl Call {
-    /// The target. `None` only if it is not in the notation, which does not occur in the
-    /// table.
+    /// Parses the target; `None` if its notation is wrong, which does not occur in the table.
     pub(crate) fn target(&self) -> Option<Target> {
         Target::parse(self.target)
     }
 }
 
-/// The way to make the body of a request to the scheduler.
+/// Says how the body of a request to the scheduler is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// No body is sent.
@@ -128,7 +128,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// Whether the object in the body must name its kind.
+    /// Returns whether the object in the body must name its kind.
     fn needs_kind(self) -> bool {
         match self {
             Self::Nothing | Self::AsIs | Self::Message => false,

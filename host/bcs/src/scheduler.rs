@@ -1,5 +1,5 @@
-//! Forwards requests from the chains: unchanged to a bcs-mesos-driver, translated to the scheduler,
-//! to other servers, or not at all; and handles the replies to translated ones.
+//! Forwards requests that have passed the chains: unchanged to a bcs-mesos-driver, translated to the scheduler, or to other
+//! servers. Some are answered here. Replies to translated requests are translated too.
 
 mod forwarding;
 mod peeked;
@@ -40,16 +40,16 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 
 /// Forwards requests. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated one is a new request: only the headers of the
-/// client's trace are forwarded, and nothing identifies the client. Its body is read whole only if the
-/// translation needs it; then the request is retried with another server if one did not process it.
+/// An unchanged request streams through [`Upstream`]. A translated one is a new request: only the headers of the client's
+/// trace are forwarded, and nothing identifies the client. Its body is read whole only if the translation needs it. In that
+/// case, the request is retried with another server if a server did not process it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) dialect: Arc<Bcs>,
     /// The limits of bodies that are translated.
     pub(crate) limits: BodyLimits,
     pub(crate) upstream: Upstream,
-    /// The timeout of the beginning of a reply's body, after its head.
+    /// The timeout for the beginning of a reply's body, after its head.
     pub(crate) reply_timeout: Duration,
     /// The timeout for finding a server that accepts a request, after one has replied that it does not.
     pub(crate) retry_timeout: Duration,
@@ -63,7 +63,7 @@ enum Sent {
     Streamed(Body),
 }
 
-/// The end of a request without a reply of the upstream, in the words of bcs-mesos-driver.
+/// Returns how a request ends to which the upstream did not reply, in the words of bcs-mesos-driver.
 pub fn upstream_end(error: UpstreamError) -> End<'static> {
     match error {
         UpstreamError::NoMaster => End::UpstreamUnreachable {
@@ -100,7 +100,7 @@ impl Scheduler {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
             Some(forwarding) => self.forward(forwarding, head, Body::from(body)).await,
-            // Never: the body is given.
+            // This does not happen, because the body is given.
             None => Ok(self.end(&End::NoRoute)),
         }
     }
@@ -119,7 +119,7 @@ impl Scheduler {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // Otherwise a client that is still sending may never see the reply.
+                    // A client that is still sending might otherwise never see the reply.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -131,12 +131,12 @@ impl Scheduler {
         })
     }
 
-    /// The request to the upstream, and the part of the client's body that is not forwarded.
+    /// Returns the request to the upstream, and the part of the client's body that is not forwarded.
     fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Parts, Sent, Body), BodyError> {
         let (sent, unread) = match rewritten.body {
             NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
-            // The header that says so is not forwarded.
+            // The header that names the encoding is not forwarded, so the body cannot be.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded { encoding }),
                 None => (Sent::Streamed(body), Body::empty()),
@@ -164,10 +164,10 @@ impl Scheduler {
         Ok((head, sent, unread))
     }
 
-    /// The client's reply to a request that was rewritten.
+    /// Returns the client's reply to a request that was rewritten.
     ///
-    /// If a server replies that it did not process the request, the next one of the list is tried, and after a
-    /// pause the whole list again: between the end of a master and the next one, no server accepts requests.
+    /// If a server replies that it did not process the request, the next one of the list is tried, and after a pause the whole
+    /// list again, because no server accepts requests until there is a new master.
     async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
         let (whole, mut next) = match sent {
             Sent::Whole(body) => (Some(body.clone()), Body::from(body)),
@@ -203,13 +203,13 @@ impl Scheduler {
         }
     }
 
-    /// The reply if the upstream did not reply.
+    /// Returns the reply for the client if the upstream did not reply.
     fn unreachable(&self, error: UpstreamError) -> Response<Body> {
         let end = upstream_end(error);
         Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))
     }
 
-    /// The reply for the client from the upstream's reply to a rewritten request.
+    /// Returns the reply for the client from the upstream's reply to a rewritten request.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
         // Compression was not requested. The content cannot be inspected, so the reply is passed on whole.
         if encoding(reply.headers()).is_some() {
@@ -245,13 +245,13 @@ impl Scheduler {
         })
     }
 
-    /// The reply for the client in place of an invalid one.
+    /// Returns the reply for the client in place of an invalid one.
     fn invalid(reply: Response<Bytes>) -> Response<Body> {
         count_upstream_error("invalid");
         Passage::Ended("upstream-invalid").mark(reply.map(Body::from))
     }
 
-    /// The reply to a request whose body cannot be read, or without a reply of the upstream.
+    /// Returns the reply to a request whose body cannot be read, or without a reply of the upstream.
     fn end(&self, end: &End<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end).map(Body::from))
@@ -263,7 +263,7 @@ impl Scheduler {
     }
 }
 
-/// Read and discard a body, up to this many bytes.
+/// Reads and discards a body, up to this many bytes.
 async fn drain(mut body: Body, limit: usize) {
     let mut read = 0_usize;
     while read <= limit

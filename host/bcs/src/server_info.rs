@@ -5,43 +5,42 @@ use std::net::IpAddr;
 use admittance_net::upstream::{InvalidServer, Server};
 use serde::{Deserialize, Serialize};
 
-/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as
-/// programs of BCS do; older ones write fewer, so no key is required when reading.
+/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as by programs of
+/// BCS. Older programs write fewer keys, so none is required when reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {
-    /// The internal address; empty if there is only `ipv6`.
+    /// The internal IPv4 address. It is empty if there is only `ipv6`.
     pub ip: String,
     /// The internal IPv6 address.
     pub ipv6: String,
     pub port: u16,
-    /// 0: none.
+    /// The port of gRPC, or 0 without one.
     pub grpc_port: u16,
-    /// The port of health and metrics. 0: none.
+    /// The port of health and metrics, or 0 without one.
     pub metric_port: u16,
     pub hostname: String,
     /// `http` or `https`.
     pub scheme: String,
     pub version: String,
-    /// The ID of its cluster.
+    /// The ID of the server's cluster.
     pub cluster: String,
     pub pid: u32,
-    /// The external address; empty: the same as `ip`.
+    /// The external IPv4 address. If it is empty, `ip` is the external address too.
     pub external_ip: String,
     /// The external IPv6 address.
     pub external_ipv6: String,
-    /// 0: the same as `port`.
+    /// The external port, or 0 if it is the same as `port`.
     pub external_port: u16,
 }
 
 impl ServerInfo {
-    /// The internal URL.
+    /// Returns the internal URL.
     pub fn server(&self) -> Result<Server, InvalidServer> {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }
 
-    /// The external URL, if both the external address and port are registered. Otherwise the internal
-    /// URL.
+    /// Returns the external URL, if both the external address and port are registered. Otherwise the internal URL.
     pub fn external_server(&self) -> Result<Server, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
@@ -66,7 +65,7 @@ impl ServerInfo {
         text.parse()
     }
 
-    /// This address in the two fields for IPv4 and IPv6.
+    /// Returns this address in the two fields for IPv4 and IPv6.
     pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
         match ip {
             IpAddr::V4(ip) => (ip.to_string(), String::new()),
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_json_of_bcs() {
+    fn server_info_is_written_as_json_of_bcs() {
         let info = ServerInfo {
             ip: "127.0.0.1".into(),
             port: 8090,

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveryStatus {
-    /// The node of ZooKeeper that they register below.
+    /// The node of ZooKeeper below which the servers register.
     pub path: String,
     /// Whether the list was read since the start.
     pub known: bool,
-    /// Their registrations, the master's first.
+    /// The registrations of the servers, the master's first.
     pub registrations: Vec<String>,
     /// The reason why the list may be stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,9 +29,9 @@ pub struct EnsembleStatus {
     pub servers: String,
     /// `connecting`, `connected` or `lost`.
     pub state: String,
-    /// When it entered that state.
+    /// When the session entered that state.
     pub since: Moment,
-    /// The reason why there is no connection, if it is known.
+    /// The reason why there is no connection. It is absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -44,7 +44,7 @@ pub struct RegisteredNode {
     pub ensemble: String,
     /// The parent of the node.
     pub below: String,
-    /// The node; absent while the driver is not registered.
+    /// The node of the driver. It is absent while the driver is not registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The reason why the driver is not registered.

@@ -50,7 +50,7 @@ impl Schema {
         Self { kind, spelling }
     }
 
-    /// The body with keys in the documented spelling.
+    /// Returns the text with its keys in the documented spelling.
     fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
         Ok(match self.spelling.canonical(text)? {
             Some(respelled) => respelled.into(),
@@ -58,7 +58,7 @@ impl Schema {
         })
     }
 
-    /// The body, after a check of its types.
+    /// Parses the text, and checks its types.
     fn value(&self, text: &str) -> Result<Value, Fault> {
         let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
         self.accepted(value)
@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded to the scheduler. Returns none if that depends on the body:
-/// call it again with the whole body as the chains left it.
+/// Decides how a request that passed the chains is forwarded to the scheduler; `None` if that depends on the body. In that
+/// case, it has to be called again with the body as the chains left it.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
         Lookup::Found(matched) => matched,
@@ -108,7 +108,7 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
             definitions(&matched, query, with_definitions_version(body?))
         }
         Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
-        // Neither the original nor this driver can watch: such a reply never ends.
+        // Neither the original nor this driver can watch, because such a reply never ends.
         Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
         Action::CustomResources => joined("/apis", matched.parameter("uri"), query)
             .map(|path_and_query| Forwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
@@ -123,13 +123,13 @@ fn translated_message(body: &Bytes) -> Result<(Address, NextBody), Fault> {
     Ok((Address::default(), NextBody::New(sent.into())))
 }
 
-/// The body of a workload, with its values that the scheduler's path needs.
+/// Returns the translated body of a workload, and the values for the scheduler's path.
 fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
     let (checked, value) = check_kind(body, kind)?;
     let text = schema
         .spelled(utf8(body, Fault::Json)?)
         .map_err(|error| Fault::Json(describe(&error)))?;
-    // Few bodies use another spelling; the others are not parsed again.
+    // A body is parsed again only if it uses another spelling, which few do.
     let value = if text == checked {
         schema.accepted(value)?
     } else {
@@ -141,7 +141,7 @@ fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Add
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Check that a body is of this kind: the text in which its head is spelled right, and what that holds.
+/// Checks that a body is of this kind. Returns the text with the documented spelling in its head, and its value.
 fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
     let text = HEAD
         .spelled(utf8(body, Fault::TypeMeta)?)
@@ -161,13 +161,13 @@ fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
 
 fn describe(error: &SpellingError) -> String {
     match error {
-        // Go's wording.
+        // This is the wording of Go.
         SpellingError::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
         SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
     }
 }
 
-/// The request to the scheduler, with none of the client's headers except those that HTTP requires.
+/// Returns the request to the scheduler, with none of the client's headers except those that HTTP requires.
 fn rewritten(
     matched: &Matched,
     call: Call,
@@ -213,8 +213,8 @@ fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forward
     }))
 }
 
-/// A definition with the version of the kube-apiserver. Anything but an object is forwarded unchanged, to be refused
-/// there.
+/// Returns a definition with the version of the kube-apiserver. Anything but an object is forwarded unchanged, to be
+/// refused there.
 fn with_definitions_version(body: &Bytes) -> NextBody {
     match serde_json::from_slice(body) {
         Ok(Value::Object(mut definition)) => {
@@ -225,7 +225,7 @@ fn with_definitions_version(body: &Bytes) -> NextBody {
     }
 }
 
-/// A path, what is below it, and the query as it is.
+/// Joins a path, the path below it, and the unchanged query.
 fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     let mut text = path.to_owned();
     for segment in below.split('/').filter(|segment| !segment.is_empty()) {
@@ -241,7 +241,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
 
 /// Returns the reply if there is no route, or none for the method; these methods have one.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
-    // The original says the same in plain text.
+    // The messages are those of the original, which sends them in plain text.
     let message = match status {
         StatusCode::NOT_FOUND => "404: Page Not Found",
         _ => "405: Method Not Allowed",

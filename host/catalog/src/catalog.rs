@@ -73,7 +73,7 @@ pub(crate) struct Rule<'a> {
 impl Catalog {
     /// # Errors
     ///
-    /// When the file of CAs or the proxy's address cannot be used.
+    /// Returns an error when the file of CAs or the proxy's address cannot be used.
     pub fn new(config: CatalogConfig) -> Result<Self, Error> {
         Ok(Self {
             inner: Arc::new(Inner {
@@ -98,7 +98,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// When it cannot be fetched or read, is larger than the limit, has another digest, or is not signed as
+    /// Returns an error when it cannot be fetched or read, is larger than the limit, has another digest, or is not signed as
     /// required.
     pub async fn obtain(
         &self,
@@ -156,7 +156,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// When it is no longer in the store, or is not signed as currently required.
+    /// Returns an error when it is no longer in the store, or is not signed as currently required.
     pub async fn recall(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let wanted = reference.clone();
         let found = self.inner.in_store(move |store| {
@@ -180,7 +180,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// When they cannot be fetched or read.
+    /// Returns an error when they cannot be fetched or read.
     pub async fn signatures(
         &self,
         module: &Module,
@@ -212,7 +212,7 @@ impl Inner {
     ///
     /// # Errors
     ///
-    /// When the policy has rules, but none for this module.
+    /// Returns an error when the policy has rules, but none for this module.
     pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<Rule<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
@@ -320,9 +320,12 @@ pub(crate) async fn on_disk<T: Send + 'static>(
     threads_for_long_work()
         .spawn_blocking(work)
         .await
-        .map_err(|error| match error.is_panic() {
-            true => Error::Panicked(error.to_string()),
-            false => Error::Stopped,
+        .map_err(|error| {
+            if error.is_panic() {
+                Error::Panicked(error.to_string())
+            } else {
+                Error::Stopped
+            }
         })
 }
 

@@ -146,8 +146,7 @@ impl From<SignatureError> for Error {
 }
 
 impl Error {
-    /// Whether a retry may succeed without a change of definitions: network errors, server errors, a full
-    /// disk.
+    /// Returns whether a retry may succeed without a change of definitions: network errors, server errors, a full disk.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }

@@ -61,7 +61,7 @@ impl Layer {
     ///
     /// # Errors
     ///
-    /// When the manifest has neither; the error says what it has.
+    /// Returns an error when the manifest has neither; the error says what it has.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }

@@ -77,7 +77,7 @@ impl Module {
         &self.reference
     }
 
-    /// The bytes, not yet validated as a component.
+    /// Returns the bytes, not yet validated as a component.
     pub fn bytes(&self) -> &Bytes {
         &self.found.bytes
     }
@@ -86,7 +86,7 @@ impl Module {
         self.found.digest
     }
 
-    /// The result of the signature check.
+    /// Returns the result of the signature check.
     pub fn verified(&self) -> &Verified {
         &self.verified
     }

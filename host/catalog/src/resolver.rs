@@ -36,7 +36,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// The errors of [`Catalog::obtain`].
+    /// Returns the errors of [`Catalog::obtain`].
     pub async fn obtain(
         &self,
         reference: &ModuleReference,

@@ -102,7 +102,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When it cannot be created, or is not private to this user.
+    /// Returns an error when it cannot be created, or is not private to this user.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
         let store = Self {
             directory: directory.into(),
@@ -132,7 +132,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When it cannot be written. The store is unchanged, and the program can continue without it.
+    /// Returns an error when it cannot be written. The store is unchanged, and the program can continue without it.
     pub fn keep_compiled(&self, key: CompiledKey, content: &[u8]) -> Result<(), Error> {
         self.keep_sealed(Kind::Compiled, key.0, content)
     }
@@ -153,7 +153,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When it cannot be written. The store is unchanged.
+    /// Returns an error when it cannot be written. The store is unchanged.
     pub fn keep(&self, module: &Module) -> Result<(), Error> {
         let (digest, bytes) = (module.digest(), module.bytes());
         if let Some(material) = &module.material {
@@ -297,7 +297,7 @@ fn remove_unlocked(path: &Path) {
     }
 }
 
-/// Lists the files in a directory; none if it cannot be read.
+/// Lists the files in a directory; `None` if it cannot be read.
 fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory)
         .into_iter()
@@ -306,7 +306,7 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// Whether this path names the file.
+/// Returns whether this path names the file.
 pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match fs::metadata(path) {

@@ -104,7 +104,7 @@ impl Accounts {
         })))
     }
 
-    /// The directory that was last read. An error only if none was read yet.
+    /// Returns the directory that was last read. An error only if none was read yet.
     pub fn now(&self) -> Result<Arc<Directory>, AccountsError> {
         self.0.directory.borrow().clone().ok_or_else(|| {
             let problem = self.problem();
@@ -112,7 +112,8 @@ impl Accounts {
         })
     }
 
-    /// The directory, and notice of every change within a second, whichever gateway made it. None if none was read yet.
+    /// Returns the directory, and notice of every change within a second, whichever gateway made it. `None` if none was
+    /// read yet.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }
@@ -122,7 +123,7 @@ impl Accounts {
         self.0.problem.lock().clone()
     }
 
-    /// The current state of the database.
+    /// Returns the current state of the database.
     pub(crate) fn status(&self) -> AccountsStatus {
         let directory = self.0.directory.borrow();
         let directory = directory.as_deref();
@@ -171,7 +172,7 @@ impl Accounts {
         }
     }
 
-    /// Open the database, and read it again after every change. Never returns.
+    /// Opens the database, and reads it again after every change. Never returns.
     pub async fn follow(&self) {
         gauge!(metric_names::ACCOUNTS_READ).set(0);
         let mut is_open = false;

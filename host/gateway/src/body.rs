@@ -20,7 +20,7 @@ use super::{error::GatewayError, yaml};
 /// The content types of YAML. bcs-api knows only the first.
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
 
-/// Whether the body of the request is YAML.
+/// Returns whether the body of the request is YAML.
 pub(super) fn is_yaml(head: &Parts) -> bool {
     let Some(value) = head
         .headers
@@ -33,7 +33,7 @@ pub(super) fn is_yaml(head: &Parts) -> bool {
     YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
 }
 
-/// The body of this request as JSON. Updates the headers of the request to match.
+/// Returns the body of this request as JSON. Updates the headers of the request to match.
 pub(super) async fn converted(
     head: &mut Parts,
     body: Body,
@@ -70,7 +70,7 @@ impl CutOff {
     }
 }
 
-/// The body of this request, streamed up to the limit.
+/// Returns the body of this request, streamed up to the limit.
 pub(super) async fn streamed(
     head: &mut Parts,
     body: Body,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn content_types_of_yaml() {
+    fn yaml_is_recognized_by_its_content_type() {
         for (value, expected) in [
             ("application/x-yaml", true),
             ("application/yaml", true),

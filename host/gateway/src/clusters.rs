@@ -102,7 +102,7 @@ impl Drivers {
 }
 
 impl Clusters {
-    /// The clusters of the configuration, and those discovered in `service`.
+    /// Returns the clusters of the configuration, and those discovered in `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());
@@ -138,7 +138,7 @@ impl Clusters {
         }
     }
 
-    /// The drivers of this cluster. Waits a moment while the clusters are not known yet.
+    /// Returns the drivers of this cluster. Waits a moment while the clusters are not known yet.
     pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
@@ -164,7 +164,7 @@ impl Clusters {
         self.known.borrow().clone()
     }
 
-    /// The node below which clusters are discovered, if any.
+    /// Returns the node below which clusters are discovered, if any.
     pub(super) fn path(&self) -> Option<&NodePath> {
         self.path.as_ref()
     }

@@ -26,7 +26,7 @@ pub enum Statuses {
 words!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
 
 impl Statuses {
-    /// The status of a reply for the client. A protocol switch keeps its status.
+    /// Returns the status of a reply for the client. A protocol switch keeps its status.
     pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
         match self {
             Self::Driver => status,
@@ -141,7 +141,7 @@ impl GatewayError {
         self.form().word
     }
 
-    /// The HTTP status that fits the error, whatever bcs-api would reply.
+    /// Returns the HTTP status that fits the error, whatever bcs-api would reply.
     pub(super) fn own_status(&self) -> StatusCode {
         self.form().status
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn envelopes_are_formatted_as_bcs_api_does() {
+    fn envelopes_have_the_format_of_bcs_api() {
         let text =
             |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
         // serde_json sorts, or keeps the order, by a feature that other crates may turn on.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_of_drivers_become_200_if_configured() {
+    fn statuses_of_drivers_become_200_if_this_is_configured() {
         for (status, ok) in [
             (200, 200),
             (201, 200),

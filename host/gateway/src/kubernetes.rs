@@ -67,7 +67,7 @@ struct Inner {
     routes: Arc<Routes>,
     /// The memory of the tunnels.
     memory: Memory,
-    /// None: no other gateways use the tunnels here.
+    /// The other gateways, if they may use the tunnels to this one.
     peers: Option<Arc<Peers>>,
     host: Host,
     limits: BodyLimits,
@@ -99,7 +99,7 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Entered {
     pub(crate) response: Response<Body>,
-    /// Its ID, and the user's name. None if the request ended before they were known.
+    /// The ID of the cluster, and the name of the user. `None` if the request ended before they were known.
     pub(crate) recipient: Option<(Arc<str>, Arc<str>)>,
 }
 
@@ -123,7 +123,7 @@ impl Kubernetes {
         }))
     }
 
-    /// Whether a request is for a cluster, or opens a tunnel.
+    /// Returns whether a request is for a cluster, or opens a tunnel.
     pub(crate) fn takes(path: &str) -> bool {
         path.starts_with(path::PREFIX) || path == headers::PATH
     }
@@ -188,12 +188,12 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel to this gateway. Other gateways may use them longer than requests here.
+    /// Waits until no agent has a tunnel to this gateway. Other gateways may use such tunnels for longer than requests here.
     pub(crate) async fn agents_gone(&self) {
         self.0.routes.agents_gone().await;
     }
 
-    /// The other gateways, if there may be any.
+    /// Returns the status of the other gateways, if there may be any.
     pub(crate) fn peers(&self) -> Option<PeersStatus> {
         self.0.peers.as_ref().map(|peers| peers.status())
     }
@@ -265,7 +265,7 @@ impl Kubernetes {
 type Recipient = (Arc<str>, Arc<str>);
 
 impl Inner {
-    /// Decides about a request by its head, and rewrites the head for the cluster.
+    /// Decides by its head whether a request may pass, and rewrites the head for the cluster.
     fn admit(
         &self,
         head: &mut http::request::Parts,
@@ -278,7 +278,7 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // A user without a permission gets the reply for an unknown cluster, and so cannot look for identifiers.
+        // A user without a permission gets the reply for an unknown cluster, and so cannot find out identifiers.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
@@ -322,10 +322,10 @@ fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
     (cluster.id.as_str().into(), session.user.name.as_str().into())
 }
 
-/// The inner service of the chains: the cluster that the request was admitted to.
+/// Forwards a request that has passed the chains to the cluster that it was admitted to.
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
-        // Never: `answer` has put it there.
+        // This does not happen, because `answer` adds the route.
         return Ok(end_reply(&End::NoRoute));
     };
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))
@@ -347,8 +347,8 @@ fn end_reply(end: &End<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Whether the protocol to switch to is one of Kubernetes. Another one, such as `h2c`, could carry requests that are not
-/// checked.
+/// Returns whether a request switches to a protocol of Kubernetes. Another protocol, such as `h2c`, could carry requests that
+/// are not checked.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");
@@ -360,7 +360,7 @@ fn ended(error: &KubernetesError) -> Response<Body> {
     Passage::Ended(error.as_str()).mark(error.reply().map(Body::from))
 }
 
-/// The token of a request. Two could belong to two users.
+/// Returns the token of a request. Several tokens are an error, since they could belong to several users.
 fn token_of(headers: &HeaderMap) -> Result<&[u8], KubernetesError> {
     let token = only(headers, AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     token.filter(|token| !token.is_empty()).ok_or_else(|| {

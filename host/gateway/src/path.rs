@@ -10,7 +10,7 @@ use super::error::GatewayError;
 /// to drivers, for example for consoles.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
-/// The path of the driver for a path of the gateway. The query and percent-encoding stay the same.
+/// Returns the path of the driver for a path of the gateway. The query and percent-encoding stay the same.
 pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     let path = uri.path();
     let rest = PREFIXES
@@ -28,7 +28,7 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Whether no segment between slashes, encoded ones included, is empty, `.` or `..`. The last may be empty.
+/// Returns whether no segment between slashes, encoded ones included, is empty, `.` or `..`. The last may be empty.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
@@ -41,13 +41,13 @@ fn is_plain(rest: &str) -> bool {
 /// The most times that servers on the way may decode a path.
 const ROUNDS: usize = 4;
 
-/// Whether every server reads this path in the same way: nothing is encoded twice, and no slash is encoded.
+/// Returns whether every server reads this path in the same way: nothing is encoded twice, and no slash is encoded.
 pub(super) fn has_one_reading(path: &str) -> bool {
     let once = percent_decode_str(path).decode_utf8();
     once.is_ok_and(|once| !once.contains('%') && once.matches('/').count() == path.matches('/').count())
 }
 
-/// The path with all percent-encoding decoded, repeatedly if it is encoded several times.
+/// Returns the path with all percent-encoding decoded, repeatedly if it is encoded several times.
 fn decoded(path: &str) -> String {
     let mut text = path.to_owned();
     for _ in 0..ROUNDS {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_with_one_reading() {
+    fn only_paths_with_one_reading_are_accepted() {
         for (path, expected) in [
             ("/a/b", true),
             ("/a/%62", true),

@@ -61,7 +61,7 @@ impl FromIterator<ApiGroup> for PlainGroups {
 }
 
 impl PlainGroups {
-    /// Whether the path, without any encoding, is for custom resources of one of these groups.
+    /// Returns whether the path, without any encoding, is for custom resources of one of these groups.
     fn contain(&self, path: &str) -> bool {
         path.strip_prefix(CUSTOM_RESOURCES)
             .and_then(|rest| rest.split('/').next())

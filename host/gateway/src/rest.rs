@@ -39,12 +39,12 @@ pub(super) struct RestAnswer {
     pub(super) holder: Option<Arc<str>>,
 }
 
-/// Whether a request is for this API.
+/// Returns whether a request is for this API.
 pub(super) fn is_rest(path: &str) -> bool {
     path.starts_with("/rest/")
 }
 
-/// Answer a request. Only the status of invalid input depends on `statuses`.
+/// Answers a request. Only the status of invalid input depends on `statuses`.
 pub(super) async fn answer(
     accounts: &Accounts,
     head: &Parts,
@@ -121,14 +121,14 @@ fn caller(directory: &Directory, headers: &HeaderMap) -> Result<Caller, RestErro
     Ok(Caller { session, token })
 }
 
-/// The password in basic authentication. The name of the user is ignored.
+/// Returns the password in basic authentication. The name of the user is ignored.
 fn password(encoded: &[u8]) -> Option<Vec<u8>> {
     let decoded = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     decoded.get(colon + 1..).map(<[u8]>::to_vec)
 }
 
-/// Check that the user may use the route. Returns the cluster that the path names.
+/// Checks that the user may use the route. Returns the cluster that the path names.
 fn authorize(
     needs: Needs,
     directory: &Directory,

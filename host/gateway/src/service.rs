@@ -83,8 +83,8 @@ pub struct Answer {
 }
 
 impl Gateway {
-    /// A gateway with this configuration, on these ports. Requests for Kubernetes clusters pass the chains of `host`;
-    /// `limits` are for bodies.
+    /// Returns a gateway with this configuration, on these ports. Requests for Kubernetes clusters pass the chains of
+    /// `host`; `limits` are for bodies.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,
@@ -167,7 +167,7 @@ impl Gateway {
         answer
     }
 
-    /// The reply to a request for this path that ends before it is forwarded.
+    /// Returns the reply to a request for this path that ends before it is forwarded.
     pub fn reply(&self, path: &str, end: &End<'_>) -> Response<Bytes> {
         if self.0.kubernetes.is_some() && Kubernetes::takes(path) {
             return KubernetesApi.reply(end);
@@ -200,12 +200,12 @@ impl Gateway {
         self.0.accounts.as_ref()
     }
 
-    /// The status of the client certificate that drivers are sent.
+    /// Returns the status of the client certificate that drivers are sent.
     pub fn tls_status(&self) -> Option<CertificateStatus> {
         self.0.tls.status()
     }
 
-    /// The current clusters and tokens.
+    /// Returns the current clusters and tokens.
     pub fn status(&self) -> GatewayStatus {
         let known = self.0.clusters.now();
         let problem = match (&known.lost, known.is_known) {
@@ -241,7 +241,7 @@ impl Gateway {
         }
     }
 
-    /// The drivers and API servers of each cluster.
+    /// Returns the drivers and API servers of each cluster.
     pub fn upstreams(&self) -> Vec<Upstream> {
         let known = self.0.clusters.now();
         let drivers = known.clusters.values().map(|drivers| drivers.upstream.clone());

@@ -64,7 +64,7 @@ impl Tokens {
         })
     }
 
-    /// Check that the holder of the token in these headers may do this.
+    /// Checks that the holder of the token in these headers may do this.
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
@@ -131,7 +131,7 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
     })
 }
 
-/// The labels of the checks that are counted: sources, and the results of each.
+/// Returns the labels of the checks that are counted: sources, and the results of each.
 fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static str])] {
     match config {
         TokensConfig::File(_) => &[("file", &["allowed", "refused"])],
@@ -152,7 +152,7 @@ fn checks(source: &'static str, result: &'static str) -> Counter {
     counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
-/// The token of a request. `Authorization` takes precedence over bcs-api's own header.
+/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header.
 fn token_of(headers: &HeaderMap) -> Result<&[u8], GatewayError> {
     let token = match (
         single_value(headers, &AUTHORIZATION)?,

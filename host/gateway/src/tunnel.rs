@@ -40,7 +40,8 @@ pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
 /// The memory of a tunnel without connections: the messages that are read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// The limits of a WebSocket on which no message may be larger than this. At most a few messages wait to be written.
+/// Returns the limits of a WebSocket on which no message may be larger than this. At most a few messages wait to be
+/// written.
 pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 << 10)

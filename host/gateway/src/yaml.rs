@@ -25,8 +25,8 @@ impl From<Mistake> for InvalidYaml {
     }
 }
 
-/// The one document in this text as JSON; an empty text stays empty. The JSON has at most `limit` bytes, however
-/// often aliases repeat something.
+/// Returns the one document in this text as JSON; an empty text stays empty. The JSON has at most `limit` bytes,
+/// however often aliases repeat something.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
     let text = std::str::from_utf8(body).map_err(|error| {
         InvalidYaml(format!(
@@ -37,7 +37,7 @@ pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml>
     Ok(yaml_to_json("body", text, limit)?.unwrap_or_default())
 }
 
-/// Whether the text may be much larger than it is: an alias repeats what has an anchor.
+/// Returns whether the text may be much larger than it is: an alias repeats what has an anchor.
 pub(super) fn may_expand(body: &[u8]) -> bool {
     body.contains(&b'&') && body.contains(&b'*')
 }

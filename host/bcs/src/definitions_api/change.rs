@@ -150,7 +150,7 @@ impl Changer {
     }
 }
 
-/// Whether a concurrent change is the cause, so that a retry may succeed.
+/// Returns whether a concurrent change is the cause, so that a retry may succeed.
 fn is_conflict(error: &ChangeError) -> bool {
     matches!(
         error,

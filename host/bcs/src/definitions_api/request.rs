@@ -23,7 +23,7 @@ pub(crate) enum DefinitionRequest {
 }
 
 impl DefinitionRequest {
-    /// The request to the API for definitions; none if it is for something else.
+    /// Returns the request to the API for definitions; `None` if it is for something else.
     pub(crate) fn of(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
         // Every such route has this segment, so most requests are ruled out without routing.

@@ -31,7 +31,7 @@ impl Stored {
         })
     }
 
-    /// The definition with this object in place of its own, to be written. Its own name and namespace stay,
+    /// Returns the definition with this object in place of its own, to be written. Its own name and namespace stay,
     /// unless that is what is wrong with it.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {

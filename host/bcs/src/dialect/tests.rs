@@ -100,7 +100,7 @@ fn json_of(response: &Response<Bytes>) -> String {
 
 #[test]
 #[rustfmt::skip]
-fn classes_of_requests() {
+fn requests_are_classified_by_method_and_path() {
     let good: &[&str] = &[CLUSTER];
     // (method, path, BCS-ClusterID, expectation)
     for (method, path, clusters, expected) in [
@@ -162,7 +162,7 @@ fn classes_of_requests() {
 
 #[test]
 #[rustfmt::skip]
-fn requests_in_bodies() {
+fn the_body_names_the_object_of_a_request() {
     let application = r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a","namespace":"n"}}"#;
     let deep = format!(
         r#"{{"kind":"application","x":{}{}}}"#,
@@ -264,7 +264,7 @@ fn the_canonical_body_is_there_only_when_it_differs() {
 
 #[test]
 #[rustfmt::skip]
-fn replies() {
+fn each_end_of_a_request_has_the_reply_of_the_driver() {
     let refusal = |cause| Refusal { chain: "c".into(), stage: "s".into(), cause };
     let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
     let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));
@@ -318,7 +318,7 @@ fn replies() {
 }
 
 #[test]
-fn every_key_is_a_pointer() {
+fn every_documented_key_is_a_valid_pattern() {
     assert_eq!(
         KEYS.iter().filter(|key| key.parse::<Pattern>().is_ok()).count(),
         KEYS.len()

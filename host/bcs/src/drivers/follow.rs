@@ -1,4 +1,4 @@
-//! Reads the nodes of drivers, and whatever changes of them.
+//! Reads the nodes of drivers, and follows their changes.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::zookeeper::{At, Watch, ZooKeeperError, join, sequence};
 /// The nodes that are read and watched separately.
 #[derive(Debug)]
 enum Part {
-    /// Whether the node above exists.
+    /// Whether the parent node exists.
     Existence,
-    /// The data of the node above.
+    /// The data of the parent node.
     Target,
-    /// The names of the nodes.
+    /// The names of the drivers' nodes.
     Names,
     /// The data of the node of this name.
     Driver(String),
 }
 
-/// Shows what there is, and then whatever changes, until something fails.
+/// Shows the nodes, and shows them again after every change, until something fails.
 pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&DriverNodes)) -> ZooKeeperError {
     let mut reading = Reading {
         client,
@@ -52,7 +52,7 @@ pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&DriverNo
                     source,
                 };
             }
-            // There is always the watch of the node above.
+            // The parent node is always watched, so this does not happen.
             None => return std::future::pending().await,
         }
     }
@@ -65,7 +65,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a part. Returns its watch, if it is there; what else is to be read is added.
+    /// Reads a part, and returns its watch if the part exists. Further parts to read are added to `due`.
     async fn read(&mut self, part: &Part, due: &mut Vec<Part>) -> Result<Option<Watch>, ZooKeeperError> {
         match part {
             Part::Existence => {
@@ -119,7 +119,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads those that are new, and forgets those that are gone.
+    /// Adds new nodes to the parts to read, and forgets nodes that are gone.
     fn name(&mut self, names: Vec<String>, due: &mut Vec<Part>) {
         let mut before = std::mem::take(&mut self.seen.drivers);
         let mut known = BTreeMap::new();

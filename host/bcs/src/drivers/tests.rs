@@ -121,7 +121,7 @@ fn the_driver_that_registered_first_leads() {
 }
 
 #[test]
-fn why_others_are_not_known() {
+fn the_reason_why_the_state_is_stale_is_reported() {
     let missing = |is_refused| RegistrationState::Missing {
         reason: "no".to_owned(),
         is_refused,

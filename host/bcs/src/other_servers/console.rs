@@ -24,11 +24,10 @@ const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backen
 pub struct ConsoleConfig {
     /// The port on every host. Default: 8083.
     pub port: u16,
-    /// Default: plain HTTP.
+    /// The scheme of consoles. Default: plain HTTP.
     pub scheme: ConsoleScheme,
-    /// The allowed hosts, which clients name by their addresses. None: any host, as with
-    /// bcs-mesos-driver; clients of the cluster can then reach that port on every host that
-    /// this program can reach.
+    /// The allowed hosts, which clients name by their addresses. Without a list any host is allowed, as with bcs-mesos-driver,
+    /// so that clients of the cluster can reach that port on every host that this program can reach.
     pub hosts: Option<Vec<IpNet>>,
 }
 
@@ -76,7 +75,7 @@ impl Consoles {
         Self { config, upstream }
     }
 
-    /// Forward a request to the console on a host, with the client's headers. A switched protocol
+    /// Forwards a request to the console on a host, with the client's headers. A switched protocol
     /// becomes a tunnel.
     pub(super) async fn send(
         &self,
@@ -84,7 +83,7 @@ impl Consoles {
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // An address has several spellings, and rules apply to all of them.
+        // An address has several spellings, and the rules apply to all of them.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");
@@ -115,17 +114,18 @@ impl Consoles {
     }
 }
 
-/// The reply for a console that does not respond.
+/// Returns the reply for a console that does not respond.
 fn no_reply(is_websocket: bool, end: &End<'_>) -> Response<Body> {
-    let (status, text) = match is_websocket {
-        true => (
+    let (status, text) = if is_websocket {
+        (
             StatusCode::SERVICE_UNAVAILABLE,
             format!("{WEBSOCKET_FAILED} {end}"),
-        ),
-        false => (
+        )
+    } else {
+        (
             StatusCode::BAD_GATEWAY,
             format!("the console cannot be reached: {end}"),
-        ),
+        )
     };
     plain(status, &text, end.as_str())
 }

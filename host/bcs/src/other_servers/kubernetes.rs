@@ -15,10 +15,10 @@ use serde::Deserialize;
 use super::plain;
 use crate::scheduler::{NextBody, definitions_reply};
 
-/// The limit of a reply that is rewritten, and so read whole: 64 MiB, more than the definitions of a kube-apiserver.
+/// The limit of a reply that is read whole to be rewritten, in bytes. It is more than the definitions of a kube-apiserver take.
 const REPLY_LIMIT: usize = 64 << 20;
 
-/// Definitions of custom resources, with the driver's version in the replies.
+/// Forwards a request for definitions of custom resources. The reply gets the driver's version.
 pub(super) async fn definitions(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -60,7 +60,7 @@ pub(super) async fn definitions(
     }
 }
 
-/// Custom resources. The namespace of a new resource is created if it does not exist.
+/// Forwards a request for custom resources. The namespace of a new resource is created if it does not exist.
 pub(super) async fn custom_resources(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -88,7 +88,7 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// `metadata.namespace` of an object.
+/// Returns `metadata.namespace` of an object.
 fn namespace_of(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Object {

@@ -35,7 +35,7 @@ fn registrar(
 }
 
 #[tokio::test]
-async fn nodes_and_data_of_registrations() {
+async fn each_registration_has_the_node_and_data_of_the_original() {
     let both = ZooKeeperConfig {
         cluster: Some(ensemble("127.0.0.1:1")),
         service: Some(ensemble("127.0.0.1:2")),

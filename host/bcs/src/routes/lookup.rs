@@ -27,7 +27,7 @@ pub struct Matched {
 }
 
 impl Matched {
-    /// A path parameter, decoded; empty if the route has none of that name.
+    /// Returns a path parameter, decoded; empty if the route has none of that name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters
             .iter()
@@ -35,7 +35,7 @@ impl Matched {
             .map_or("", |(_, value)| value)
     }
 
-    /// The scheduler's target, if the route has one.
+    /// Returns the scheduler's target, if the route has one.
     pub(crate) fn target(&self) -> Option<&'static Target> {
         self.target
     }
@@ -73,12 +73,12 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
         .collect(),
 });
 
-/// The path of a route in the matcher's syntax.
+/// Returns the path of a route in the matcher's syntax.
 pub(crate) fn pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
 
-/// Whether the route for this method and path requires objects to name their kind.
+/// Returns whether the route for this method and path requires objects to name their kind.
 pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     let Some(path) = path.strip_prefix(PREFIX) else {
         return false;
@@ -92,7 +92,7 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     })
 }
 
-/// Find the route of a request by its head.
+/// Finds the route of a request by its head.
 ///
 /// A path is read as Go's servers read it: decoded before it is split. So a parameter never holds a slash.
 pub fn lookup(head: &Parts) -> Lookup {

@@ -44,7 +44,7 @@ enum Source {
 /// The values of a body that targets use. Lives as long as the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// `RunAs` of a `Version`, else `metadata.namespace`.
+    /// The field `RunAs` of a `Version`, or else `metadata.namespace`.
     pub(crate) namespace: String,
     /// `metadata.name`.
     pub(crate) name: String,
@@ -53,7 +53,7 @@ pub(crate) struct Address {
 }
 
 impl Target {
-    /// Parse a target. `None` if it is invalid.
+    /// Parses a target. `None` if it is invalid.
     pub(crate) fn parse(text: &'static str) -> Option<Self> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         Some(Self {
@@ -77,7 +77,7 @@ impl Target {
         })
     }
 
-    /// The names of the driver's path parameters that it uses.
+    /// Returns the names of the driver's path parameters that the target uses.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         let query = self.query.iter().map(|(_, source)| source);
@@ -87,7 +87,7 @@ impl Target {
         })
     }
 
-    /// Fill in the placeholders. Every value is encoded, so that none can lead to another route of the
+    /// Fills in the placeholders. Every value is encoded, so that none can lead to another route of the
     /// scheduler or add to the query; the original joins them as they are.
     pub(crate) fn fill(
         &self,
@@ -98,7 +98,7 @@ impl Target {
         let mut text = String::new();
         for source in &self.path {
             let value = source.value(matched, query, address)?;
-            // A server would take such a segment for a step up, or for none.
+            // A server would read such a segment as the parent of the path, or leave it out.
             if matches!(value.as_str(), "" | "." | "..") {
                 return Err(Fault::Unaddressable {
                     what: source.what(),
@@ -149,7 +149,7 @@ impl Source {
         })
     }
 
-    /// The client's name of the value.
+    /// Returns the client's name of the value.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,
@@ -160,7 +160,7 @@ impl Source {
     }
 }
 
-/// The first value of a parameter of a query, as Go takes it; empty when there is none.
+/// Returns the first value of a parameter of a query, as Go takes it; empty when there is none.
 pub(crate) fn first(query: &str, name: &str) -> String {
     form_urlencoded::parse(query.as_bytes())
         .find(|(key, _)| key == name)
@@ -168,7 +168,7 @@ pub(crate) fn first(query: &str, name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// An integer as Go's `strconv.Atoi` parses it.
+/// Returns an integer as Go's `strconv.Atoi` parses it.
 fn integer(text: &str) -> Result<i64, Fault> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let reason = if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// The way in which a request in front of the scheduler is forwarded or answered. Lives as long as the request.
+/// How a request in front of the scheduler is forwarded or answered. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
     /// The request is sent with another head, and perhaps another body.
@@ -28,15 +28,14 @@ pub struct Rewritten {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextBody {
     Nothing,
-    /// Unchanged, or as the chains left it.
+    /// The body as the chains left it.
     AsIs,
     New(Bytes),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OtherServer {
-    /// A console on a host of the cluster, at the port that consoles have there. The request may be one for
-    /// a WebSocket.
+    /// A console on a host of the cluster, at the port of consoles. The request may open a WebSocket.
     Console {
         /// The host named by the client. Clients that may use consoles can reach any address with it, unless the front
         /// door restricts the hosts.
@@ -49,23 +48,22 @@ pub enum OtherServer {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// The kube-apiserver's custom resources. Before one is created in a namespace, the original creates the
-    /// namespace there when there is none.
+    /// The kube-apiserver's custom resources. As in the original, the namespace of a new one is created if it is missing.
     CustomResources { path_and_query: PathAndQuery },
 }
 
-/// The way in which a reply of the scheduler is passed on. Lives as long as the reply.
+/// How a reply of the scheduler is passed on. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
-    /// Its body unchanged, with this head.
+    /// The body is passed on unchanged, with this head.
     Head {
         status: StatusCode,
         /// All headers of the reply, except `Content-Length` and connection headers.
         headers: HeaderMap,
     },
-    /// Replaced by this reply.
+    /// The reply is replaced by this one.
     Reply(Response<Bytes>),
-    /// The server did not process the request, which can be retried with another one, or later.
-    /// The client gets this reply if no server accepts it.
+    /// The server did not process the request, which can be retried with another server, or later. The client gets this reply
+    /// if no server accepts the request.
     Idle(Response<Bytes>),
 }

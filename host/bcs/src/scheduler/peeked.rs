@@ -19,7 +19,7 @@ pub(super) struct PeekedBody {
 }
 
 impl PeekedBody {
-    /// Read at least this many bytes of the body, or all of it if it is shorter.
+    /// Reads at least this many bytes of the body, or all of it if it is shorter.
     pub(super) async fn read(mut body: Body, enough: usize) -> Result<Self, axum::Error> {
         let mut start = BytesMut::new();
         let mut trailers = None;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn size_hints() {
+    async fn the_size_hint_includes_the_peeked_part() {
         let peeked = PeekedBody::read(Body::from("abcdefgh"), 4).await.unwrap();
         assert_eq!(peeked.size_hint().exact(), Some(8));
         let peeked = PeekedBody::read(body(&["abcd", "ef"], None), 4).await.unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interrupted_body_is_an_error() {
+    async fn an_interrupted_body_fails() {
         let frames = [
             Ok(Frame::data(Bytes::from("{"))),
             Err(std::io::Error::other("it broke")),

@@ -24,14 +24,13 @@ const KIND: ResourceKind = ResourceKind {
 
 const SCHEME: &str = "customresources";
 
-/// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host;
-/// its watch ends with it.
+/// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host; its watch ends
+/// when this is dropped.
 ///
-/// The definition is the `spec`. It counts whatever the resource's name and
-/// namespace; if it has no name or namespace of its own, the resource's are used. An updated definition
-/// keeps its resource, and a new one gets a resource in the store's namespace. The resource's
-/// version guards every write, and a transaction cannot cover several resources, so the store takes one change at
-/// a time.
+/// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a name or
+/// namespace has those of its resource. An updated definition keeps its resource, and a new one gets a resource in the store's
+/// namespace. The resource's version guards every write. A transaction cannot cover several resources, so the store takes one
+/// change at a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: Resources,
@@ -39,8 +38,8 @@ pub struct CustomResourceStore {
 }
 
 impl CustomResourceStore {
-    /// The definitions of this cluster; new ones are written to `namespace`. Starts to watch without
-    /// waiting: the API server may be unavailable.
+    /// Starts to watch the definitions of this cluster, without waiting for the API server. New ones are written to
+    /// `namespace`.
     pub fn new(cluster: &Cluster, namespace: impl Into<String>) -> Self {
         Self {
             resources: cluster.resources(&KIND),
@@ -50,9 +49,9 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Write a change that may lead to two definitions for one operation and kind, one of which would have
-    /// to go. A transaction cannot cover several resources, so this checks for others before and after: the
-    /// later writer reverts its change.
+    /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. A transaction
+    /// cannot cover several resources, so this looks for the other definition before and after the write, and the later writer
+    /// reverts its change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -69,7 +68,7 @@ impl CustomResourceStore {
         self.write(change).await?;
         let listed = list().await.map_err(|error| self.unknown(change, error))?;
         let Some(own) = listed.iter().find(|resource| is_own(resource)) else {
-            // It was removed meanwhile.
+            // The definition was removed in the meantime.
             return Ok(());
         };
         let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
@@ -82,7 +81,7 @@ impl CustomResourceStore {
         }
     }
 
-    /// The error if it is unknown whether a change was written.
+    /// Adds to an error of the connection that it is unknown whether the change was written.
     fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
         match error {
             StoreError::Unreachable { store, reason } => {
@@ -181,7 +180,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// A counter of the writes of a cluster. A resource without one counts as the oldest.
+/// Returns a counter of the writes of a cluster. A resource without one counts as the oldest.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version
@@ -202,12 +201,12 @@ fn path_of(resource: &DefinitionName) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{resource}"))
 }
 
-/// Namespace and name of the resource at a path.
+/// Returns namespace and name of the resource at a path.
 fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// The definition of a resource. A resource without one is returned as it is, and its reader reports what is
+/// Returns the definition of a resource. A resource without one is returned as a whole, so that its reader reports what is
 /// missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {

@@ -10,7 +10,7 @@ use crate::definition_name::{DefinitionName, KIND};
 /// The `apiVersion` that BCS writes and never reads.
 const API_VERSION: &str = "v4";
 
-/// BCS allows one definition per operation and kind, which are in lower case here.
+/// The operation and kind of a definition, in lower case. BCS allows only one definition for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationAndKind {
     operation: String,
@@ -18,7 +18,7 @@ pub(crate) struct OperationAndKind {
 }
 
 impl OperationAndKind {
-    /// The operation and kind of a definition; none if they are missing.
+    /// Returns the operation and kind of a definition; `None` if they are missing.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_str(text).ok()?;
         let reference = field(&document, "resourcesRef")?.as_object()?;
@@ -29,7 +29,7 @@ impl OperationAndKind {
         })
     }
 
-    /// The operation and kind that a change newly covers.
+    /// Returns the operation and kind that a change newly covers.
     pub(crate) fn gained(change: &FileChange) -> Option<Self> {
         let after = Self::of(change.after.as_deref()?)?;
         let before = change.before.as_deref().and_then(Self::of);
@@ -37,13 +37,13 @@ impl OperationAndKind {
     }
 }
 
-/// A field, matched in any case like in Go; none if it is not set.
+/// Returns a field, whose key is matched in any case as in Go; `None` if it is not set.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
     found.map(|(_, value)| value).filter(|value| !is_unset(value))
 }
 
-/// The document, with the name and namespace of its node or resource where it has none.
+/// Adds the name and namespace of the node or resource to a document that has none.
 pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
     let mut whole = Map::new();
     // `kind` and `apiVersion` come first, whatever their spelling.
@@ -55,7 +55,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
-            // Its reader reports what is wrong.
+            // The reader of the document reports what is wrong.
             whole.insert("metadata".to_owned(), other);
             whole.extend(document);
             return whole;
@@ -75,10 +75,10 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// The text of a node: unchanged, unless its reader needs the name from its place, or defaults that BCS takes for
-/// granted.
+/// Returns the text of a node. It is changed only if it lacks the name, which the path of the node has, or fields that BCS
+/// does not require.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
-    // Its reader reports what is not a document at all.
+    // The reader reports a text that is not a document.
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
     };
@@ -96,18 +96,18 @@ pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     }
 }
 
-/// Removes a field, matched in any case like in Go.
+/// Removes a field, whose key is matched in any case as in Go.
 fn remove(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
     object.shift_remove(&key)
 }
 
-/// The way Go writes an unset value.
+/// Returns whether Go would write a value so that is not set.
 fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Whether two texts, or none, are the same document, except for order and spacing, which a store may change.
+/// Returns whether two texts are the same document, or both are missing. A store may change order and spacing.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {
@@ -119,7 +119,7 @@ pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     }
 }
 
-/// The document to write: BCS reads JSON, and takes everything that it finds for a definition.
+/// Parses the document to write, which must be a definition in JSON, because BCS reads everything that it finds as one.
 pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();

@@ -31,16 +31,15 @@ const SCHEME: &str = "zookeeper";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a failed read is retried while there is a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The number of attempts to commit, if other nodes than definitions change, or others write definitions at the same time.
+/// The number of attempts to commit while other programs write nodes at the same time.
 const ATTEMPTS: usize = 20;
 /// The largest node, in bytes: a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
 
 /// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
-/// A node without data is not a definition: a program that is killed while it creates one leaves it. A
-/// missing root has no definitions, and the first write creates it. Namespaces stay when
-/// their last definition is deleted.
+/// A node without data is not a definition: a program that was killed while it created one has left it. A missing root has no
+/// definitions, and the first write creates it. Namespaces stay when their last definition is deleted.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -54,8 +53,8 @@ pub struct ZooKeeperStore {
 enum LastRead {
     None,
     Failed,
-    /// Fires, or loses its sender, when something has changed.
     Watched {
+        /// Becomes true, or loses its sender, when something has changed.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -64,7 +63,7 @@ enum LastRead {
 impl ZooKeeperStore {
     pub const DEFAULT_ROOT: &'static str = "/blueking/admissionwebhook";
 
-    /// The definitions below this node, which need not exist. Sends no request: the ensemble may be unavailable.
+    /// Creates a store of the definitions below this node, which need not exist. No request is sent.
     pub fn new(zookeeper: ZooKeeper, root: impl Into<String>) -> Result<Self, &'static str> {
         let root = root.into();
         check_path(&root)?;
@@ -83,7 +82,7 @@ impl ZooKeeperStore {
         self.last.lock()
     }
 
-    /// The definition at a path, and the path of its node.
+    /// Returns the definition at a path, and the path of its node.
     fn place_in<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let name = DefinitionName::parse(node.strip_prefix(&self.root)?.strip_prefix('/')?)?;
@@ -122,7 +121,7 @@ impl ZooKeeperStore {
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // Later waiters are notified, too.
+            // The sender stays as long as there are waiters, so that later ones are notified too.
             over.closed().await;
         });
         LastRead::Watched {
@@ -131,7 +130,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// The text of a node; none if it is not a definition. Invalid UTF-8 is replaced as in Go.
+    /// Returns the definition in a node, if there is one. Invalid UTF-8 is replaced as in Go.
     fn file(node: &Node) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;
@@ -142,11 +141,11 @@ impl ZooKeeperStore {
         Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
-    /// The guard of changes that might lead to two definitions for one operation and kind; none if these
-    /// cannot lead to that.
+    /// Returns the guard of changes that might lead to two definitions for one operation and kind; `None` if these changes
+    /// cannot.
     ///
-    /// Programs that make such changes also write the root, and fail if the root was written since
-    /// they read the definitions.
+    /// The guard is a write of the root, which fails if another such change has written the root since the definitions were
+    /// read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
         if changes
             .iter()
@@ -184,7 +183,7 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// The write of a change, for the current node; an error if the node has changed.
+    /// Returns the write of a change to its current node. It is an error if the node has changed.
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
         let Some((name, path)) = self.place_in(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
@@ -229,7 +228,7 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// `is_sent` becomes true before anything is written.
+    /// Writes changes. `is_sent` becomes true before anything is written.
     async fn write(&self, changes: &[FileChange], is_sent: &AtomicBool) -> Result<(), StoreError> {
         let client = &self.client().await?;
         self.bounded(self.write_with(client, changes, is_sent)).await
@@ -241,7 +240,7 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // A server that lags behind would show replaced data.
+        // A server that lags behind would still show the replaced data.
         let synced = client.sync(&self.root).await.at("writing", &self.root);
         synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {
@@ -370,13 +369,13 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // Another read has replaced that one.
+                            // Another read has replaced the last one.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }
                 }
                 None => {
-                    // A state without a sender no longer changes.
+                    // An error means that the state of the session no longer changes.
                     let _ = states.wait_for(|state| state.is_connected()).await;
                     if self.snapshot().await.is_ok() {
                         return;

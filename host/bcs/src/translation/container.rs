@@ -28,11 +28,11 @@ const READ: [&str; 17] = [
     "secrets",
 ];
 
-/// The scheduler's `Container` for a container of a template. `pod` is the template's `spec`.
+/// Returns the scheduler's `Container` for a container of a template. `pod` is the template's `spec`.
 pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String, Value>, Fault> {
     let resources = container.at("resources");
     let limits = Quantities::read(resources.at("limits"))?;
-    // Limits stand in for requests only when those say nothing of the processor.
+    // Limits take the place of requests only if the requests do not name the processor.
     let requests = if resources.at("requests").at("cpu").text().is_empty()
         && !resources.at("limits").at("cpu").text().is_empty()
     {
@@ -46,7 +46,7 @@ pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String
         "Docker": docker(container, pod, requests, limits),
         "Volumes": container.at("volumes").elements().map(volume).collect::<Value>(),
         "Resources": requests.value(),
-        // The misspelled name is the scheduler's.
+        // The scheduler misspells this name.
         "LimitResoures": limits.value(),
         "DataClass": {
             "Resources": requests.value(),
@@ -111,7 +111,7 @@ fn port(port: View<'_>) -> Value {
     into.into()
 }
 
-/// A volume, which is a name and the volume itself: the other keys of both are copied.
+/// Returns a volume. The other keys of its unit and of the volume itself are copied.
 fn volume(unit: View<'_>) -> Value {
     let volume = unit.at("volume");
     let mut into = members(json!({
@@ -124,8 +124,8 @@ fn volume(unit: View<'_>) -> Value {
     into.into()
 }
 
-/// The variables by their names, the last of one name. A variable that is taken from a resource which the
-/// original does not know is left out, as it does.
+/// Returns the variables by their names. The last one with a name counts. Like the original, this leaves out a variable that
+/// is taken from an unknown resource.
 fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {
@@ -147,14 +147,14 @@ fn environment(container: View<'_>, requests: Quantities, limits: Quantities) ->
     into
 }
 
-/// A number as Go's `%f` writes it.
+/// Returns a number as Go's `%f` writes it.
 fn fixed(number: f64) -> String {
     format!("{number:.6}")
 }
 
 fn health_check(check: View<'_>) -> Value {
     let mut into = check.object();
-    // Seconds.
+    // The values are in seconds.
     for (key, default) in [
         ("delaySeconds", 10),
         ("intervalSeconds", 60),
@@ -168,7 +168,7 @@ fn health_check(check: View<'_>) -> Value {
     into.into()
 }
 
-/// Processors, and megabytes of memory and disk.
+/// The number of processors, and the megabytes of memory and disk.
 #[derive(Clone, Copy, Debug)]
 struct Quantities {
     cpus: f64,
@@ -190,7 +190,7 @@ impl Quantities {
     }
 }
 
-/// A quantity; anything that is not a number is 0, as in the original.
+/// Returns a quantity. As in the original, anything that is not a number is 0.
 fn quantity_of(list: View<'_>, key: &str) -> Result<f64, Fault> {
     let text = list.at(key).text();
     let number = quantity::parse(text).unwrap_or_default();

@@ -25,7 +25,7 @@ pub(crate) enum Fault {
     /// The name contains a dot. The doubled word is the original's.
     #[error("Name can't contains contains '.'")]
     Name,
-    /// No such restart policy.
+    /// The restart policy is unknown.
     #[error("{PARAMETERS}restart policy error")]
     RestartPolicy,
     /// The object has no template.
@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     /// The scheduler's path is too long for HTTP.
     #[error("{PARAMETERS} {0}")]
     TooLong(String),
-    /// No message of that type.
+    /// The type of the message is unknown.
     #[error("unkown the message type")]
     MessageType,
     /// A value is not an integer.
@@ -68,7 +68,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// The reply to the client.
+    /// Returns the reply to the client.
     pub(crate) fn reply(&self) -> Response<Bytes> {
         let message = self.to_string();
         let code = match self {

@@ -7,8 +7,7 @@ use admittance_admission::Pattern;
 /// The most mistakes that are reported; a body may have a million of them.
 const MAX_REPORTED: usize = 16;
 
-/// A type of a Go program, as far as its JSON form is concerned. `null` is accepted for each of them,
-/// and is its zero value.
+/// The JSON form of a type of a Go program. `null` is accepted for every type, and means its zero value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Type {
     /// `string`, and named types over it.
@@ -47,7 +46,7 @@ pub(crate) enum Width {
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) Type);
 
 impl Type {
-    /// Check that the decoder accepts the value, in which keys are spelled as in the type.
+    /// Checks that the decoder accepts the value, in which keys are spelled as in the type.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);
@@ -60,7 +59,7 @@ impl Type {
         }
     }
 
-    /// The places of every key of the type.
+    /// Returns the places of every key of the type.
     pub(crate) fn patterns(&self) -> Vec<Pattern> {
         // A test checks that each of them is a valid pattern.
         self.places()

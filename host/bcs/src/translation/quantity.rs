@@ -1,6 +1,6 @@
 //! Quantities as Go's `strconv.ParseFloat` parses them.
 
-/// Parse a number; none if it is not one. Accepts decimal and hexadecimal numbers (`0x1p-2`), and
+/// Parses a number; `None` if it is not one. Accepts decimal and hexadecimal numbers (`0x1p-2`), and
 /// underscores between digits (`1_000`).
 pub(super) fn parse(text: &str) -> Option<f64> {
     let plain = without_underscores(text)?;
@@ -19,16 +19,19 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     }
 }
 
-/// Each underscore must be between two digits, or between the base and a digit.
+/// Removes underscores, each of which must be between two digits, or between the base and a digit.
 fn without_underscores(text: &str) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_owned());
     }
     let unsigned = text.trim_start_matches(['+', '-']);
     let is_hexadecimal = unsigned.starts_with("0x") || unsigned.starts_with("0X");
-    let is_digit = |byte: u8| match is_hexadecimal {
-        true => byte.is_ascii_hexdigit() || matches!(byte, b'x' | b'X'),
-        false => byte.is_ascii_digit(),
+    let is_digit = |byte: u8| {
+        if is_hexadecimal {
+            byte.is_ascii_hexdigit() || matches!(byte, b'x' | b'X')
+        } else {
+            byte.is_ascii_digit()
+        }
     };
     let bytes = text.as_bytes();
     let is_between = |index: usize| {
@@ -43,10 +46,10 @@ fn without_underscores(text: &str) -> Option<String> {
         .then(|| text.replace('_', ""))
 }
 
-/// Further digits are ignored.
+/// The number of digits that are used. Further digits are ignored.
 const DIGITS: usize = 30;
 
-/// Digits with an optional point, and a mandatory exponent of 2.
+/// Parses digits with an optional point, and a mandatory exponent of 2.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -66,7 +69,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
     }
     let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
-    // Beyond this it is 0 or infinite, whatever the digits are.
+    // With a larger exponent, the number is 0 or infinite, whatever the digits are.
     let most = 10_000;
     let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
         (Ok(exponent), _) => exponent.clamp(-most, most),
@@ -85,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_go_reads_them() {
+    fn quantities_are_read_as_go_reads_them() {
         for (text, expected) in [
             ("", None),
             ("2", Some(2.0)),

@@ -1,8 +1,8 @@
-//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the
-//! documents, and what it takes. To be compared with `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and
-//! `constraint.go` of its package `types`.
+//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the documents, and the type
+//! of its value. They come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of its package
+//! `types`.
 //!
-//! A time is a string here; the scheduler validates it.
+//! A time is a string here, and the scheduler validates it.
 
 use super::go::{
     Field,
@@ -196,7 +196,7 @@ const PROCESS: Type = Struct(&[
     Field("startGracePeriod", Integer(Signed64)),
 ]);
 
-/// Its fields have no tags; the documents write them in lower case.
+/// The fields of this Go type have no JSON tags. The documents write them in lower case.
 const URI: Type = Struct(&[
     Field("value", Text),
     Field("user", Text),

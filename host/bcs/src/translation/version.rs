@@ -9,8 +9,7 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// Spaces are removed from the values of labels and annotations whose keys contain this: they are lists of
-/// addresses.
+/// The part of keys of labels and annotations whose values are lists of addresses. Spaces are removed from such values.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace of an application without one.
@@ -21,7 +20,7 @@ const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
 /// The keys of a template's `spec` that are translated.
 const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
 
-/// `RunAs`: the namespace of an application or process; only theirs has a default.
+/// Returns `RunAs`, which is the namespace. Only the namespace of an application or process has a default.
 pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
     match (kind, object.at("metadata").at("namespace").text()) {
         (Kind::Application | Kind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
@@ -29,7 +28,7 @@ pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
     }
 }
 
-/// The scheduler's `Version` for an object of this kind, without its `raw_json`.
+/// Returns the scheduler's `Version` for an object of this kind, without its `raw_json`.
 pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let mut restart_policy = object.at("restartPolicy").object();
     match object.at("restartPolicy").at("policy").text() {
@@ -83,7 +82,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
             kind => kind.as_str(),
         },
     }));
-    // Any other object is also sent whole.
+    // Objects of other kinds are also sent as a whole.
     if kind == Kind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
@@ -91,7 +90,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
     Ok(version)
 }
 
-/// `metadata` as the scheduler's `ObjectMeta`, in which name and namespace are always there.
+/// Returns `metadata` as the scheduler's `ObjectMeta`, in which name and namespace are always set.
 pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Value> {
     let mut into = metadata.object();
     for key in ["name", "namespace"] {
@@ -105,8 +104,8 @@ pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Val
     into
 }
 
-/// The template's metadata under the name and namespace of the object, with the labels of the object that it
-/// does not have itself.
+/// Returns the template's metadata with the name and namespace of the object, and with the labels of the object that the
+/// template does not have.
 fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = template.object();
     for key in ["name", "namespace"] {
@@ -122,7 +121,7 @@ fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     into
 }
 
-/// The labels of the object and of the template; the template's take precedence.
+/// Returns the labels of the object and of the template, which take precedence.
 fn labels(kind: Kind, metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());

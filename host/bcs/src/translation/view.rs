@@ -1,4 +1,4 @@
-//! Access to a value whose types were checked: an absent value, or `null`, is Go's zero value.
+//! Reads a value whose types were checked. As in Go, an absent value and `null` are the zero value.
 
 use serde_json::{Map, Value};
 
@@ -43,7 +43,7 @@ impl<'a> View<'a> {
             .map(Self::new)
     }
 
-    /// The members of an object, in their order.
+    /// Returns the members of an object, in their order.
     pub(super) fn members(self) -> impl Iterator<Item = (&'a str, View<'a>)> {
         self.0
             .and_then(Value::as_object)
@@ -56,17 +56,16 @@ impl<'a> View<'a> {
         self.0.cloned().unwrap_or_default()
     }
 
-    /// The unchanged object, including unknown keys; empty if there is none.
+    /// Returns the unchanged object, including unknown keys; empty if there is none.
     pub(super) fn object(self) -> Map<String, Value> {
         self.0.and_then(Value::as_object).cloned().unwrap_or_default()
     }
 }
 
-/// Keep fields that the original drops: the members of `from` that the translation does not read are copied to `into`,
-/// under their own keys.
+/// Copies the members of `from` that the translation does not read, and that the original drops, to `into`.
 ///
-/// Left out are those that the scheduler would read as one of its own fields: those that are in `into`
-/// already, and the `optional` ones. It would refuse them, or act on what the driver does not know.
+/// Members that the scheduler would read as its own fields are left out: those that `into` already has, and the `optional`
+/// ones. The scheduler would refuse them, or act on values that the driver has not checked.
 pub(super) fn keep_others(from: View<'_>, read: &[&str], into: &mut Map<String, Value>, optional: &[&str]) {
     let own: Vec<String> = into.keys().cloned().collect();
     let own = || own.iter().map(String::as_str).chain(optional.iter().copied());
@@ -77,7 +76,7 @@ pub(super) fn keep_others(from: View<'_>, read: &[&str], into: &mut Map<String, 
     }
 }
 
-/// The members of `json!({...})`.
+/// Returns the members of an object that `json!` made.
 pub(super) fn members(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,

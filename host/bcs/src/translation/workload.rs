@@ -2,21 +2,20 @@
 //!
 //! # Fields that the original does not know
 //!
-//! The original decodes a body into its own types and writes these, so every other field is lost. The
-//! scheduler decodes in the same way and ignores unknown fields, so such fields can be forwarded, and
-//! they are:
+//! The original decodes a body into its own types and writes these, so every other field is lost. The scheduler decodes in the
+//! same way and ignores unknown fields. So this program forwards them:
 //!
-//! - the whole object is `raw_json`, byte for byte, for applications, processes and deployments;
-//! - what the scheduler has under the type that the driver has (metadata, policies, constraints, processes,
-//!   config maps, secrets, health checks, the strategy) goes on whole;
-//! - other fields of a container, port, parameter or volume go on in what it becomes;
-//! - a daemonset has no `raw_json`: its other fields stand next to `version`, the fields of its `spec` and of its
-//!   template's `spec` in the version.
+//! - for applications, processes and deployments, `raw_json` is the whole object, byte for byte;
+//! - objects that have the same type in the driver and in the scheduler (metadata, policies, constraints, processes, config
+//!   maps, secrets, health checks, the strategy) are forwarded as a whole;
+//! - unknown fields of a container, port, parameter or volume are copied to its translation;
+//! - a daemonset has no `raw_json`: its unknown fields are copied next to `version`, and the unknown fields of its `spec` and of
+//!   its template's `spec` into the version.
 //!
-//! The only fields that are left out of these places are those that the scheduler has a field of its own for
-//! there, in any case of letters, such as `docker` or `dataClass` in a container: it would refuse them for
-//! their type, or act on them although the driver has never let clients set them. They are still in
-//! `raw_json`. Of a template's `metadata`, `name` and `namespace` are replaced, as in the original.
+//! A field is left out if the scheduler has a field of that name there, in any case of letters, such as `docker` or
+//! `dataClass` in a container: the scheduler would refuse it for its type, or act on it although the driver has never let
+//! clients set it. It is still in `raw_json`. In a template's `metadata`, `name` and `namespace` are replaced, as in the
+//! original.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json, value::RawValue};
@@ -40,9 +39,9 @@ const DAEMONSET: [&str; 6] = [
 /// The optional keys of `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
-/// The body sent to the scheduler for an object of this kind. `text` is the unchanged object.
+/// Returns the body sent to the scheduler for an object of this kind. `text` is the unchanged object.
 pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<Vec<u8>, Fault> {
-    // Names are parts of the ids of taskgroups, which are split at their dots.
+    // Names become parts of the IDs of taskgroups, which are split at their dots.
     if object.at("metadata").at("name").text().contains('.') {
         return Err(Fault::Name);
     }
@@ -63,7 +62,7 @@ pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<
     serde_json::to_vec(&sent).map_err(|error| Fault::Encode(error.to_string()))
 }
 
-/// The target values of an object of this kind.
+/// Returns the values of an object of this kind for the scheduler's path.
 pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     Address {
         namespace: run_as(kind, object),
@@ -72,16 +71,17 @@ pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     }
 }
 
-/// `DeploymentDef`. Without a template the deployment binds an existing application.
+/// Returns the scheduler's `DeploymentDef`. A deployment without a template binds an existing application.
 fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let spec = object.at("spec");
     let mut into = members(json!({"metadata": object_metadata(Kind::Deployment, object.at("metadata"))}));
     if spec.at("selector").exists() {
         into.insert("selector".to_owned(), spec.at("selector").value());
     }
-    let version = match spec.at("template").exists() {
-        true => version(Kind::Deployment, object)?.into(),
-        false => Value::Null,
+    let version = if spec.at("template").exists() {
+        version(Kind::Deployment, object)?.into()
+    } else {
+        Value::Null
     };
     into.insert("version".to_owned(), version);
     let mut strategy = spec.at("strategy").object();
@@ -91,17 +91,17 @@ fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     Ok(into)
 }
 
-/// `BcsDaemonsetDef`, in which the metadata is not an object of its own.
+/// Returns the scheduler's `BcsDaemonsetDef`, in which the fields of the metadata are not in an object of their own.
 fn daemonset(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let mut into = object_metadata(Kind::Daemonset, object.at("metadata"));
-    // Were it a field of the metadata, it would count in the version's place.
+    // A field of the metadata with this name would take the place of the version.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert("version".to_owned(), version(Kind::Daemonset, object)?.into());
     keep_others(object, &DAEMONSET, &mut into, &DAEMONSET_DEF);
     Ok(into)
 }
 
-/// An object, and `raw_json` at its end.
+/// An object with `raw_json` as its last field.
 struct WithOriginal<'a> {
     members: Map<String, Value>,
     original: Option<&'a RawValue>,

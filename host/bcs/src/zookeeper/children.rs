@@ -15,9 +15,9 @@ const SEQUENCE_LENGTH: usize = 10;
 /// The children of a node: registered members, or the names of all children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildList<T> {
-    /// The children in order: members by the time of their registration, names by the alphabet.
+    /// The children: members in the order of their registration, or names in alphabetical order.
     pub children: Vec<T>,
-    /// Whether the list was ever read; if not, it is unknown.
+    /// Whether the list was ever read. Until then it is unknown.
     pub is_read: bool,
     /// The reason why the list may be stale. The last known children are kept.
     pub lost: Option<String>,
@@ -25,7 +25,7 @@ pub struct ChildList<T> {
 
 /// A child of a node in a [`ChildList`].
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Reads the children of these names. Children that are gone meanwhile are left out.
+    /// Reads the children of these names. Children that were removed in the meantime are left out.
     fn read(
         client: &Client,
         path: &str,
@@ -39,11 +39,11 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
 /// at the end, are not members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The node's name, without those above it.
+    /// The last part of the node's path.
     pub name: String,
     /// The sequence number, which orders members by the time of their registration.
     pub sequence: i64,
-    /// Its data, as of the last change of the list of members.
+    /// The data of the node when the list of members last changed.
     pub data: Bytes,
 }
 
@@ -66,7 +66,7 @@ impl Child for Member {
                     sequence,
                     data: data.into(),
                 }),
-                // The node is gone meanwhile; the watch fires for that.
+                // The node was removed in the meantime, and the watch fires for that.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(error).at("reading", &path),
             }
@@ -82,7 +82,7 @@ impl Child for String {
     }
 }
 
-/// The names that have a sequence, by it.
+/// Returns the names that end with a sequence number, in its order.
 fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
     let mut members: Vec<_> = names
         .into_iter()
@@ -92,7 +92,7 @@ fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
     members
 }
 
-/// The number at the end of the name of a registered node.
+/// Returns the number at the end of the name of a registered node.
 pub(crate) fn sequence(name: &str) -> Option<i64> {
     let begin = name
         .len()
@@ -123,20 +123,20 @@ impl<T: Child> Followed<T> {
         }
     }
 
-    /// The last known list.
+    /// Returns the last known list.
     pub fn borrow(&self) -> Arc<ChildList<T>> {
         self.list.borrow().clone()
     }
 
-    /// Wait until the list or its state has changed since the last call.
+    /// Waits until the list or its state has changed since the last call.
     pub async fn changed(&mut self) {
         if self.list.changed().await.is_err() {
-            // The task has ended with the runtime: nothing changes any more.
+            // The task has ended with the runtime, so nothing changes again.
             std::future::pending::<()>().await;
         }
     }
 
-    /// A receiver of the list. It no longer changes once this is dropped.
+    /// Returns a receiver of the list. It no longer changes once this is dropped.
     pub fn receiver(&self) -> watch::Receiver<Arc<ChildList<T>>> {
         self.list.clone()
     }
@@ -152,7 +152,7 @@ async fn follow<T: Child>(zookeeper: &ZooKeeper, path: &str, sender: &watch::Sen
     zookeeper.in_sessions(lose, follow).await;
 }
 
-/// Follow the children until something fails.
+/// Follows the children until something fails.
 async fn follow_session<T: Child>(
     client: &Client,
     path: &str,
@@ -165,7 +165,7 @@ async fn follow_session<T: Child>(
     }
 }
 
-/// Publish the current children, and wait until they change.
+/// Publishes the current children, and waits until they change.
 async fn follow_once<T: Child>(
     client: &Client,
     path: &str,
@@ -205,7 +205,7 @@ fn publish<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, children: Vec<T>
     });
 }
 
-/// Publish why the list may be stale.
+/// Publishes the reason why the list may be stale.
 fn publish_loss<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, reason: &str) {
     sender.send_if_modified(|known| {
         let is_new = known.lost.as_deref() != Some(reason);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_the_sequences_and_not_the_names() {
+    fn members_are_ordered_by_sequence_and_not_by_name() {
         let names = ["a0000000010", "z0000000002", "cluster", "m0000000009"];
         let ordered = in_order(names.map(str::to_owned).to_vec());
         assert_eq!(

@@ -9,8 +9,7 @@ use crate::zookeeper::Servers;
 pub struct EnsembleConfig {
     /// The servers, and the root node of all paths.
     pub servers: Servers,
-    /// The user. Created nodes then belong to this user alone. Default: no user, and nodes are
-    /// open to everyone.
+    /// The user to whom created nodes belong. Default: no user, so that nodes are open to everyone.
     pub digest: Option<Digest>,
     /// The session timeout, after which the ensemble removes a silent session and its ephemeral nodes. The
     /// ensemble enforces its own bounds. Default: 10 s.
@@ -18,7 +17,7 @@ pub struct EnsembleConfig {
 }
 
 impl EnsembleConfig {
-    /// An ensemble, with defaults for everything else.
+    /// Creates the configuration of an ensemble, with defaults for everything else.
     pub fn new(servers: Servers) -> Self {
         Self {
             servers,
@@ -36,8 +35,8 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// This user. The name must not contain a colon, which separates the password. Both may be empty, as they are in
-    /// BCS when it is built without them.
+    /// Creates the credentials of a user. The name must not contain a colon, which separates the password. Both may be empty,
+    /// as in a BCS that was built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: user.into(),

@@ -12,10 +12,10 @@ use crate::{metric_names, status::EnsembleStatus};
 /// The configured ensembles of ZooKeeper.
 #[derive(Clone, Debug, Default)]
 pub struct ZooKeeperConfig {
-    /// The cluster's own: schedulers register there. `sched_regdiscv` of bcs-mesos-driver.
+    /// The cluster's own ensemble, where schedulers register: `sched_regdiscv` of bcs-mesos-driver.
     pub cluster: Option<EnsembleConfig>,
-    /// The service ensemble: drivers register there, and gateways discover them. `bcs_zookeeper` of
-    /// bcs-mesos-driver. None: the cluster's own.
+    /// The service ensemble, where drivers register and gateways discover them: `bcs_zookeeper` of bcs-mesos-driver.
+    /// Default: the cluster's own ensemble.
     pub service: Option<EnsembleConfig>,
 }
 
@@ -34,12 +34,12 @@ pub struct NoEnsemble {
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,
-    /// None when it is the cluster's.
+    /// The service ensemble; `None` if it is the cluster's own.
     service: Option<ZooKeeper>,
 }
 
 impl Ensembles {
-    /// Start connecting to these ensembles and return at once. Must be called in a tokio runtime.
+    /// Starts to connect to these ensembles, and returns at once. Must be called in a tokio runtime.
     pub fn open(config: &ZooKeeperConfig) -> Self {
         let open = |config| ZooKeeper::open(Clone::clone(config));
         // One session is enough for one ensemble.
@@ -62,14 +62,14 @@ impl Ensembles {
         self.service.as_ref().or(self.cluster.as_ref())
     }
 
-    /// Each ensemble, by its name in the configuration.
+    /// Returns each ensemble, by its name in the configuration.
     fn each(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
         let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
         let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));
         cluster.into_iter().chain(service)
     }
 
-    /// The current states of the sessions.
+    /// Returns the current states of the sessions.
     pub fn status(&self) -> Vec<EnsembleStatus> {
         let status = |(ensemble, zookeeper): (&'static str, &ZooKeeper)| {
             let state = zookeeper.state();
@@ -90,7 +90,7 @@ impl Ensembles {
         self.each().map(status).collect()
     }
 
-    /// Keep the metrics of the sessions up to date, until this is dropped.
+    /// Keeps the metrics of the sessions up to date, until this is dropped.
     pub async fn update_metrics(&self) {
         join_all(self.each().map(async |(ensemble, zookeeper)| {
             let connected = gauge!(metric_names::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);

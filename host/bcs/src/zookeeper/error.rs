@@ -15,7 +15,7 @@ pub enum ZooKeeperError {
     /// ZooKeeper refused the request.
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
     Refused {
-        /// The action: `reading`, `creating`.
+        /// The action that failed, such as `reading` or `creating`.
         action: &'static str,
         path: String,
         source: Error,
@@ -23,7 +23,7 @@ pub enum ZooKeeperError {
 }
 
 impl ZooKeeperError {
-    /// Whether the access list of a node forbids the request.
+    /// Returns whether the access list of a node forbids the request.
     pub fn is_refused(&self) -> bool {
         matches!(
             self,
@@ -34,7 +34,7 @@ impl ZooKeeperError {
         )
     }
 
-    /// Whether the connection failed, so that the request can be retried with a new one.
+    /// Returns whether the connection failed, so that the request can be retried with a new one.
     pub fn is_disconnected(&self) -> bool {
         match self {
             Self::Unavailable { .. } => true,
@@ -67,7 +67,7 @@ impl<T> At<T> for Result<T, Error> {
     }
 }
 
-/// The text of a client error, with a hint where there is one.
+/// Returns the text of a client error, with a hint where there is one.
 pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::NoAuth => {

@@ -19,7 +19,7 @@ impl NodePath {
         &self.0
     }
 
-    /// The path of a node below this one.
+    /// Returns the path of a node below this one.
     pub fn child(&self, name: &str) -> Result<Self, InvalidNodePath> {
         if name.contains('/') {
             return Err(InvalidNodePath {
@@ -53,7 +53,7 @@ impl fmt::Display for NodePath {
     }
 }
 
-/// Checks whether this is a valid path of a node; the error is a sentence. ZooKeeper has the same rules.
+/// Checks a path of a node by the rules of ZooKeeper. The error is a sentence.
 pub fn check_path(path: &str) -> Result<(), &'static str> {
     let Some(rest) = path.strip_prefix('/') else {
         return Err("a ZooKeeper path must begin with `/`");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn children() {
+    fn a_child_is_one_segment_below_its_node() {
         let path: NodePath = "/a".parse().unwrap();
         assert_eq!(path.child("b").unwrap().as_str(), "/a/b");
         for name in ["", "b/c", "..", "\0"] {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_zookeeper_accepts() {
+    fn only_paths_that_zookeeper_accepts_are_parsed() {
         for (path, is_valid) in [
             ("/", true),
             ("/bcs/services/endpoints/scheduler", true),

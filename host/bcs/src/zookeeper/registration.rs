@@ -1,4 +1,4 @@
-//! Registration: an ephemeral node of this program.
+//! Registers this program by an ephemeral node.
 
 mod keeper;
 
@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::zookeeper::ZooKeeper;
 
-/// A node to register: ephemeral, with a sequence number. ZooKeeper removes it with the session.
+/// An ephemeral node with a sequence number, which ZooKeeper removes with the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The parent node. It and its ancestors are created if missing, persistent and without data.
+    /// The parent node. It and its ancestors are created if they are missing, as persistent nodes without data.
     pub parent: String,
     /// The part of the node's name between the unique prefix and the sequence number: the node is
     /// `{parent}/_c_{32 hexadecimal digits}-{name}{sequence}`, as BCS names its own.
@@ -19,8 +19,8 @@ pub struct Registration {
     pub data: Bytes,
 }
 
-/// A registered node. It exists until this is withdrawn or dropped: it is registered again after a
-/// session is lost, and within 3 s if it is deleted.
+/// A registered node, until this is withdrawn or dropped. The node is registered again after the session is lost, and within
+/// 3 s after it is deleted.
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,
@@ -32,7 +32,7 @@ pub struct Registered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
     data: Bytes,
-    /// Whether it should exist.
+    /// Whether the node should exist.
     is_present: bool,
 }
 
@@ -76,7 +76,7 @@ impl Registered {
         Self { state, wanted, stop }
     }
 
-    /// The data of the node from now on, also when it is created again.
+    /// Sets the data of the node, also for the time when it is created again.
     pub fn update(&self, data: Bytes) {
         self.change(|wanted| wanted.data = data);
     }
@@ -98,17 +98,17 @@ impl Registered {
         self.state.borrow().clone()
     }
 
-    /// The state, to wait for changes.
+    /// Returns the state, to wait for changes.
     pub fn states(&self) -> watch::Receiver<RegistrationState> {
         self.state.clone()
     }
 
-    /// Remove the node. When this returns it is gone, or ZooKeeper has not responded for 2 s and the node is removed
+    /// Removes the node. When this returns it is gone, or ZooKeeper has not responded for 2 s and the node is removed
     /// with the session.
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();
-        // An error: the task that kept it has ended.
+        // The loop ends when the task that keeps the node has ended.
         while states.changed().await.is_ok() {}
     }
 }

@@ -6,7 +6,7 @@ use crate::zookeeper::check_path;
 
 const DEFAULT_PORT: u16 = 2181;
 
-/// One server of an ensemble: `host`, `host:port` or `[2001:db8::1]:port`. The port's default is 2181.
+/// One server of an ensemble, written as `host`, `host:port` or `[2001:db8::1]:port`. The default port is 2181.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     host: String,
@@ -20,7 +20,7 @@ pub struct Server {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Servers {
     servers: Vec<Server>,
-    /// Not `/`.
+    /// The root node, unless it is `/`.
     root: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub enum ServersError {
 }
 
 impl Server {
-    /// The host: a name or an address; IPv6 addresses are without brackets.
+    /// Returns the host, which is a name or an address. An IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -49,7 +49,7 @@ impl Server {
 }
 
 impl Servers {
-    /// These servers, and the root node of all paths (`/` is the same as none).
+    /// Creates the list of these servers, with the root node of all paths; `/` is the same as none.
     pub fn new(
         servers: impl IntoIterator<Item = Server>,
         root: Option<String>,
@@ -72,12 +72,12 @@ impl Servers {
         })
     }
 
-    /// The servers, in the order in which they were given.
+    /// Returns the servers, in the order in which they were given.
     pub fn iter(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter()
     }
 
-    /// The root node of all paths, if not `/`.
+    /// Returns the root node of all paths, if not `/`.
     pub fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }

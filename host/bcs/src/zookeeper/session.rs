@@ -1,4 +1,4 @@
-//! The session, which is opened again when it is lost.
+//! Keeps a session with an ensemble, and opens a new one when it is lost.
 
 mod connect;
 
@@ -18,9 +18,9 @@ use zookeeper_client::{Acls, Client, SessionId};
 
 use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, Servers, ZooKeeperError};
 
-/// The pause before a retry after an error other than of the connection.
+/// The pause before a retry after an error that is not an error of the connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a request without a connection, which the session also reports.
+/// The pause after a request that failed for lack of a connection, which the session also reports.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The time that a caller waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,11 +61,11 @@ pub enum SessionState {
     },
 }
 
-/// The client of the session while it is connected, else the reason why it is not.
+/// The client of the session, or the reason why there is no connection.
 type Connection = Result<Client, String>;
 
 impl SessionState {
-    /// Whether requests to ZooKeeper are possible.
+    /// Returns whether requests to ZooKeeper are possible.
     pub fn is_connected(&self) -> bool {
         matches!(self, Self::Connected { .. })
     }
@@ -89,7 +89,7 @@ impl SessionState {
 }
 
 impl ZooKeeper {
-    /// Use this ensemble. Returns at once, whether it is reachable or not: a task connects to it, and retries
+    /// Uses this ensemble. Returns at once, whether it is reachable or not: a task connects to it, and retries
     /// after 0.1 s, backing off to 2 s. Must be called in a tokio runtime.
     pub fn open(config: EnsembleConfig) -> Self {
         let servers = config.servers.clone();
@@ -119,16 +119,15 @@ impl ZooKeeper {
         self.shared.states.borrow().clone()
     }
 
-    /// The state of the session, to wait for changes. Ends with the last clone of this.
+    /// Returns the state of the session, to wait for changes. Ends with the last clone of this.
     pub fn states(&self) -> watch::Receiver<SessionState> {
         self.shared.states.clone()
     }
 
-    /// A client of the session. Waits up to 2 s for a session if there is none.
+    /// Returns a client of the session. Waits up to 2 s for a session if there is none.
     ///
-    /// The client belongs to this session alone: get a new one for each task. A
-    /// request made while the connection is lost waits for as long as the session lasts, so give
-    /// it a timeout.
+    /// The client belongs to this session, so each task needs a new one. A request that is made while the connection is lost
+    /// waits for as long as the session lasts, so it needs a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
         match timeout(CLIENT_TIMEOUT, self.connected(drop)).await {
             Ok(client) => Ok(client),
@@ -136,8 +135,7 @@ impl ZooKeeper {
         }
     }
 
-    /// The access list of created nodes: only the configured user or, without a
-    /// user, everyone.
+    /// Returns the access list of created nodes: only the configured user or, without a user, everyone.
     pub fn acls(&self) -> Acls<'static> {
         if self.shared.is_authenticated {
             Acls::creator_all()
@@ -146,17 +144,17 @@ impl ZooKeeper {
         }
     }
 
-    /// Follow the members registered below this node, in the background. The node need not exist.
+    /// Follows the members registered below this node, in the background. The node need not exist.
     pub fn members(&self, path: &str) -> Followed<Member> {
         Followed::start(self.clone(), path)
     }
 
-    /// Follow the names of this node's children, in the background. The node need not exist.
+    /// Follows the names of this node's children, in the background. The node need not exist.
     pub fn children(&self, path: &str) -> Followed<String> {
         Followed::start(self.clone(), path)
     }
 
-    /// Keep a node registered until the result is withdrawn or dropped.
+    /// Keeps a node registered until the result is withdrawn or dropped.
     pub fn register(&self, registration: Registration) -> Registered {
         Registered::keep(self.clone(), registration, true)
     }
@@ -192,7 +190,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Wait for a session, and report why there is none, whenever the reason changes.
+    /// Waits for a session, and reports why there is none, whenever the reason changes.
     pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {
@@ -207,7 +205,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Run a future while there is a connection; none if it is lost.
+    /// Runs a future while there is a connection; `None` if it is lost.
     pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
         let mut connection = self.shared.connection.clone();
         tokio::select! {

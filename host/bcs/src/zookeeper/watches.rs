@@ -39,13 +39,13 @@ impl Watch {
         Self::send(async move { client.list_and_watch_children(&path).await }).await
     }
 
-    /// The stat of a node, if it exists, and a watch for its creation, change and deletion.
+    /// Returns the stat of a node, if it exists, and a watch for its creation, change and deletion.
     pub async fn node(client: &Client, path: &str) -> Result<(Option<Stat>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.check_and_watch_stat(&path).await }).await
     }
 
-    /// The data of a node, and a watch for its change and deletion.
+    /// Returns the data of a node, and a watch for its change and deletion.
     pub async fn data(client: &Client, path: &str) -> Result<((Vec<u8>, Stat), Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move {
@@ -55,12 +55,12 @@ impl Watch {
         .await
     }
 
-    /// Wait until something has happened to the node. The error is that the session has ended.
+    /// Waits until something has happened to the node. The error is that the session has ended.
     pub async fn fired(self) -> Result<(), Error> {
         self.await
     }
 
-    /// Send the request in a task that continues even if the caller is gone. It holds the client until there
+    /// Sends the request in a task that continues even if the caller is gone. It holds the client until there
     /// is a response.
     async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,

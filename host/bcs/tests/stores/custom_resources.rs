@@ -64,7 +64,7 @@ fn put(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
 }
 
 #[tokio::test]
-async fn resources_are_called_as_bcs_calls_them() {
+async fn resources_have_the_names_that_bcs_gives_them() {
     let setting = Setting::new();
     let store = setting.open().await;
     // (kind, name, the resource, if it is kept here; where it ends in a star the rest is a digest)
@@ -180,7 +180,7 @@ async fn an_invalid_definition_is_reported_by_its_reader() {
 }
 
 #[tokio::test]
-async fn a_write_in_between_counts_when_it_is_of_the_definition() {
+async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let setting = Setting::new();
     let store = setting.open().await;
     let path = store.place_for(&id("bkbcs", "a")).unwrap();
@@ -219,7 +219,7 @@ async fn a_write_in_between_counts_when_it_is_of_the_definition() {
 }
 
 #[tokio::test]
-async fn without_a_watch_changes_are_seen_too() {
+async fn changes_are_noticed_without_a_watch() {
     let setting = Setting::new();
     setting.server.forbid("watch", PLURAL);
     let store = setting.open().await;
@@ -260,7 +260,7 @@ async fn a_forbidden_operation_is_reported() {
 }
 
 #[tokio::test]
-async fn a_write_without_an_answer_is_looked_for() {
+async fn the_result_of_an_unanswered_write_is_read() {
     let setting = Setting::new();
     let store = setting.open().await;
     let path = store.place_for(&id("bkbcs", "a")).unwrap();

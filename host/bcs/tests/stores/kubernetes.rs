@@ -327,7 +327,7 @@ macro_rules! one_after_another {
 }
 
 #[tokio::test]
-async fn a_real_api_server() {
+async fn a_real_api_server_keeps_the_definitions() {
     if env::var_os(PROGRAMS).is_none() {
         eprintln!("{PROGRAMS} is not set: nothing is tried on a real API server");
         return;

@@ -113,7 +113,7 @@ each_rule!(tests, Nodes);
 each_rule_of_shared!(tests, Nodes);
 
 #[tokio::test]
-async fn where_definitions_are() {
+async fn each_definition_has_the_node_that_bcs_gives_it() {
     let nodes = Nodes::new(false).await;
     let zookeeper = ZooKeeper::open(nodes.config());
     for (root, expected) in [
@@ -260,7 +260,7 @@ async fn a_session_that_expires_is_made_again() {
 }
 
 #[tokio::test]
-async fn nodes_of_another_user() {
+async fn nodes_of_another_user_are_reported() {
     // The second is what BCS is when it is built without a user and a password.
     for (user, password) in [("bcs", "secret"), ("", "")] {
         nodes_of(user, password).await;

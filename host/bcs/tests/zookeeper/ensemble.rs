@@ -100,7 +100,7 @@ struct Running {
 }
 
 impl Server {
-    /// Start a server without others.
+    /// Starts a server without others.
     pub(crate) fn start() -> Self {
         let mut server = Self::prepared(free_addresses::<1>()[0], "");
         server.start_again();
@@ -137,7 +137,7 @@ impl Server {
         &self.address
     }
 
-    /// Start it, with the data that it had, and wait until it serves.
+    /// Starts it, with the data that it had, and waits until it serves.
     pub(crate) fn start_again(&mut self) {
         self.launch();
         self.until_serving();
@@ -201,7 +201,7 @@ impl Server {
         self.signal(Signal::STOP);
     }
 
-    /// Resume it after a suspension.
+    /// Resumes it after a suspension.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -285,7 +285,7 @@ impl Ensemble {
         self.servers[index].stop();
     }
 
-    /// Start one that was killed, and wait until it serves: for that, it and others must be most of them.
+    /// Starts one that was killed, and waits until it serves: for that, it and others must be most of them.
     pub(crate) fn start_again(&mut self, index: usize) {
         self.servers[index].start_again();
     }

@@ -171,7 +171,7 @@ async fn changes_between_two_sessions_are_seen() {
 }
 
 #[tokio::test]
-async fn an_ensemble_without_its_leader_has_the_same_members() {
+async fn members_stay_listed_when_the_ensemble_loses_its_leader() {
     let mut ensemble = Ensemble::start(3);
     let zookeeper = ZooKeeper::open(config(&ensemble.addresses()));
     let members = zookeeper.members("/m");

@@ -34,7 +34,7 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// Break the connection in which the first ephemeral node with a sequence is made.
+    /// Breaks the connection in which the first ephemeral node with a sequence is made.
     pub(crate) async fn of(server: &str, moment: Moment) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

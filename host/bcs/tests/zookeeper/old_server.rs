@@ -65,7 +65,7 @@ impl OldServer {
         self.accepted.clone()
     }
 
-    /// Break all connections.
+    /// Breaks all connections.
     pub(crate) fn interrupt(&self) {
         self.breaks.send_modify(|count| *count += 1);
     }

@@ -8,7 +8,7 @@ use crate::{
     scene::{PERSISTENT, config, data_of, other_client, registration, until},
 };
 
-/// Break all connections, and wait until there is another.
+/// Breaks all connections, and waits until there is another.
 async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
     let mut accepted = old.accepted();
     let before = *accepted.borrow_and_update();

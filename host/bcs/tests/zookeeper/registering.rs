@@ -16,7 +16,7 @@ async fn path(registered: &Registered) -> String {
     }
 }
 
-/// Wait until it is another node than this one.
+/// Waits until it is another node than this one.
 async fn path_after(registered: &Registered, before: &str) -> String {
     let is_it =
         |state: &RegistrationState| matches!(state, RegistrationState::Registered { path } if path != before);

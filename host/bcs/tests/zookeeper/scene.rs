@@ -36,12 +36,12 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(NEVER, future).await.unwrap()
 }
 
-/// Wait for a value of which this is true.
+/// Waits for a value of which this is true.
 pub(crate) async fn until<T: Clone>(receiver: &mut watch::Receiver<T>, is_it: impl FnMut(&T) -> bool) -> T {
     soon(receiver.wait_for(is_it)).await.unwrap().clone()
 }
 
-/// Wait for a session other than this one.
+/// Waits for a session other than this one.
 pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) -> SessionId {
     let is_it = |state: &SessionState| matches!(state, SessionState::Connected { session, .. } if Some(*session) != before);
     match until(&mut zookeeper.states(), is_it).await {

@@ -47,7 +47,7 @@ async fn a_server_that_restarts_leaves_the_session() {
 }
 
 #[tokio::test]
-async fn a_server_that_starts_later_is_waited_for() {
+async fn a_session_waits_for_a_server_that_starts_later() {
     let mut server = Server::start();
     server.stop();
     let zookeeper = ZooKeeper::open(config(server.address()));
@@ -69,7 +69,7 @@ async fn a_server_that_starts_later_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_unresponsive_server_is_left_and_found_again() {
+async fn a_session_leaves_an_unresponsive_server_and_returns() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     session(&zookeeper, None).await;

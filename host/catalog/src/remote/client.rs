@@ -117,7 +117,7 @@ impl Network {
     }
 }
 
-/// Whether the status means not found.
+/// Returns whether the status means not found.
 pub(super) fn is_absent(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }

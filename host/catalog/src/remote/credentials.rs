@@ -97,9 +97,10 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
         keys.as_ref().is_some_and(|keys| keys.contains_key(key))
     };
-    let mut key = match is_docker_hub(registry) {
-        true => format!("docker.io/{}", artifact.repository()),
-        false => format!("{registry}/{}", artifact.repository()),
+    let mut key = if is_docker_hub(registry) {
+        format!("docker.io/{}", artifact.repository())
+    } else {
+        format!("{registry}/{}", artifact.repository())
     };
     while let Some((parent, _)) = key.rsplit_once('/')
         && !has(&config.cred_helpers, registry)
@@ -109,14 +110,15 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
         }
         key = parent.to_owned();
     }
-    match is_docker_hub(registry) {
-        true => DOCKER_HUB_LOGIN.to_owned(),
-        false => registry.to_owned(),
+    if is_docker_hub(registry) {
+        DOCKER_HUB_LOGIN.to_owned()
+    } else {
+        registry.to_owned()
     }
 }
 
-/// Whether the error means that credentials for this registry are missing. Helpers report that only by this sentence of
-/// Docker's library.
+/// Returns whether the error means that credentials for this registry are missing. Helpers report that only by this
+/// sentence of Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,

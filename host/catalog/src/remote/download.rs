@@ -321,7 +321,7 @@ fn validator(headers: &HeaderMap) -> Option<String> {
     tag.starts_with('"').then(|| tag.to_owned())
 }
 
-/// Whether a partial response begins where the partial download ends.
+/// Returns whether a partial response begins where the partial download ends.
 fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
     headers
         .get(CONTENT_RANGE)

@@ -159,7 +159,7 @@ fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> Str
     advice.explain(error, host)
 }
 
-/// Whether the server does not speak TLS.
+/// Returns whether the server does not speak TLS.
 pub(super) fn is_without_tls(error: &ClientError) -> bool {
     match find::<rustls::Error>(error) {
         Some(error) => matches!(

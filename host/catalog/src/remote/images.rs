@@ -106,9 +106,10 @@ impl Images {
                 if subject.contains('*') {
                     return Err(ImageError(format!("the subject `{subject}` has a `*`")));
                 }
-                let pattern = match is_prefix {
-                    true => format!("{}/**", subject.trim_end_matches('/')),
-                    false => subject.clone(),
+                let pattern = if *is_prefix {
+                    format!("{}/**", subject.trim_end_matches('/'))
+                } else {
+                    subject.clone()
                 };
                 Ok(Requirement::Keyless(Keyless {
                     trust_root: self.trust_root()?.clone(),
@@ -124,9 +125,10 @@ impl Images {
                 must_be_logged,
             } => {
                 let certificate = SigningCertificate::new(certificate, chain.as_deref());
-                let trust_root = match must_be_logged {
-                    true => Some(self.trust_root()?.clone()),
-                    false => self.trust_root().ok().cloned(),
+                let trust_root = if *must_be_logged {
+                    Some(self.trust_root()?.clone())
+                } else {
+                    self.trust_root().ok().cloned()
                 };
                 Ok(Requirement::Certified(Certified {
                     certificate: certificate.map_err(|error| invalid(&error))?,

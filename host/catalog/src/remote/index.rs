@@ -64,8 +64,8 @@ impl Entry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Whether the referrer may have signatures, which is assumed without a type. For a bundle with a statement, cosign
-    /// annotates the kind of statement, such as provenance.
+    /// Returns whether the referrer may have signatures, which is assumed without a type. For a bundle with a
+    /// statement, cosign annotates the kind of statement, such as provenance.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations
@@ -83,7 +83,7 @@ impl Entry {
 ///
 /// # Errors
 ///
-/// When the index lists no such artifact, or several; the error says what it lists.
+/// Returns an error when the index lists no such artifact, or several; the error says what it lists.
 pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
     let Ok(Index {
         manifests: Some(entries),

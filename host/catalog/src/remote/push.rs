@@ -79,7 +79,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// When the bytes are not a component, the reference has a digest, or the registry refuses the push.
+    /// Returns an error when the bytes are not a component, the reference has a digest, or the registry refuses the push.
     pub async fn push(
         &self,
         reference: &OciReference,
@@ -238,7 +238,7 @@ impl Component {
     ///
     /// # Errors
     ///
-    /// When the bytes are not a component; the error says what they are.
+    /// Returns an error when the bytes are not a component; the error says what they are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;

@@ -36,7 +36,7 @@ impl Redirects {
     ///
     /// # Errors
     ///
-    /// When the redirects are too many, or one leads from https to http.
+    /// Returns an error when the redirects are too many, or one leads from https to http.
     pub(super) fn follow(
         &mut self,
         mut next: ClientRequest,

@@ -264,7 +264,7 @@ pub(super) fn is_docker_hub(registry: &str) -> bool {
     source::is_docker_hub(&host, port)
 }
 
-/// Whether a registry is on this machine, so that traffic to it does not leave the machine.
+/// Returns whether a registry is on this machine, so that traffic to it does not leave the machine.
 fn is_loopback(registry: &str) -> bool {
     let (host, _) = registry_host(registry);
     let address = host.trim_start_matches('[').trim_end_matches(']');

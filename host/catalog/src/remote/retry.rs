@@ -55,7 +55,7 @@ impl Pauses {
     ///
     /// # Errors
     ///
-    /// The given error, when it is permanent or the attempts are used up.
+    /// Returns the given error, when it is permanent or the attempts are used up.
     pub(super) async fn wait_after(&mut self, error: Error, progress: OnProgress<'_>) -> Result<(), Error> {
         if !error.is_transient() {
             return Err(error);

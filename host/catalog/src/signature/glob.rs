@@ -16,7 +16,7 @@ pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 impl Glob {
     /// # Errors
     ///
-    /// When `**` is not alone between two `/`.
+    /// Returns an error when `**` is not alone between two `/`.
     pub(super) fn new(text: &str) -> Result<Self, &'static str> {
         let parts: Vec<&str> = text.split('/').collect();
         let mut expression = String::from(r"\A(?s:");

@@ -70,7 +70,7 @@ impl FoundSignature {
         }
     }
 
-    /// Whether the signed payload has these annotations, which `cosign sign` writes into `optional`.
+    /// Returns whether the signed payload has these annotations, which `cosign sign` writes into `optional`.
     #[cfg(feature = "registries")]
     pub(crate) fn says(&self, annotations: &BTreeMap<String, String>) -> bool {
         #[derive(Deserialize)]
@@ -104,7 +104,7 @@ impl Material {
     ///
     /// # Errors
     ///
-    /// When the module already has [`SIGNATURE_COUNT_LIMIT`] signatures.
+    /// Returns an error when the module already has [`SIGNATURE_COUNT_LIMIT`] signatures.
     pub fn add(
         &mut self,
         reference: &ModuleReference,
@@ -152,7 +152,7 @@ pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 ///
 /// # Errors
 ///
-/// When a signature exists and cannot be read, or is too large.
+/// Returns an error when a signature exists and cannot be read, or is too large.
 pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
     let mut material = Material::default();
     let reference = ModuleReference::File(path.to_owned());

@@ -58,7 +58,7 @@ pub struct InvalidPattern {
 }
 
 impl SourcePattern {
-    /// Whether the source matches.
+    /// Returns whether the source matches.
     pub fn matches(&self, source: &Source) -> bool {
         match &self.sources {
             Sources::All => true,
@@ -269,7 +269,8 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
         .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
 }
 
-/// Whether a path has an empty part, `.` or `..`. Its last part may be empty, because a server may serve a directory.
+/// Returns whether a path has an empty part, `.` or `..`. Its last part may be empty, because a server may serve a
+/// directory.
 fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.last().is_some_and(|part| part.is_empty()) {

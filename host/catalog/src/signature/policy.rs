@@ -43,7 +43,7 @@ pub struct PublicKeys(Vec<PublicKey>);
 impl PublicKeys {
     /// # Errors
     ///
-    /// When the list is empty.
+    /// Returns an error when the list is empty.
     pub fn new(keys: Vec<PublicKey>) -> Result<Self, InvalidTrust> {
         if keys.is_empty() {
             Err(InvalidTrust::NoKeys)
@@ -66,7 +66,7 @@ impl SignaturePolicy {
         &self.0
     }
 
-    /// Whether no module needs a signature.
+    /// Returns whether no module needs a signature.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -75,7 +75,7 @@ impl SignaturePolicy {
     ///
     /// # Errors
     ///
-    /// When no rule matches, although the policy has rules.
+    /// Returns an error when no rule matches, although the policy has rules.
     pub fn requirement(
         &self,
         reference: &ModuleReference,
@@ -148,7 +148,7 @@ pub struct IssuerUrl(String);
 pub struct IdentityPattern(Glob);
 
 impl IdentityPattern {
-    /// Whether the identity matches.
+    /// Returns whether the identity matches.
     pub fn matches(&self, identity: &str) -> bool {
         self.0.matches(identity)
     }

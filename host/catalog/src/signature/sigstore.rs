@@ -61,7 +61,7 @@ fn log_index(bundle: &Bundle) -> Option<u64> {
     Some(entry.log_index.get())
 }
 
-/// Whether one of the keys made the signature.
+/// Returns whether one of the keys made the signature.
 pub(super) fn by_key(
     keys: &PublicKeys,
     found: &FoundSignature,
@@ -79,7 +79,7 @@ pub(super) fn by_key(
     })
 }
 
-/// Whether the identity made the signature.
+/// Returns whether the identity made the signature.
 pub(super) fn by_identity(
     keyless: &Keyless,
     found: &FoundSignature,
@@ -121,7 +121,7 @@ pub(super) fn by_identity(
     })
 }
 
-/// Whether the owner of the certificate made the signature.
+/// Returns whether the owner of the certificate made the signature.
 pub(super) fn by_certificate(
     certified: &Certified,
     found: &FoundSignature,
@@ -203,7 +203,7 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// Whether the log's time is outside the certificate's validity; the verifier does not distinguish that from
+/// Returns whether the log's time is outside the certificate's validity; the verifier does not distinguish that from
 /// other errors of a chain.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;

@@ -40,7 +40,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// When the file cannot be resolved, or the reference is ambiguous.
+    /// Returns an error when the file cannot be resolved, or the reference is ambiguous.
     pub fn of(reference: &ModuleReference) -> Result<Self, SignatureError> {
         let ambiguous = |problem| SignatureError::Ambiguous {
             reference: Box::new(reference.clone()),
@@ -147,7 +147,7 @@ pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     }
 }
 
-/// Whether a registry, given by [`registry_host`], is Docker Hub.
+/// Returns whether a registry, given by [`registry_host`], is Docker Hub.
 pub(crate) fn is_docker_hub(host: &str, port: u16) -> bool {
     (host, port) == (DOCKER_HUB, DEFAULT_PORT)
 }

@@ -48,7 +48,7 @@ pub enum Verified {
 ///
 /// # Errors
 ///
-/// When none does; the error lists each signature with the reason for refusing it.
+/// Returns an error when none does; the error lists each signature with the reason for refusing it.
 pub fn verify(
     requirement: &Requirement,
     subject: SignedModule<'_>,

@@ -44,7 +44,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// Returns an error when it cannot be written.
     pub fn keep_resolution(&self, reference: &ModuleReference, resolution: &Resolution) -> Result<(), Error> {
         let seconds = resolution.resolved.duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = Record {

@@ -44,7 +44,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// Write a certificate and its key as files for another program.
+    /// Writes a certificate and its key as files for another program.
     pub(crate) fn write(&self, certificate: &Path, key: &Path) {
         let (der, pair) = self.sign();
         let pem = pem::encode(&pem::Pem::new("CERTIFICATE", der.to_vec()));

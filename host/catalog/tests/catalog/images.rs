@@ -18,7 +18,7 @@ use crate::{
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Put an image with this configuration; its manifest, and the description of it.
+/// Puts an image with this configuration; its manifest, and the description of it.
 async fn put_image(registry: &Registry, tag: &str, configuration: &Value) -> (Value, Value) {
     let config = put_blob(registry, &configuration.to_string()).await;
     let layer = put_blob(registry, "a layer").await;

@@ -14,7 +14,7 @@ use crate::{
     scene::{Scene, component},
 };
 
-/// Push at a time that is always the same.
+/// Pushes at a time that is always the same.
 pub(crate) async fn push(catalog: &Catalog, reference: &str, bytes: &[u8]) -> Result<Pushed, Error> {
     push_with(catalog, reference, bytes, &BTreeMap::new(), &|_| {}).await
 }

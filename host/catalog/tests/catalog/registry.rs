@@ -52,7 +52,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Start one. `tls` has the files of its certificate and key, if it is to speak TLS.
+    /// Starts one. `tls` has the files of its certificate and key, if it is to speak TLS.
     pub(crate) async fn start(access: Access<'_>, tls: Option<(&Path, &Path)>) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("config.yml");

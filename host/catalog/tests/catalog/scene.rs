@@ -56,7 +56,7 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    /// Log in to a registry, as `docker login` does.
+    /// Logs in to a registry, as `docker login` does.
     pub(crate) fn log_in(&self, registry: &str) {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
         let (user, password) = USER;

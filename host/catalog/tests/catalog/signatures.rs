@@ -203,7 +203,7 @@ async fn signatures_in_a_registry_are_found() {
     }
 }
 
-/// Put a blob into the registry, and describe it.
+/// Puts a blob into the registry, and describes it.
 pub(crate) async fn put_blob(registry: &Registry, blob: impl AsRef<[u8]>) -> Value {
     let blob = blob.as_ref();
     let digest = Digest::of(blob);
@@ -221,7 +221,7 @@ pub(crate) fn index(entries: &[Value]) -> Value {
     })
 }
 
-/// Put a manifest into the registry, and describe it.
+/// Puts a manifest into the registry, and describes it.
 pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
     let (text, kind) = (manifest.to_string(), manifest["mediaType"].as_str().unwrap());
     let url = format!("http://{}/v2/plugins/a/manifests/{tag}", registry.name);

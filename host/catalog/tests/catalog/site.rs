@@ -85,13 +85,13 @@ impl Site {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// Have this file, and call this version of it so.
+    /// Serves this file under this path, with this entity tag.
     pub(crate) fn put(&self, path: &str, bytes: &[u8], tag: Option<&str>) {
         let file = (bytes.to_vec(), tag.map(str::to_owned));
         self.state.lock().unwrap().files.insert(path.to_owned(), file);
     }
 
-    /// Misbehave so with the next requests, one after another.
+    /// Answers the next requests with these faults, one after another.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.state.lock().unwrap().faults.extend(faults);
     }

@@ -54,7 +54,7 @@ pub(crate) fn bundle(content: impl Into<Vec<u8>>) -> FoundSignature {
     }
 }
 
-/// Check a file.
+/// Checks a file.
 pub(crate) fn check_file(
     requirement: &Requirement,
     module: &[u8],
@@ -68,7 +68,7 @@ pub(crate) fn check_file(
     check(requirement, &reference, module, &material)
 }
 
-/// Check an artifact of a registry.
+/// Checks an artifact of a registry.
 pub(crate) fn check_artifact(
     requirement: &Requirement,
     signatures: Vec<FoundSignature>,

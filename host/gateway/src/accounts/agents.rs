@@ -43,7 +43,7 @@ pub struct Report {
 }
 
 impl Accounts {
-    /// Check the register token of an agent, and record its first use.
+    /// Checks the register token of an agent, and records its first use.
     pub async fn use_register_token(
         &self,
         cluster_id: &str,
@@ -68,7 +68,7 @@ impl Accounts {
         Ok(directory.agent(cluster_id, register_token)?.clone())
     }
 
-    /// Store the credentials that an agent reports for its cluster, if they changed.
+    /// Stores the credentials that an agent reports for its cluster, if they changed.
     pub async fn report(
         &self,
         cluster_id: &str,
@@ -101,7 +101,7 @@ impl Accounts {
         self.commit(change, &by, "report credentials", cluster_id).await
     }
 
-    /// Store the credentials of a cluster that has none, with the token encrypted.
+    /// Stores the credentials of a cluster that has none, with the token encrypted.
     pub(super) async fn insert_credentials(
         &self,
         change: &mut Change,
@@ -138,12 +138,12 @@ impl Accounts {
         Ok(())
     }
 
-    /// Whether the gateway may connect to an API server here. Names are resolved only then.
+    /// Returns whether the gateway may connect to an API server here. Names are resolved only then.
     pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
 
-    /// The credentials in a report, if the gateway may connect to all of their addresses itself.
+    /// Returns the credentials in a report, if the gateway may connect to all of their addresses itself.
     pub(super) fn reachable(&self, report: Report) -> Result<Credentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;
@@ -156,8 +156,8 @@ impl Accounts {
 }
 
 impl Report {
-    /// The credentials, if they are within the limits: the same whether they were reported, sent to open a tunnel,
-    /// announced by another gateway, or are in a database.
+    /// Returns the credentials, if they are within the limits: the same whether they were reported, sent to open a
+    /// tunnel, announced by another gateway, or are in a database.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
@@ -221,7 +221,7 @@ fn wrong(address: impl Display, why: &str) -> AccountsError {
     AccountsError::Invalid(format!("server_addresses: `{address}` {why}"))
 }
 
-/// The address of an API server, such as `https://10.0.0.1:6443`.
+/// Returns the address of an API server, such as `https://10.0.0.1:6443`.
 fn address(text: &str) -> Result<Uri, AccountsError> {
     let uri: Uri = text
         .parse()
@@ -267,7 +267,7 @@ fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
         .any(|network| network.contains(&ip.to_canonical()))
 }
 
-/// Whether an address belongs to this machine or link, such as a cloud's metadata service, or to no machine.
+/// Returns whether an address belongs to this machine or link, such as a cloud's metadata service, or to no machine.
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

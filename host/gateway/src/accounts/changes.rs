@@ -40,7 +40,7 @@ pub enum ClusterName {
 }
 
 impl ClusterName {
-    /// Check a name, and a project if the platform manages the cluster.
+    /// Checks a name, and a project if the platform manages the cluster.
     pub fn new(name: &str, bcs: Option<(&str, ClusterKind)>) -> Result<Self, AccountsError> {
         let is_part = |text: &str, longest| {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -79,7 +79,7 @@ pub(super) fn unavailable(error: impl Display) -> AccountsError {
     AccountsError::Unavailable(error.to_string())
 }
 
-/// The end of a lifetime. One that is too long for the clock ends at once.
+/// Returns the end of a lifetime. One that is too long for the clock ends at once.
 pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
     Moment(now.0.checked_add(lifetime).unwrap_or(now.0))
 }
@@ -208,7 +208,7 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// A new register token. If the cluster already has one, `rotate` replaces it; otherwise, that is an error.
+    /// Returns a new register token. If the cluster already has one, `rotate` replaces it; otherwise, that is an error.
     pub async fn create_register_token(
         &self,
         by: &str,
@@ -250,8 +250,8 @@ impl Accounts {
             .await
     }
 
-    /// Set the access of a user to a cluster; none withdraws it. An error for [`Access::Cluster`] to a Mesos cluster, which
-    /// has no role bindings.
+    /// Sets the access of a user to a cluster; `None` withdraws it. [`Access::Cluster`] to a Mesos cluster is an error, because
+    /// it has no role bindings.
     pub async fn grant(
         &self,
         by: &str,

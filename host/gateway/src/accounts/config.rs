@@ -14,10 +14,10 @@ pub struct AccountsConfig {
     pub creates_key: bool,
     /// The time within which an agent has to use a new register token for the first time.
     pub register_token_lifetime: Duration,
-    /// The number of clusters that a user may create who is not a super user. Default: 50.
+    /// The number of clusters that each user may create, except super users. Default: 50.
     pub clusters_per_user: usize,
-    /// Loopback and link-local networks in which API servers may be. Reports of other such addresses are refused,
-    /// because agents could make the gateway connect to what only its machine can reach. Default: none.
+    /// The loopback and link-local networks in which API servers may be. Reports of other such addresses are refused, because
+    /// agents could make the gateway connect to servers that only its machine can reach. Default: none.
     pub local_servers: Vec<IpNet>,
 }
 
@@ -28,9 +28,9 @@ impl AccountsConfig {
 
 #[derive(Clone, Debug)]
 pub enum DatabaseConfig {
-    /// A file, for one gateway.
+    /// A file, which only one gateway can use.
     Sqlite(PathBuf),
-    /// A server, for several gateways.
+    /// A server, which several gateways can share.
     MySql(MySqlConfig),
 }
 
@@ -41,7 +41,7 @@ pub struct MySqlConfig {
     pub database: String,
     pub user: String,
     pub password: Option<Secret>,
-    /// The PEM file of the authorities to trust. None: the connection is not encrypted.
+    /// The PEM file of the trusted CAs. Without one, the connection is not encrypted.
     pub ca: Option<PathBuf>,
 }
 

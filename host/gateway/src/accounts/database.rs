@@ -1,4 +1,4 @@
-//! The connection to the database: opened and migrated, and read as a whole.
+//! Opens and migrates the database, and reads its whole content.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,7 +24,7 @@ use super::{
     Report, TokenId, User, UserId, directory::UserToken,
 };
 
-/// The table of migrations. Another program may have its own in the same database.
+/// The table of migrations, whose name no other program uses in the same database.
 const MIGRATIONS: &str = "admittance_migrations";
 /// The steps of the tables, oldest first.
 const SQLITE_STEPS: [(&str, &str); 2] = [
@@ -41,7 +41,8 @@ const MYSQL_STEPS: [(&str, &str); 2] = [
     ),
     ("import", include_str!("../../migrations/mysql/0002_import.sql")),
 ];
-/// A few are enough: changes are rare and made one after another, and a read uses one connection.
+/// The number of connections. A few are enough, because changes are rare and made one after another, and a read uses one
+/// connection.
 const CONNECTIONS: u32 = 4;
 /// The timeout for getting a connection from the pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,7 +59,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Connects on first use. Needs a runtime.
+    /// Creates a pool, which connects on first use. Must be called in a tokio runtime.
     pub(super) fn new(config: &DatabaseConfig) -> Result<Self, AccountsError> {
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(&url(config)?)?;
@@ -71,10 +72,10 @@ impl Database {
         })
     }
 
-    /// Bring the tables up to date.
+    /// Creates the tables, or brings them up to date.
     pub(super) async fn migrate(&self) -> Result<(), AccountsError> {
         let steps = if self.is_sqlite {
-            // Readers see a consistent state while something is written.
+            // With this journal, readers see a consistent state while something is written.
             query("PRAGMA journal_mode = WAL").execute(&self.pool).await?;
             SQLITE_STEPS
         } else {
@@ -108,7 +109,7 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Begins a change. Waits for changes in progress, also by other gateways, so that nothing it reads changes before it
+    /// Begins a change. Waits for the changes in progress of all gateways, so that the content does not change before this one
     /// ends.
     pub(super) async fn change(&self) -> Result<Change, AccountsError> {
         let mut change = self.pool.begin().await?;
@@ -128,7 +129,7 @@ impl Database {
     }
 }
 
-/// Reads the whole content. Credentials that did not change since `previous` keep their `Arc`.
+/// Reads the whole content. Credentials that are the same as in `previous` keep their `Arc`.
 pub(super) async fn read_directory(
     read: &mut Change,
     keys: &KeyFile,
@@ -157,13 +158,13 @@ pub(super) async fn read_directory(
     Ok(directory)
 }
 
-/// The URL of the database: `sqlx` has no other options for databases of any kind.
+/// Returns the URL of the database, which is the only way to configure a database of any kind in `sqlx`.
 fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     match config {
         DatabaseConfig::Sqlite(path) => {
             let name = path.display();
-            // SQLite itself would create it readable for everybody.
+            // SQLite would create the file readable for everybody.
             file::append(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
             Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
         }
@@ -354,12 +355,12 @@ fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, AccountsE
         .map_err(|error| AccountsError::Unavailable(format!("it has an invalid value: {error}")))
 }
 
-/// The current time in whole seconds, as times are stored.
+/// Returns the current time in whole seconds, as times are stored.
 pub(super) fn now() -> Moment {
     moment(seconds(Moment::now()))
 }
 
-/// A moment as it is stored.
+/// Returns a moment as it is stored.
 pub(super) fn moment(seconds: i64) -> Moment {
     let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     Moment(SystemTime::UNIX_EPOCH + since)

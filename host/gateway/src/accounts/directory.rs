@@ -11,8 +11,8 @@ use admittance_net::bearer::TokenDigest;
 
 use super::types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId};
 
-/// Users, tokens and clusters at one moment: all of them were read in one transaction. Immutable, so everything that is
-/// looked up in one directory is consistent.
+/// Users, tokens and clusters, which were read in one transaction. A directory never changes, so everything that is looked up
+/// in it is consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// Counts the changes of the database.
@@ -34,7 +34,7 @@ pub(super) struct UserToken {
     pub(super) expires_at: Moment,
 }
 
-/// An authenticated user, and the token that was sent. It does not say that the token is still valid.
+/// An authenticated user, and the token that was sent. The token may have been revoked since.
 #[derive(Clone, Debug)]
 pub struct Session {
     pub user: Arc<User>,
@@ -48,7 +48,7 @@ pub struct Session {
 pub enum AccessTarget {
     /// A cluster, by its ID.
     Cluster(String),
-    /// The drivers of a Mesos cluster, by the platform's ID of it.
+    /// The drivers of a Mesos cluster, by the ID that the platform gives the cluster.
     Drivers(String),
 }
 
@@ -67,13 +67,13 @@ pub enum Denied {
         cluster: String,
         needed: Permission,
     },
-    /// An agent's token is unknown, was rotated or revoked, or was not used in time.
+    /// The register token of an agent is unknown, was replaced or revoked, or was not used in time.
     #[error("the register token is unknown, expired or revoked: create or rotate it")]
     RegisterToken,
 }
 
 impl Directory {
-    /// The user whose token this is.
+    /// Returns the user whose token this is.
     pub fn authenticate(&self, token: &[u8]) -> Result<Session, Denied> {
         self.session(TokenDigest::of(token))
     }
@@ -99,7 +99,7 @@ impl Directory {
     }
 
     /// Returns the cluster of the platform with this ID. If several projects registered the ID, it belongs to the first of
-    /// them: anybody may register a cluster under the ID of another.
+    /// them, since anybody may register a cluster under the ID of another.
     pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
         let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
         let registered = self.clusters();
@@ -124,7 +124,7 @@ impl Directory {
         self.users.get(&id)
     }
 
-    /// The tokens of a user, oldest first: their numbers, when they were created, and when they expire.
+    /// Returns the tokens of a user, oldest first: their numbers, when they were created, and when they expire.
     pub fn tokens_of(&self, user: UserId) -> impl Iterator<Item = (TokenId, Moment, Moment)> + use<> {
         let tokens = self.tokens.values().filter(|token| token.user == user);
         let mut tokens: Vec<_> = tokens
@@ -134,7 +134,7 @@ impl Directory {
         tokens.into_iter()
     }
 
-    /// The access of a user to a cluster: super users have all permissions, creators can edit.
+    /// Returns the access of a user to a cluster. Super users have every permission, and creators may edit.
     pub fn access(&self, user: &User, cluster: &Cluster) -> Option<Access> {
         let own = match (user.is_super_user, cluster.creator == user.id) {
             (true, _) => return Some(Access::Permission(Permission::Hooks)),
@@ -147,19 +147,19 @@ impl Directory {
         }
     }
 
-    /// The permission of a user for the management of a cluster. Creators can edit whatever was granted to them.
+    /// Returns the permission of a user for the management of a cluster. Creators may edit, whatever was granted to them.
     pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
         let own = (cluster.creator == user.id).then_some(Permission::Write);
         own.max(self.access(user, cluster).map(Access::in_management))
     }
 
-    /// Check that a user may manage a cluster like this.
+    /// Checks that a user has this permission for the management of a cluster.
     pub fn check(&self, user: &User, cluster: &Cluster, needed: Permission) -> Result<(), Denied> {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
-    /// The permission of a user for the drivers of a Mesos cluster: super users have all, others what was granted to them.
-    /// Creators have none of their own, because any user may register a cluster with any ID of the platform.
+    /// Returns the permission of a user for the drivers of a Mesos cluster. Super users have every permission, others only
+    /// granted ones. Creators have none without a grant, because any user may register a cluster with any ID of the platform.
     fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);
@@ -177,7 +177,7 @@ impl Directory {
             .max()
     }
 
-    /// Check that a user may send requests that need this permission to a place.
+    /// Checks that a user may send requests that need this permission to a place.
     pub fn may(&self, user: &User, place: &AccessTarget, needed: Permission) -> Result<(), Denied> {
         let (permission, name) = match place {
             AccessTarget::Cluster(id) => {
@@ -190,7 +190,7 @@ impl Directory {
         enough(permission, user, name, needed)
     }
 
-    /// The cluster with this ID, if this is its register token and still valid.
+    /// Returns the cluster with this ID, if this is its register token and the token is still valid.
     pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<Cluster>, Denied> {
         let digest = TokenDigest::of(register_token);
         let cluster = self.cluster(cluster_id).ok_or(Denied::RegisterToken)?;
@@ -203,7 +203,7 @@ impl Directory {
     }
 }
 
-/// Check that a user's permission for a cluster suffices.
+/// Checks that a user's permission for a cluster suffices.
 fn enough(
     permission: Option<Permission>,
     user: &User,
@@ -226,7 +226,7 @@ mod tests {
     use crate::accounts::{Provider, UserName};
 
     #[test]
-    fn drivers_are_for_those_to_whom_they_were_granted() {
+    fn only_granted_users_reach_drivers() {
         let user = |id, is_super_user| User {
             id: UserId(id),
             name: UserName::plain(&format!("u{id}")).unwrap(),
@@ -281,7 +281,7 @@ mod tests {
 
     /// Databases of earlier versions and of bcs-api may have several projects with the same cluster ID.
     #[test]
-    fn a_platform_id_belongs_to_the_cluster_that_was_created_first() {
+    fn a_platform_id_belongs_to_the_first_cluster_that_has_it() {
         let cluster = |id: &str, created_at| Cluster {
             id: id.to_owned(),
             identifier: id.to_owned(),

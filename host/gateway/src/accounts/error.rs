@@ -9,7 +9,7 @@ pub enum AccountsError {
     Denied(#[from] Denied),
     #[error("{0}")]
     Invalid(String),
-    /// The kind of thing, and its name.
+    /// Nothing of this kind has this name.
     #[error("there is no {0} `{1}`")]
     Unknown(&'static str, String),
     #[error("the {0} `{1}` already exists")]
@@ -50,8 +50,8 @@ impl From<sqlx::Error> for AccountsError {
     }
 }
 
-/// The error of an INSERT: a thing of the kind `what` has this name already, or something that it belongs to, a `parent`,
-/// was deleted meanwhile.
+/// Returns the error of an INSERT: something of the kind `what` already has this name, or the `parent` to which it belongs
+/// was deleted in the meantime.
 pub(super) fn violation(
     what: &'static str,
     parent: &'static str,

@@ -1,8 +1,8 @@
-//! Moves the users and clusters of bcs-api over. Its tables are in the same MySQL database, and stay as they are.
+//! Copies the users and clusters of bcs-api, whose tables are in the same MySQL database and stay unchanged.
 //!
 //! Users, tokens and clusters keep their IDs, because platforms store them and send them to `/rest`. A row whose ID or name
-//! has another meaning here is a conflict; if there are any, nothing is written. The rows that were dealt with are recorded:
-//! importing again copies only what is new at bcs-api, and restores nothing that was deleted or revoked here.
+//! belongs to something else here is a conflict, and with any conflict nothing is written. Imported rows are recorded, so that
+//! another import copies only new rows of bcs-api, and restores nothing that was deleted or revoked here.
 
 mod plan;
 mod source;
@@ -31,7 +31,7 @@ use super::{
 /// bcs-api's number for the type of plain tokens. `POST users/{id}/tokens` returns them.
 pub(crate) const PLAIN_TOKEN: i64 = 3;
 
-/// The result of an import. What was imported before does not count.
+/// The result of an import. Rows of earlier imports do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedAccounts {
@@ -58,10 +58,8 @@ impl Accounts {
     /// Copies users, tokens, clusters, credentials, register tokens and permissions of bcs-api, in one transaction.
     ///
     /// A user who is named in `replace` is deleted with all tokens if that resolves a conflict with a user of bcs-api. If
-    /// the user of bcs-api has the same name, the clusters and permissions of the deleted one become the new one's.
-    ///
-    /// # Errors
-    /// [`ImportConflicts`](AccountsError::ImportConflicts) with every row that would need another ID.
+    /// the user of bcs-api has the same name, that user gets the clusters and permissions of the deleted one. The error
+    /// [`ImportConflicts`](AccountsError::ImportConflicts) has every row that would need another ID.
     pub async fn import(&self, by: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
         if self.0.database.is_sqlite() {
             return Err(AccountsError::Invalid(
@@ -143,7 +141,7 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Inserts credentials if the gateway may connect to their addresses: agents could report anything to bcs-api.
+    /// Inserts credentials if the gateway may connect to their addresses. bcs-api has stored whatever agents reported.
     async fn insert_source_credentials(
         &self,
         change: &mut Change,
@@ -151,7 +149,7 @@ impl Accounts {
         done: &mut ImportedAccounts,
     ) -> Result<(), AccountsError> {
         let report = Report {
-            // The last agent of BCS separates them by commas.
+            // The last agent of BCS separates addresses by commas.
             server_addresses: reported.server_addresses.replace(',', ";"),
             ca: reported.ca_cert_data,
             user_token: Secret(reported.user_token),

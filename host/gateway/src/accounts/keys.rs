@@ -14,11 +14,11 @@ use ring::{
 use super::types::Secret;
 
 const KEY_LENGTH: usize = 32;
-/// Much more than a key file with many old keys.
+/// The largest key file in bytes, which has room for many old keys.
 const LONGEST_FILE: u64 = 64 * 1024;
 
-/// The keys in a file, one on each line; the first one seals, the others open what was sealed earlier. Lives as long as
-/// the gateway.
+/// The keys in a file, one on each line. The first one seals, and the others open secrets that were sealed earlier. Lives as
+/// long as the gateway.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub struct KeyFile {
 }
 
 struct Key {
-    /// The beginning of its digest.
+    /// The beginning of the key's digest.
     name: String,
     key: LessSafeKey,
 }
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl KeyFile {
-    /// Read a file that has to have at least one key.
+    /// Reads a file that has to have at least one key.
     pub fn read(path: &Path) -> Result<Self, String> {
         Ok(Self {
             path: path.to_owned(),
@@ -48,7 +48,7 @@ impl KeyFile {
         })
     }
 
-    /// Write a file with a new key that only the current user can read.
+    /// Writes a file with a new key that only the current user can read.
     pub fn create(path: &Path) -> Result<Self, String> {
         use std::io::Write;
 
@@ -63,7 +63,7 @@ impl KeyFile {
         Self::read(path)
     }
 
-    /// Read the file again. If it is invalid, the keys stay as they were.
+    /// Reads the file again. If it is invalid, the keys stay as they were.
     pub(super) fn reload(&self) -> Result<(), String> {
         self.keys.store(read(&self.path)?.into());
         Ok(())
@@ -157,12 +157,12 @@ const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN
 /// The number of these that the random parts of IDs use: digits and lower-case letters.
 const LOWER: usize = 36;
 
-/// A random token of this many letters and digits.
+/// Returns a random token of this many letters and digits.
 pub(super) fn random_token(length: usize) -> Result<Secret, String> {
     random(length, ALPHANUMERIC.len()).map(Secret)
 }
 
-/// The random part of an ID: lower-case letters and digits.
+/// Returns the random part of an ID: lower-case letters and digits.
 pub(super) fn random_suffix(length: usize) -> Result<String, String> {
     random(length, LOWER)
 }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_sealed_for_their_place() {
+    fn a_sealed_secret_opens_only_for_its_row() {
         let directory = tempfile::tempdir().unwrap();
         let keys = KeyFile::create(&directory.path().join("key")).unwrap();
         let sealed = keys.seal(&secret(), "a").unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn old_keys_open_what_they_sealed() {
+    fn an_old_key_still_opens_its_secrets() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         let keys = KeyFile::create(&path).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_files_are_explained() {
+    fn invalid_key_files_are_explained() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         for (text, mode, expected) in [

@@ -10,7 +10,7 @@ use super::{
     error::violation,
 };
 
-/// A digest as it is stored.
+/// Returns a digest as it is stored.
 pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }

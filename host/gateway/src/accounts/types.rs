@@ -62,7 +62,7 @@ impl UserName {
         format!("{}:{name}", Self::PLAIN).parse()
     }
 
-    /// The user's name in clusters: with `.` instead of `:`, as bcs-api has it.
+    /// Returns the user's name in clusters: with `.` instead of `:`, as bcs-api has it.
     pub fn impersonated(&self) -> String {
         self.0.replacen(':', ".", 1)
     }
@@ -202,7 +202,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The addresses as text, without a slash at the end.
+    /// Returns the addresses as text, without a slash at the end.
     pub fn servers(&self) -> impl Iterator<Item = String> {
         let servers = self.server_addresses.iter();
         servers.map(|uri| uri.to_string().trim_end_matches('/').to_owned())

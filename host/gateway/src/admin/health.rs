@@ -4,7 +4,7 @@ use admittance_admin::{HealthLine, HealthPanel, Tone};
 
 use crate::{GatewayCluster, GatewayStatus, KubernetesCluster, PeersStatus};
 
-/// Its clusters, tokens, users and peers.
+/// Returns its clusters, tokens, users and peers.
 pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
     let mut lines = Vec::new();
     if let Some(path) = &gateway.discovery {

@@ -38,13 +38,13 @@ const IDLE_POLL: Duration = Duration::from_millis(50);
 /// The WebSocket of a tunnel, at the side that accepts it.
 pub(super) type Accepted = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
-/// The header with the cluster's credentials: base64 of this as JSON.
+/// The cluster's credentials, which a header contains as base64 of JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Params {
     address: String,
     user_token: String,
-    /// Base64 of PEM.
+    /// The PEM of the CA, as base64.
     ca_cert: String,
 }
 
@@ -71,7 +71,7 @@ impl TunnelRequest {
     }
 }
 
-/// A tunnel whose WebSocket is about to be switched to.
+/// A tunnel whose connection is about to become a WebSocket.
 struct Opening {
     cluster: Arc<Cluster>,
     token: Vec<u8>,
@@ -81,8 +81,8 @@ struct Opening {
 }
 
 impl Kubernetes {
-    /// The reply to an agent or another gateway that opens a tunnel. The tunnel goes on until the other side is gone,
-    /// or its token or secret is no longer valid.
+    /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel goes on until the other side is
+    /// gone, or its token or secret is no longer valid.
     pub(crate) async fn connect(&self, request: Request<Body>) -> Entered {
         let is_of_gateway = request.headers().contains_key(ID);
         let entered = match is_websocket(&request) {
@@ -113,7 +113,7 @@ impl Kubernetes {
             token,
             params,
         } = request;
-        // Before anything of the parameters is read.
+        // The token is checked before the parameters are read.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;
         let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts);
@@ -162,7 +162,7 @@ impl Kubernetes {
         tracing::info!(cluster, why, "the tunnel of a cluster's agent has ended");
     }
 
-    /// Waits until the gateway stops, and a tunnel is unused.
+    /// Waits until the gateway is stopping and no request uses the tunnel.
     pub(super) async fn stopped(&self, is_idle: impl Fn() -> bool) {
         self.0.stop.cancelled().await;
         while !is_idle() {
@@ -171,7 +171,7 @@ impl Kubernetes {
     }
 }
 
-/// Reasons why tunnels end, for the log.
+/// A reason in the log why a tunnel ended.
 pub(super) const CLOSED: &str = "its connection was closed";
 pub(super) const STOPPING: &str = "the gateway stops";
 
@@ -200,7 +200,7 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     Err(KubernetesError::Tunnel(message))
 }
 
-/// The reply that switches to a WebSocket, which `carry` then gets. No message of it may be larger than `largest`.
+/// Returns the reply that switches to a WebSocket, which is passed to `carry`. No message may be larger than `largest`.
 pub(super) fn switch<F>(
     mut request: Request<Body>,
     largest: usize,
@@ -240,13 +240,13 @@ pub(super) fn header<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&
         .ok_or_else(|| KubernetesError::Tunnel(format!("send one header {name}")))
 }
 
-/// The credentials in a header.
+/// Returns the credentials in a header.
 pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> {
     let wrong = |why: String| KubernetesError::Tunnel(format!("{PARAMS}: {why}"));
     let json = BASE64_STANDARD
         .decode(params)
         .map_err(|_| wrong("it is not base64".to_owned()))?;
-    // The message of the error could hold the token.
+    // The message of the error could contain the token.
     let params: Params = serde_json::from_slice(&json)
         .map_err(|_| wrong("it is not JSON with `address`, `userToken` and `caCert`".to_owned()))?;
     let ca = BASE64_STANDARD

@@ -12,7 +12,7 @@ pub(super) enum KubernetesError {
         "there is no such path: write /tunnels/clusters/IDENTIFIER/ before the path of the cluster's API"
     )]
     NoRoute,
-    /// Servers could read the path differently.
+    /// Different servers could read the path differently.
     #[error("{0}")]
     Path(String),
     #[error("{0}")]
@@ -40,7 +40,7 @@ pub(super) enum KubernetesError {
 }
 
 impl KubernetesError {
-    /// One word for logs and metrics.
+    /// Returns one word for logs and metrics.
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::NoRoute | Self::Path(_) => "no-route",
@@ -70,7 +70,7 @@ impl KubernetesError {
     pub(super) fn reply(&self) -> Response<Bytes> {
         let (status, message) = (self.status(), self.to_string());
         let mut reply = match self {
-            // As bcs-api has it.
+            // bcs-api replies in the same way.
             Self::NotConnected(_) | Self::Credentials { .. } => {
                 status_with_reason(status, "CREATE_TUNNEL_ERROR", &message)
             }

@@ -1,4 +1,4 @@
-//! The user in whose name a request reaches a cluster: never the one that the client writes.
+//! Sets the user in whose name a request reaches a cluster, whatever headers the client has sent.
 
 use admittance_bcs::routes::Permission;
 use http::{
@@ -11,10 +11,10 @@ use crate::accounts::Access;
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 
-/// The beginnings of headers in which proxies in front of API servers say who the client is.
+/// The beginnings of headers in which proxies in front of API servers name the client.
 const PREFIXES: [&str; 2] = ["impersonate-", "x-remote-"];
 
-/// Headers with which proxies pass a client's certificate on.
+/// The headers in which proxies pass on a client's certificate.
 const CERTIFICATES: [&str; 9] = [
     "client-cert",
     "client-cert-chain",
@@ -37,7 +37,7 @@ pub(super) struct Identity {
     pub(super) groups: Vec<String>,
 }
 
-/// The groups of users in every cluster, by what they may do there.
+/// The groups of users in every cluster, by their permission for it.
 const GROUPS: [(Permission, &str); 3] = [
     (Permission::Read, "admittance:view"),
     (Permission::Write, "admittance:edit"),
@@ -46,7 +46,7 @@ const GROUPS: [(Permission, &str); 3] = [
 pub(super) const SUPER_USERS: &str = "admittance:super-users";
 
 impl Identity {
-    /// Adds the groups of the access to `groups`, the user's own.
+    /// Adds the groups of the access to the user's own `groups`.
     pub(super) fn new(user: String, groups: &[String], access: Access, is_super_user: bool) -> Self {
         let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
         let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));
@@ -60,10 +60,10 @@ impl Identity {
         }
     }
 
-    /// Replaces every header that says who the client is. `authorization` is the cluster's own token.
+    /// Replaces every header that names the client. `authorization` is the cluster's own token. Returns whether the names of
+    /// the user and the groups can be sent in headers.
     ///
-    /// `Connection` is replaced as well: the next hop would drop the headers that it lists. False if the name of the user
-    /// or a group cannot be sent in a header.
+    /// `Connection` is replaced as well, because the next hop would drop the headers that it lists.
     pub(super) fn replace(
         &self,
         headers: &mut HeaderMap,
@@ -102,7 +102,7 @@ impl Identity {
     }
 }
 
-/// Whether a header says who the client is. Some servers do not distinguish `_` from `-`.
+/// Returns whether a header names the client. Some servers do not distinguish `_` from `-`.
 fn is_identity(name: &HeaderName) -> bool {
     let text = name.as_str().replace('_', "-");
     [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)
@@ -112,7 +112,7 @@ fn is_identity(name: &HeaderName) -> bool {
         || CERTIFICATES.contains(&text.as_str())
 }
 
-/// The protocols of a WebSocket that are not tokens.
+/// Returns the protocols of a WebSocket that are not tokens.
 fn without_tokens<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> Option<String> {
     let protocols: Vec<_> = values
         .filter_map(|value| value.to_str().ok())

@@ -1,4 +1,4 @@
-//! The memory of tunnels, by the users whose clusters they lead to.
+//! Limits the memory of tunnels for each owner of clusters.
 
 use parking_lot::Mutex;
 use std::{
@@ -27,7 +27,7 @@ enum Owner {
 #[derive(Debug)]
 pub(super) struct Memory {
     gateway: Arc<Budget>,
-    /// The budgets of owners, which live as long as they have tunnels.
+    /// The budgets of owners. Each lives as long as its owner has tunnels.
     owners: Mutex<HashMap<Owner, Weak<Budget>>>,
 }
 
@@ -41,12 +41,12 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The budget of all tunnels together.
+    /// Returns the budget of all tunnels together.
     pub(super) fn gateway(&self) -> &Arc<Budget> {
         &self.gateway
     }
 
-    /// The budget that the tunnels of this cluster's owner share.
+    /// Returns the budget that the tunnels of this cluster's owner share.
     pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
         let directory = accounts.now().ok();
         let creator = directory.as_ref().and_then(|directory| {
@@ -64,7 +64,8 @@ impl Memory {
         budget
     }
 
-    /// The budget of a new tunnel of the cluster's agent. None if its owner, or the gateway, has too little left.
+    /// Returns the budget of a new tunnel of the cluster's agent. `None` if its owner, or the gateway, has too little
+    /// left.
     pub(super) fn of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
         let budget = self.of_owner(cluster, accounts).part(TUNNEL_LIMIT);
         budget.charge(TUNNEL_COST).is_ok().then_some(budget)

@@ -10,7 +10,7 @@ pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
 /// The API group whose objects are hooks.
 const HOOKS: &str = "admissionregistration.k8s.io";
-/// Reviews of the user's own rights and identity, which clients create.
+/// The resources that clients create to ask for their own rights and identity.
 const QUESTIONS: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",
@@ -19,7 +19,7 @@ const QUESTIONS: [(&str, &[&str]); 2] = [
     ("authentication.k8s.io", &["selfsubjectreviews"]),
 ];
 
-/// `/tunnels/clusters/{identifier}/{rest}`.
+/// The parts of a path `/tunnels/clusters/{identifier}/{rest}`.
 #[derive(Debug)]
 pub(super) struct ClusterPath<'u> {
     pub(super) identifier: &'u str,
@@ -44,7 +44,7 @@ impl<'u> ClusterPath<'u> {
         let rest: PathAndQuery = format!("/{rest}{query}")
             .parse()
             .map_err(|_| KubernetesError::NoRoute)?;
-        // Of the whole path, so that none of its parts leaves the prefix.
+        // The whole path is checked, so that no part of it leaves the prefix.
         let target = Target::of(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
         Ok(Self {
             identifier,
@@ -54,12 +54,12 @@ impl<'u> ClusterPath<'u> {
     }
 }
 
-/// Whether the reply to a request for this path of a cluster may come from a container.
+/// Returns whether the reply to a request for this path of a cluster may come from a container.
 pub(super) fn is_proxied(path: &str) -> bool {
     matches!(Target::of(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
 }
 
-/// The permission for the cluster that a request needs here; what the user may do in it is up to the cluster.
+/// Returns the permission for the cluster that a request needs. The cluster itself decides what the user may do in it.
 pub(super) fn needed(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let Target::Resource(target) = target else {

@@ -59,7 +59,7 @@ pub struct PeersConfig {
 /// The other gateways. Lives as long as the gateway.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// Different after every start.
+    /// A random ID, which differs after every start.
     id: String,
     /// The URL that this gateway registers.
     own: Server,
@@ -67,9 +67,9 @@ pub(super) struct Peers {
     tls: ClientTls,
     connector: Connector,
     discovery: Discovery,
-    /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open; None if one is open.
+    /// The URLs of the other registered gateways, with the reason why no tunnel to it is open; `None` if a tunnel is open.
     links: Mutex<BTreeMap<String, Option<String>>>,
-    /// The number of tunnels that others have opened to this gateway.
+    /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,
 }
 
@@ -87,7 +87,7 @@ enum PeerError {
 }
 
 impl Peers {
-    /// Finds the other gateways. Needs a runtime.
+    /// Starts to discover the other gateways. Must be called in a tokio runtime.
     pub(super) fn new(others: OtherGateways<'_>) -> Self {
         let OtherGateways {
             config,
@@ -123,7 +123,7 @@ impl Peers {
         }
     }
 
-    /// Holds a tunnel to every registered gateway open. Never returns.
+    /// Keeps a tunnel to every registered gateway open. Never returns.
     pub(super) async fn follow(self: &Arc<Self>, kubernetes: &Kubernetes) {
         tokio::join!(
             self.secrets.follow(),
@@ -134,7 +134,7 @@ impl Peers {
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
         let mut found = self.discovery.servers();
-        // A server stays here while its tunnel outlives its registration, so that it gets no second one.
+        // A server stays here while its tunnel outlives its registration, so that no second tunnel is opened to it.
         let mut held: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {
@@ -165,7 +165,7 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to another gateway open while that is listed. When it no longer is, an open tunnel stays.
+    /// Keeps a tunnel to another gateway open while the gateway is registered. After that, an open tunnel stays.
     async fn hold(
         &self,
         server: &Server,
@@ -198,7 +198,7 @@ impl Peers {
         self.links.lock().remove(&server.to_string());
     }
 
-    /// Records the error of an attempt, or that there is a tunnel.
+    /// Records the error of an attempt, or that a tunnel is open.
     fn report(&self, server: &Server, problem: Option<String>) {
         let mut links = self.links.lock();
         let before = links.insert(server.to_string(), problem.clone());
@@ -207,7 +207,7 @@ impl Peers {
         drop(links);
         match problem {
             None => tracing::info!(%server, "the tunnel to another gateway is open"),
-            // Logged only when the reason changes.
+            // The reason is logged only when it changes.
             Some(why) if before != Some(Some(why.clone())) => {
                 tracing::warn!(%server, why, "there is no tunnel to another gateway; trying again");
             }
@@ -215,7 +215,7 @@ impl Peers {
         }
     }
 
-    /// Opens a tunnel and carries it to its end. Returns why it ended.
+    /// Opens a tunnel, and serves it until it ends. Returns why it ended.
     async fn open(&self, server: &Server, kubernetes: &Kubernetes) -> Result<String, PeerError> {
         let text = server.to_string();
         let uri: Uri = text.parse().map_err(|_| ConnectError::Header)?;
@@ -264,7 +264,7 @@ fn is_listed(server: &Server, found: &FollowedServers) -> bool {
     found.servers.iter().any(|followed| followed.server == *server)
 }
 
-/// Whether a server is on this machine.
+/// Returns whether a server is on this machine.
 fn is_local(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -280,9 +280,10 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
         changes.mark_unchanged();
         let is_stopping = kubernetes.0.stop.is_cancelled();
         // A gateway that stops announces no tunnels, so that others no longer use them.
-        let mut current = match is_stopping {
-            true => HashMap::new(),
-            false => routes.of_agents(),
+        let mut current = if is_stopping {
+            HashMap::new()
+        } else {
+            routes.of_agents()
         };
         let gone: Vec<_> = announced
             .keys()
@@ -300,13 +301,13 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
             if !is_known {
                 let text = format!("{cluster}\n{}", params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));
-                // Dropped before the wait, because a tunnel counts as used while its route is held.
+                // The route is dropped before the wait, because its tunnel counts as used until then.
                 drop(route);
                 session.announce(Announcement::Added(Bytes::from(text))).await;
             }
         }
         tokio::select! {
-            // An error: the sender lives as long as the gateway.
+            // The sender lives as long as the gateway, so this is no error.
             _ = changes.changed() => {}
             () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
         }
@@ -318,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_gateways_of_this_machine_may_do_without_tls() {
+    fn only_gateways_on_this_machine_may_be_called_without_tls() {
         for (uri, is_here) in [
             ("http://127.0.0.1:8080", true),
             ("http://[::1]:8080", true),

@@ -30,11 +30,11 @@ const SERVER_NAME: &str = "kubernetes";
 /// limited, announce one tunnel each.
 const MOST_TUNNELS: usize = 8;
 
-/// The time for a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may connect
-/// again at the same moment.
+/// The timeout of a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may
+/// reconnect at the same moment.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The means by which connections to API servers are made.
+/// How connections to API servers are made.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
     /// TCP, to the addresses that these accounts allow.
@@ -54,8 +54,8 @@ pub(super) struct Route {
     pub(super) upstream: Upstream,
     /// The cluster's own token.
     pub(super) authorization: HeaderValue,
-    way: ConnectVia,
-    /// Whether requests use this route. Only then are its servers checked.
+    via: ConnectVia,
+    /// Whether requests use this route. Its servers are checked only while they do.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
 }
@@ -64,7 +64,7 @@ impl Route {
     pub(super) fn new(
         cluster: &str,
         credentials: Arc<Credentials>,
-        way: ConnectVia,
+        via: ConnectVia,
     ) -> Result<Self, KubernetesError> {
         let unusable = |reason: String| KubernetesError::Credentials {
             cluster: cluster.to_owned(),
@@ -90,7 +90,7 @@ impl Route {
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
             // The gateway that has the agent's tunnel checks the API server.
-            health: (!matches!(way, ConnectVia::Gateway(..))).then(|| HealthCheck {
+            health: (!matches!(via, ConnectVia::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,
                 timeout: HealthCheck::DEFAULT_TIMEOUT,
@@ -98,21 +98,22 @@ impl Route {
             }),
         };
         let servers = Servers::Listed(servers);
-        let upstream = Upstream::through(Some(dial(&way, cluster)), servers, Choice::LeastLoaded, config);
+        let upstream = Upstream::through(Some(dial(&via, cluster)), servers, Choice::LeastLoaded, config);
         let is_newest = watch::Sender::new(false);
         let checking = tokio::spawn(check_while(is_newest.subscribe(), upstream.clone()));
         Ok(Self {
             credentials,
             upstream,
             authorization,
-            way,
+            via,
             is_newest,
             _checking: AbortOnDropHandle::new(checking),
         })
     }
 }
 
-/// Checks the servers while requests use them: an agent may open several tunnels, and report several servers for each.
+/// Checks the servers of a route while requests use it. An agent may open several tunnels, and report several servers for
+/// each, which would cost too much if all were checked.
 async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
         tokio::select! {
@@ -122,8 +123,8 @@ async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     }
 }
 
-fn dial(way: &ConnectVia, cluster: &str) -> Dial {
-    let (session, budget, cluster) = match way {
+fn dial(via: &ConnectVia, cluster: &str) -> Dial {
+    let (session, budget, cluster) = match via {
         ConnectVia::Direct(accounts) => return tcp(accounts.clone()),
         ConnectVia::Tunnel(session) => (session.clone(), session.budget().clone(), None),
         ConnectVia::Gateway(session, budget) => (session.clone(), budget.clone(), Some(cluster.to_owned())),
@@ -140,8 +141,8 @@ fn dial(way: &ConnectVia, cluster: &str) -> Dial {
     }))
 }
 
-/// Connects by TCP. A name must not lead where reports of addresses would be refused: whoever reports it may change what
-/// it resolves to.
+/// Connects by TCP. Whoever reports a host name may change the addresses that it resolves to, so addresses that agents may
+/// not report are refused here too.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
@@ -150,12 +151,13 @@ fn tcp(accounts: Accounts) -> Dial {
             let allowed: Vec<_> = found
                 .filter(|address| accounts.may_connect(address.ip()))
                 .collect();
-            match allowed.is_empty() {
-                true => Err(io::Error::other(format!(
+            if allowed.is_empty() {
+                Err(io::Error::other(format!(
                     "{name} has only addresses of the gateway's own machine or link: list them in \
                      `accounts.localServers` if an API server is there"
-                ))),
-                false => Ok(allowed.into_iter()),
+                )))
+            } else {
+                Ok(allowed.into_iter())
             }
         }
     });
@@ -171,11 +173,11 @@ fn tcp(accounts: Accounts) -> Dial {
 pub(super) struct Routes {
     direct: Mutex<HashMap<String, Arc<Route>>>,
     tunnels: Mutex<Tunnels>,
-    /// Notice of every change of the tunnels of agents.
+    /// Signals every change of the tunnels of agents.
     changed: watch::Sender<()>,
 }
 
-/// The tunnels that are open, by cluster. Requests use the newest.
+/// The open tunnels by cluster. Requests use the newest one.
 #[derive(Debug, Default)]
 struct Tunnels {
     of_agents: HashMap<String, Vec<Arc<Route>>>,
@@ -183,14 +185,14 @@ struct Tunnels {
 }
 
 impl Tunnels {
-    fn of(&mut self, way: &ConnectVia) -> &mut HashMap<String, Vec<Arc<Route>>> {
-        match way {
+    fn of(&mut self, via: &ConnectVia) -> &mut HashMap<String, Vec<Arc<Route>>> {
+        match via {
             ConnectVia::Gateway(..) => &mut self.of_gateways,
             ConnectVia::Direct(_) | ConnectVia::Tunnel(_) => &mut self.of_agents,
         }
     }
 
-    /// The tunnel of the cluster's agent to this gateway, or else one to another gateway.
+    /// Returns the tunnel of the cluster's agent to this gateway, or else one to another gateway.
     fn newest(&self, cluster: &str) -> Option<&Arc<Route>> {
         let of_agent = self.of_agents.get(cluster).and_then(|routes| routes.last());
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
@@ -220,8 +222,8 @@ pub(super) struct RouteState {
 }
 
 impl Routes {
-    /// The way to this cluster: the tunnel of its agent, to this gateway or another, or else the addresses that were
-    /// reported.
+    /// Returns the route to this cluster: the tunnel of its agent to this gateway or to another one, or else the reported
+    /// addresses.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
@@ -241,7 +243,7 @@ impl Routes {
             credentials.clone(),
             ConnectVia::Direct(accounts.clone()),
         )?);
-        // A watch may use the previous route for a long time.
+        // A watch may use the previous route for a long time, but its servers are no longer checked.
         if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
             previous.is_newest.send_replace(false);
         }
@@ -249,7 +251,7 @@ impl Routes {
         Ok(route)
     }
 
-    /// Forget the routes to clusters that are gone.
+    /// Forgets the routes to clusters that are gone.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.direct.lock().retain(|id, route| {
             let exists = exists(id);
@@ -260,11 +262,11 @@ impl Routes {
         });
     }
 
-    /// Use this tunnel until the result is dropped. None: the agents of the cluster have as many as they may have.
+    /// Adds this tunnel until the result is dropped; `None` if the agents of the cluster already have as many as they may.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
-        let is_limited = matches!(route.way, ConnectVia::Tunnel(_));
-        let of_cluster = tunnels.of(&route.way).entry(cluster.to_owned()).or_default();
+        let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
+        let of_cluster = tunnels.of(&route.via).entry(cluster.to_owned()).or_default();
         if is_limited && of_cluster.len() >= MOST_TUNNELS {
             return None;
         }
@@ -275,11 +277,11 @@ impl Routes {
             cluster: cluster.to_owned(),
             route,
         };
-        open.changed(&tunnels, count);
+        open.report_count(&tunnels, count);
         Some(open)
     }
 
-    /// The newest tunnel of each cluster's agents to this gateway.
+    /// Returns the newest tunnel of each cluster's agents to this gateway.
     pub(super) fn of_agents(&self) -> HashMap<String, Arc<Route>> {
         let tunnels = self.tunnels.lock();
         let newest = tunnels.of_agents.iter();
@@ -295,17 +297,17 @@ impl Routes {
         }
     }
 
-    /// Notice of every change of [`of_agents`](Self::of_agents).
+    /// Receives a signal after every change of [`of_agents`](Self::of_agents).
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// The tunnel of the cluster's agent, and a guard that marks it as used. Never a tunnel to another gateway, so that
-    /// a connection passes at most two.
+    /// Returns the tunnel of the cluster's agent to this gateway, and a guard that marks it as used. A tunnel to another
+    /// gateway is not returned, so that a connection passes at most two gateways.
     pub(super) fn tunnel(&self, cluster: &str) -> Option<(Session, Guard)> {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;
-        match &route.way {
+        match &route.via {
             ConnectVia::Tunnel(session) => Some((session.clone(), route.clone())),
             ConnectVia::Direct(_) | ConnectVia::Gateway(..) => None,
         }
@@ -315,7 +317,7 @@ impl Routes {
     pub(super) async fn agents_gone(&self) {
         let mut changes = self.changes();
         while !self.tunnels.lock().of_agents.is_empty() {
-            // An error: the sender lives as long as `self`.
+            // The sender lives as long as `self`, so this is no error.
             let _ = changes.changed().await;
         }
     }
@@ -338,7 +340,7 @@ impl Routes {
     }
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
-        // Always locked in this order.
+        // Every function that needs both locks takes them in this order.
         let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
         let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
         direct
@@ -363,15 +365,15 @@ pub(super) struct OpenTunnel {
 }
 
 impl OpenTunnel {
-    /// Whether no request uses it: only the table and this know it.
+    /// Returns whether no request uses the tunnel: only the table and this value refer to it.
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.route) <= 2
     }
 
     /// Reports the number of tunnels of this kind that the cluster has now.
-    fn changed(&self, tunnels: &Tunnels, count: usize) {
+    fn report_count(&self, tunnels: &Tunnels, count: usize) {
         tunnels.check_newest(&self.cluster, &self.routes.direct.lock());
-        if let ConnectVia::Tunnel(_) = self.route.way {
+        if let ConnectVia::Tunnel(_) = self.route.via {
             self.routes.changed.send_replace(());
             set_gauge(&self.cluster, count);
         }
@@ -382,7 +384,7 @@ impl Drop for OpenTunnel {
     fn drop(&mut self) {
         let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
-        let table = tunnels.of(&self.route.way);
+        let table = tunnels.of(&self.route.via);
         // Other tunnels of the cluster stay, including newer ones.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
             of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
@@ -390,7 +392,7 @@ impl Drop for OpenTunnel {
             if count == 0 {
                 table.remove(&self.cluster);
             }
-            self.changed(&tunnels, count);
+            self.report_count(&tunnels, count);
         }
     }
 }

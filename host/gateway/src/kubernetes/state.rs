@@ -1,4 +1,4 @@
-//! Asks the API server what the chains need to know of a request: the stored object, and the result of a patch.
+//! Requests from the API server what the chains need besides a request: the stored object, and the result of a patch.
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};
@@ -19,7 +19,7 @@ use super::{end_reply, send};
 
 const APPLY: &str = "application/apply-patch";
 
-/// Headers of a client's request that are not copied to the requests to ask about it.
+/// The headers of a client's request that are not copied to the requests about its state.
 const NOT_ASKED: [HeaderName; 13] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -46,8 +46,8 @@ pub(super) struct Question<'a> {
 type Replied = Box<Response<Body>>;
 
 impl Question<'_> {
-    /// Adds the [`StoredState`] that the chains need, if any of them may match; `may_match` says so. Returns the body,
-    /// or the reply that ends the request. A refusal of the API server ends it, because it would refuse the request too.
+    /// Adds the [`StoredState`] that the chains need, if `may_match` says that one of them may match. Returns the body, or the
+    /// reply that ends the request. A refusal of the API server ends the request, because it would refuse the request too.
     ///
     /// All requests are made with the rights of the user, and no reply is stored.
     pub(super) async fn settle(
@@ -92,7 +92,7 @@ impl Question<'_> {
         Ok(Body::from(bytes))
     }
 
-    /// The object before the request; none if there is none, and the request may create it.
+    /// Returns the object before the request; `None` if it does not exist and the request may create it.
     async fn stored(
         &self,
         head: &Parts,
@@ -135,13 +135,13 @@ impl Question<'_> {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        // It is made of parts of the request's URI, so it is valid.
+        // The text consists of parts of the request's URI, so it is valid.
         *request.uri_mut() = uri.parse::<Uri>().unwrap_or_default();
         *request.headers_mut() = headers;
         send(self.upstream, request).await.map_err(Box::new)
     }
 
-    /// The object in a reply. Any reply without one is for the client.
+    /// Returns the object in a reply. A reply without one is sent to the client.
     async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, Replied> {
         if !reply.status().is_success() {
             return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));
@@ -161,10 +161,11 @@ impl Question<'_> {
             error => unreadable(&error.end().to_string()),
         })?;
         let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
-        // The client would take the reply to the dry run for its own: nothing has been stored.
-        match object.head().kind.as_deref() == Some("Status") {
-            true => Err(unreadable("it is a Status instead of the object")),
-            false => Ok(object),
+        // The client must not get this reply, since it would believe that the object was stored.
+        if object.head().kind.as_deref() == Some("Status") {
+            Err(unreadable("it is a Status instead of the object"))
+        } else {
+            Ok(object)
         }
     }
 }
@@ -179,7 +180,7 @@ fn is_apply(headers: &HeaderMap) -> bool {
     types.any(|value| value.as_bytes().starts_with(APPLY.as_bytes()))
 }
 
-/// The URI of a request, as a dry run.
+/// Returns the URI of a request, as a dry run.
 fn dry_run(uri: &Uri) -> String {
     let path = uri.path();
     match uri.query() {
@@ -187,9 +188,10 @@ fn dry_run(uri: &Uri) -> String {
         Some(query) => {
             let is_dry = form_urlencoded::parse(query.as_bytes())
                 .any(|(key, value)| key == "dryRun" && value == "All");
-            match is_dry {
-                true => format!("{path}?{query}"),
-                false => format!("{path}?{query}&dryRun=All"),
+            if is_dry {
+                format!("{path}?{query}")
+            } else {
+                format!("{path}?{query}&dryRun=All")
             }
         }
     }
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dry_runs() {
+    fn a_write_becomes_a_dry_run_by_its_query() {
         for (uri, expected) in [
             ("/a", "/a?dryRun=All"),
             ("/a?", "/a?dryRun=All"),

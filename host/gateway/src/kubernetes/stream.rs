@@ -19,14 +19,14 @@ use crate::accounts::{AccessTarget, Accounts, Denied, Session};
 
 type UntilDenied = Pin<Box<dyn Future<Output = Denied> + Send>>;
 
-/// The right that a request needs as long as it goes on.
+/// The right that a request needs until it has ended.
 #[derive(Clone)]
 pub(crate) struct Watched {
     accounts: Accounts,
     session: Session,
     place: AccessTarget,
     needed: Permission,
-    /// Held until the request has ended: see [`until_denied`](Self::until_denied).
+    /// A value that is held until the request has ended, by [`until_denied`](Self::until_denied).
     _held: Arc<dyn Any + Send + Sync>,
 }
 
@@ -48,7 +48,7 @@ impl Watched {
         }
     }
 
-    /// Completes when the right is lost. The future keeps `_held` alive until it is dropped.
+    /// Waits until the right is lost. The future keeps `_held` alive until it is dropped.
     fn until_denied(&self) -> UntilDenied {
         let watched = self.clone();
         Box::pin(async move {
@@ -66,7 +66,7 @@ impl Watched {
         })
     }
 
-    /// Makes a switched protocol end when the right is lost.
+    /// Ends a switched protocol when the right is lost.
     pub(crate) fn guard_tunnel(&self, extensions: &mut Extensions) {
         let guard = extensions.remove::<TunnelGuard>();
         let ended = guard.as_ref().map_or_else(CancellationToken::new, |guard| {
@@ -83,7 +83,7 @@ impl Watched {
         });
     }
 
-    /// The body, which breaks off when the right is lost.
+    /// Makes the body break off when the right is lost.
     pub(crate) fn body(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
@@ -97,7 +97,7 @@ impl Watched {
 
 struct WatchedBody {
     body: Body,
-    /// None once it has ended.
+    /// `None` after the body has ended.
     until_denied: Option<UntilDenied>,
 }
 

@@ -20,7 +20,7 @@ fn assert_needs(method: &str, path: &str, expected: Permission) {
 }
 
 #[test]
-fn needs() {
+fn each_driver_route_needs_its_permission() {
     for (method, path, expected) in [
         ("GET", "/namespaces/n/applications", Read),
         ("POST", "/namespaces/n/applications", Write),

@@ -63,7 +63,7 @@ impl From<Denied> for RestError {
 }
 
 impl RestError {
-    /// The status, the code in the message, and its name.
+    /// Returns the status, the code in the message, and its name.
     #[rustfmt::skip]
     fn form(&self) -> (StatusCode, Code, &'static str) {
         use AccountsError as Why;

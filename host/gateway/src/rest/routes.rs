@@ -84,7 +84,7 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     router
 });
 
-/// The row of a request, and the name in its path.
+/// Returns the row of a request, and the name in its path.
 pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Row, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
     let found = ROUTER.at(rest.strip_suffix('/').unwrap_or(rest));

@@ -78,7 +78,7 @@ impl Inner {
         }
     }
 
-    /// The answer to a request of the management API.
+    /// Returns the answer to a request of the management API.
     async fn managed(&self, accounts: &Accounts, head: &Parts, body: Body, started: Instant) -> Answer {
         let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
         let passage = Passage::Ended(answer.word);
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// The drivers that a request may go to, and its user. Rewrites the head for a driver.
+    /// Returns the drivers that a request may go to, and its user. Rewrites the head for a driver.
     async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Holder), GatewayError> {
         head.uri = path::driver_path(&head.uri)?.into();
         if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
@@ -118,7 +118,7 @@ impl Inner {
         Ok((self.clusters.find(&cluster).await?, holder))
     }
 
-    /// The driver's reply, and how the request passed.
+    /// Returns the driver's reply, and how the request passed.
     async fn forward(
         &self,
         head: &mut Parts,
@@ -148,7 +148,7 @@ impl Inner {
     }
 }
 
-/// The answer to a request for a Kubernetes cluster, or of its agent.
+/// Returns the answer to a request for a Kubernetes cluster, or of its agent.
 async fn entered(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
     let entered = kubernetes.answer(request).await;
     let recipient = entered.recipient.map(|(cluster, holder)| Recipient {
@@ -165,7 +165,7 @@ async fn entered(kubernetes: &Kubernetes, request: Request<Body>, started: Insta
     }
 }
 
-/// The cluster of a request.
+/// Returns the cluster of a request.
 fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     // Check every value, so that a driver cannot read a different one.
     let mut values = headers.get_all(CLUSTER_HEADER).iter();

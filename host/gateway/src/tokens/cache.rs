@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_capacity_is_bounded() {
+    async fn the_cache_keeps_a_limited_number_of_answers() {
         let cache = AnswerCache::new(Duration::from_secs(10));
         for number in 0..2 * CAPACITY {
             cache.put(CacheKey::new(number.to_string().as_bytes()), false);

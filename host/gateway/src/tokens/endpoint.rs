@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// Check whether the holder of this token may do that. Answers are cached.
+    /// Checks whether the holder of this token may do that. Answers are cached.
     pub(super) async fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<(), GatewayError> {
         let text = std::str::from_utf8(token)
             .map_err(|_| GatewayError::Unauthorized("the token is not valid UTF-8"))?;
@@ -98,16 +98,17 @@ impl Endpoint {
         };
         let result = if allowed { "allowed" } else { "refused" };
         count_check(source, result);
-        match allowed {
-            true => Ok(()),
-            false => Err(GatewayError::Forbidden(format!(
+        if allowed {
+            Ok(())
+        } else {
+            Err(GatewayError::Forbidden(format!(
                 "the token is not valid, or not allowed the action `{action}` on the cluster {}",
                 access.cluster
-            ))),
+            )))
         }
     }
 
-    /// The action to check: usually the method.
+    /// Returns the action to check: usually the method.
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.needed {
             Permission::Hooks => &self.config.hooks_action,
@@ -161,7 +162,7 @@ impl Endpoint {
     }
 }
 
-/// The request body. Version 1 of `permissions/verify` reads the first four fields, version 2 also the others.
+/// Returns the request body. Version 1 of `permissions/verify` reads the first four fields, version 2 also the others.
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
@@ -179,7 +180,7 @@ fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
 /// The largest token file, in bytes.
 const MAX_TOKEN_FILE: u64 = 64 << 10;
 
-/// The gateway's own token as a header. The file is read each time, so that a new token is used at once.
+/// Returns the gateway's own token as a header. The file is read each time, so that a new token is used at once.
 async fn own_token(path: &Path) -> Result<HeaderValue, VerifyError> {
     let unreadable = |reason: String| VerifyError::OwnToken {
         file: path.display().to_string(),

@@ -49,7 +49,7 @@ impl TokenTable {
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// The holder of this token, if the access is allowed. Takes constant time over all tokens.
+    /// Returns the holder of this token, if the access is allowed. Takes constant time over all tokens.
     pub(super) fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<Arc<str>, GatewayError> {
         let digest = TokenDigest::of(token);
         let holders = self.0.current();
@@ -137,7 +137,7 @@ fn holders(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
     Some(holders)
 }
 
-/// A user, and the digest of the token as written.
+/// Returns a user, and the digest of the token as written.
 fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
     let mut fields = node.object(mistakes)?;
     let name = fields.get_required("name", "say whose it is", Node::text, mistakes);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_do_what() {
+    fn tokens_allow_what_their_entries_grant() {
         use Permission::{Hooks, Read, Write};
         let (_directory, table) = table(&text());
         let table = table.unwrap();

@@ -1,4 +1,4 @@
-//! The answers of one side of a tunnel to requests for connections and announcements of tunnels by the other side.
+//! Decides which connections and announcements of the other side of a tunnel are accepted.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -14,22 +14,22 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connections that a side accepts from the other one.
 pub enum Accepts {
-    /// The gateway of an agent opens no connections.
+    /// No connection is opened, as by a gateway for an agent.
     Nothing,
-    /// An agent opens those to its API server, each `host:port`.
+    /// Only connections to these addresses are opened, each `host:port`, as by an agent to its API server.
     Only(Vec<String>),
-    /// A gateway opens those to a cluster in the tunnel of the cluster's agent.
+    /// Connections are opened in the tunnel of a cluster's agent, as by a gateway for another.
     Through(FindTunnel),
-    /// A gateway takes the announcements of another, and opens no connections. An error ends the tunnel.
+    /// No connection is opened, but announcements of another gateway are taken. An error ends the tunnel.
     Announcements(TakeAnnouncement),
 }
 
-/// The tunnel of a cluster, and what to hold as long as a connection in it is open.
+/// Returns the tunnel of a cluster, and a guard that is held as long as a connection in it is open.
 pub type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync>;
 pub type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
 pub type Guard = Arc<dyn Any + Send + Sync>;
 
-/// A connection that the other side may have.
+/// A connection to open for the other side.
 pub(super) enum Wanted {
     /// A TCP connection to `host:port`.
     Tcp(String),
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Accepts {
 }
 
 impl Wanted {
-    /// The budget of the connection. If it uses another tunnel, it is charged to that tunnel.
+    /// Returns the budget of the connection. If it uses another tunnel, it is charged to that tunnel.
     pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
         match self {
             Self::Tcp(_) => own,
@@ -59,7 +59,7 @@ impl Wanted {
 }
 
 impl Accepts {
-    /// An error is the reason for the other side.
+    /// Returns the connection to open, or the reason for the other side why there is none.
     pub(super) fn wanted(&self, to: Destination) -> Result<Wanted, String> {
         match (self, to.cluster) {
             (Self::Only(addresses), None) if addresses.contains(&to.address) => Ok(Wanted::Tcp(to.address)),
@@ -79,18 +79,18 @@ impl Accepts {
     pub(super) fn announced(&self, announcement: Announcement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
-            // Of no use here.
+            // This side does not use announcements.
             Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
         }
     }
 }
 
-/// Connects to an API server. An error is the reason for the other side.
+/// Connects to an API server. The error is the reason for the other side.
 pub(super) async fn connect(address: &str) -> Result<TcpStream, String> {
     let connecting = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address));
     let why = match connecting.await {
         Ok(Ok(stream)) => {
-            // A request is one small write.
+            // A request is one small write, which should not be delayed.
             let _ = stream.set_nodelay(true);
             return Ok(stream);
         }

@@ -1,4 +1,4 @@
-//! The agent in a cluster: reports the cluster's credentials to a gateway, and holds a tunnel open.
+//! The agent in a cluster, which reports the cluster's credentials to a gateway, and keeps a tunnel open.
 
 use std::{fmt, io, path::PathBuf, time::Duration};
 
@@ -30,13 +30,13 @@ use crate::{
 const LONGEST_REPLY: usize = 64 << 10;
 /// The largest token or CA in bytes. Each has a few kilobytes.
 const LARGEST_FILE: u64 = 1 << 20;
-/// A tunnel of the previous credentials stays for requests that use it.
+/// The time for which a tunnel with the previous credentials stays open for requests that use it.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
 /// The gateway to which an agent reports, and the content of the report.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// `https://{host}:{port}`.
+    /// The URL of the gateway: `https://{host}:{port}`.
     pub gateway: Uri,
     pub tls: ClientTls,
     /// The ID of the cluster at the gateway.
@@ -49,7 +49,7 @@ pub struct AgentConfig {
     pub ca_file: PathBuf,
     /// The interval at which the credentials are read and reported.
     pub period: Duration,
-    /// Whether to hold a tunnel open. Without one, the gateway connects to the addresses.
+    /// Whether a tunnel is kept open. Without one, the gateway connects to the addresses.
     pub has_tunnel: bool,
 }
 
@@ -70,7 +70,7 @@ enum AgentError {
 }
 
 impl AgentConfig {
-    /// The credentials, as they are now.
+    /// Reads the current credentials.
     async fn read(&self) -> Result<Current, AgentError> {
         Ok(Current {
             token: read(self.token_file.clone()).await?.trim().to_owned(),
@@ -89,7 +89,7 @@ async fn read(file: PathBuf) -> Result<String, AgentError> {
         })
 }
 
-/// Runs an agent. It never returns: whatever fails is tried again.
+/// Runs an agent, which tries again whatever fails. Never returns.
 pub async fn run(config: AgentConfig) {
     let (sender, current) = watch::channel(None);
     let agent = Agent {
@@ -127,15 +127,14 @@ impl Agent {
                 Err(error) => Err(error),
             };
             let reported = reported.map_err(|error| error.to_string());
-            let pause = match reported.is_ok() {
-                true => {
-                    pauses.reset();
-                    self.config.period
-                }
-                false => pauses.after_failure(),
+            let pause = if reported.is_ok() {
+                pauses.reset();
+                self.config.period
+            } else {
+                pauses.after_failure()
             };
             match &reported {
-                // Each result once.
+                // Each result is logged once.
                 reported if last.as_ref() == Some(reported) => {}
                 Ok(()) => tracing::info!(
                     cluster = self.config.cluster,
@@ -177,20 +176,21 @@ impl Agent {
             .await
             .map_err(|_| ConnectError::Timeout)?;
         let text = text.map(|text| text.to_bytes()).unwrap_or_default();
-        match status.is_success() && !is_refusal(&text) {
-            true => Ok(()),
-            false => Err(ConnectError::Refused(status, excerpt(&text)).into()),
+        if status.is_success() && !is_refusal(&text) {
+            Ok(())
+        } else {
+            Err(ConnectError::Refused(status, excerpt(&text)).into())
         }
     }
 
-    /// Holds a tunnel open, forever.
+    /// Keeps a tunnel open, forever.
     async fn hold(&self, mut current: watch::Receiver<Option<Current>>) {
         if !self.config.has_tunnel {
             return std::future::pending().await;
         }
         let mut pauses = pauses();
         loop {
-            // An error: the sender lives as long as this.
+            // An error means that the reports have ended, which they do not while this runs.
             let Ok(read) = current
                 .wait_for(Option::is_some)
                 .await
@@ -227,7 +227,7 @@ impl Agent {
         }
     }
 
-    /// Opens a tunnel. The result carries it to its end, and returns why it ended.
+    /// Opens a tunnel. The returned future serves it until it ends, and returns why it ended.
     async fn open(
         &self,
         current: &Current,
@@ -261,7 +261,8 @@ impl Agent {
     }
 }
 
-/// Whether a reply is an error, which may have any status: invalid values are answered with 200.
+/// Returns whether the body of a reply is an error. The status does not show it, because bcs-api answers invalid values with
+/// 200.
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
     reply.is_ok_and(|reply| reply.get("code_name").is_some())
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn credentials_are_only_read_from_files() {
+    async fn the_credentials_of_agents_are_read_only_from_files() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::write(path("text"), " text\n").unwrap();

@@ -1,4 +1,4 @@
-//! Budgets limit the memory of a gateway's tunnels, of one user's, of each tunnel, and of each connection in it.
+//! Limits the memory of all tunnels of a gateway, of the tunnels of one user, of each tunnel, and of each connection.
 
 use std::sync::{
     Arc,
@@ -7,12 +7,12 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// A budget holds at most this multiple of what is free in the one that it is a part of. So none takes all of it, and
-/// one that holds nothing always gets something.
+/// The multiple of the free memory of a larger budget that a part of it may hold. So no part takes all of it, and a part that
+/// holds nothing always gets something.
 const SHARE: usize = 3;
 
-/// A limit on bytes of memory, which may be a part of a larger one: whatever is charged to it is charged there too.
-/// Dropping it releases everything.
+/// A limit on bytes of memory. It may be a part of a larger budget, to which all of its bytes are charged too. Dropping it
+/// releases everything.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
@@ -31,7 +31,7 @@ impl Budget {
         })
     }
 
-    /// A part of this budget.
+    /// Returns a part of this budget.
     pub fn part(self: &Arc<Self>, limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -64,7 +64,7 @@ impl Budget {
         }
     }
 
-    /// Gives back what was charged.
+    /// Releases charged bytes.
     pub fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::AcqRel);
         self.released.notify_waiters();
@@ -73,7 +73,7 @@ impl Budget {
         }
     }
 
-    /// Completes at the next release after this call.
+    /// Waits for the next release after this call.
     pub(super) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
@@ -86,14 +86,14 @@ impl Budget {
         self.limit.saturating_sub(self.held())
     }
 
-    /// Whether a budget that this one is a part of has less than the `divisor`th part free.
+    /// Returns whether a budget that this one is a part of has less than the `divisor`th part free.
     pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
         self.whole
             .as_deref()
             .is_some_and(|whole| whole.free() < whole.limit / divisor || whole.has_less_than_one_in(divisor))
     }
 
-    /// Whether both are parts of the same budget.
+    /// Returns whether both are parts of the same budget.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         match (&self.whole, &other.whole) {
             (Some(whole), Some(other)) => Arc::ptr_eq(whole, other),

@@ -20,7 +20,7 @@ use super::{LARGEST_OF_GATEWAY, websocket_config};
 
 /// The timeout of a connection, and of a reply.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two attempts: the first and the longest pause.
+/// The pause before the second attempt, which grows to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
@@ -37,7 +37,7 @@ pub(crate) enum ConnectError {
     Header,
 }
 
-/// Opens a WebSocket with this random key, and sends these headers. Returns the headers of the reply, too.
+/// Opens a WebSocket with this random key and these headers. Returns the headers of the reply too.
 pub(crate) async fn websocket(
     connector: &Connector,
     uri: Uri,
@@ -78,7 +78,7 @@ pub(crate) async fn websocket(
     Ok((socket, reply.into_parts().0.headers))
 }
 
-/// The URL of a server with this path.
+/// Returns the URL of a server with this path.
 pub(crate) fn at_path(server: &Uri, path: &str) -> Result<Uri, ConnectError> {
     let mut parts = server.clone().into_parts();
     parts.path_and_query = Some(path.parse().map_err(|_| ConnectError::Header)?);
@@ -91,12 +91,12 @@ fn header(text: &str) -> Result<HeaderValue, ConnectError> {
     Ok(value)
 }
 
-/// A text of a server for a message.
+/// Shortens the text of a server for a message.
 pub(crate) fn excerpt(text: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(text), 300).into_owned()
 }
 
-/// The pauses between attempts. A half of each is left to chance: agents do not come back all at once.
+/// Returns the pauses between attempts. A half of each is random, so that not all agents reconnect at once.
 pub(crate) fn pauses() -> Backoff {
     Backoff::new(FIRST_PAUSE / 2, LONGEST_PAUSE / 2)
 }

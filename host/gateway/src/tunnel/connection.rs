@@ -1,4 +1,4 @@
-//! A connection in a tunnel, as one side of the tunnel keeps it.
+//! The state of a connection at one side of a tunnel.
 
 use std::sync::{
     Arc,
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{budget::Budget, inbox::Inbox};
 
-/// The memory of a connection to which nothing arrives: its buffers, TLS and HTTP.
+/// The memory of an idle connection: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The memory that a connection takes at most. Then nothing more is read of the tunnel, up to a time. Megabytes can still be in
-/// the buffers of the kernels when a pause is requested, and they have to fit.
+/// The most memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The limit
+/// must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
 /// The thresholds for asking the other side to pause a connection, and to resume.
 const HIGH: usize = 1 << 20;
@@ -29,12 +29,12 @@ pub(super) struct Connection {
     pause_requested: AtomicBool,
     /// Whether the other side asks to pause.
     pub(super) paused: watch::Sender<bool>,
-    /// The connection has ended, from whatever side.
+    /// Cancelled when either side has ended the connection.
     pub(super) ended: CancellationToken,
 }
 
 impl Connection {
-    /// A connection whose memory is a part of this budget. None if the budget has too little left.
+    /// Creates a connection whose memory is a part of this budget; `None` if the budget has too little left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
         // Connections that wait leave memory for those that transfer something.
@@ -49,12 +49,12 @@ impl Connection {
         })
     }
 
-    /// Whether to ask the other side to pause now.
+    /// Returns whether to ask the other side to pause now.
     pub(super) fn begin_pause(&self) -> bool {
         self.inbox.budget.held() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether to tell the other side now that it may resume.
+    /// Returns whether to tell the other side now that it may resume.
     pub(super) fn end_pause(&self) -> bool {
         self.inbox.budget.held() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
     }

@@ -1,7 +1,7 @@
 //! Frames of the tunnel protocol, as bcs-api's agents write them: one in each binary message.
 //!
-//! Zigzag varints: the number of the frame, of its connection, its kind, and of some kinds a deadline in milliseconds;
-//! the payload is the rest.
+//! A frame begins with zigzag varints: its number, the number of its connection, its kind, and for some kinds a deadline in
+//! milliseconds. The rest is the payload.
 
 use std::fmt;
 
@@ -22,39 +22,39 @@ pub(super) struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Data(Bytes),
-    /// Open a connection.
+    /// Asks for a connection.
     Connect(Destination),
-    /// The connection ends. `EOF`: as it should.
+    /// Ends the connection. The text `EOF` is no error.
     Error(String),
-    /// Send no more data, until `Resume`. Older peers ignore both.
+    /// Asks the other side to send no more data until `Resume`. Older peers ignore both.
     Pause,
     Resume,
-    /// A notice of another gateway.
+    /// Announces a tunnel to the gateway that sends it, or its end.
     Announcement(Announcement),
-    /// Unknown.
+    /// A frame of an unknown kind.
     Other,
 }
 
-/// A notice to another gateway about the tunnels to the sender.
+/// A message to another gateway about the tunnels to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {
     /// A cluster's agent has opened a tunnel: the ID of the cluster, a line feed, and how its API server is reached. It
     /// replaces the cluster's previous tunnel.
     Added(Bytes),
-    /// The cluster with this ID has no tunnel any more.
+    /// The cluster with this ID no longer has a tunnel.
     Removed(String),
 }
 
 /// The destination of a connection: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// The cluster whose tunnel the other side uses. None: it connects itself.
+    /// The cluster whose tunnel the other side uses. Without one, the other side connects by itself.
     pub cluster: Option<String>,
-    /// `host:port`.
+    /// The address: `host:port`.
     pub address: String,
 }
 
-/// The text of an error that is none.
+/// The text of a frame that ends a connection without an error.
 pub(super) const EOF: &str = "EOF";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,7 +133,7 @@ fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
 }
 
 impl Destination {
-    /// Whether the other side can read it. It would end the whole tunnel otherwise.
+    /// Returns whether the other side can read the destination. Otherwise it would end the whole tunnel.
     pub(super) fn fits(&self) -> bool {
         let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
         TCP.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)
@@ -142,7 +142,7 @@ impl Destination {
     fn read(payload: &[u8]) -> Result<Self, InvalidFrame> {
         let parsed = std::str::from_utf8(payload).ok().and_then(|text| {
             let (cluster, tcp) = match text.split_once("::") {
-                // An IPv6 address has colons too, behind the first slash.
+                // An IPv6 address has colons too, but after the first slash.
                 Some((cluster, tcp)) if !cluster.contains('/') => (Some(cluster), tcp),
                 _ => (None, text),
             };

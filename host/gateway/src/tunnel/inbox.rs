@@ -1,4 +1,4 @@
-//! An inbox keeps what has arrived for a connection in a tunnel until its reader takes it.
+//! Keeps the bytes that have arrived for a connection in a tunnel until its reader takes them.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use super::{CHUNK, budget::Budget};
 
-/// The smallest chunk. Frames are copied into chunks: an empty one takes nothing, small ones share a chunk, and none
-/// keeps the buffer alive that it was received in.
+/// The smallest chunk, in bytes. Frames are copied into chunks, so that an empty frame takes no memory, small frames share a
+/// chunk, and no frame keeps the buffer alive in which it was received.
 const SMALLEST_CHUNK: usize = 512;
 /// The memory of a chunk besides its bytes: its allocation, and its place in the queue.
 const CHUNK_COST: usize = 64;
@@ -27,7 +27,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// Bytes that were taken from an inbox. They are charged until [`Inbox::delivered`].
+/// Bytes that were taken from an inbox. They stay charged until [`Inbox::delivered`] gets them back.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
@@ -52,7 +52,7 @@ impl Inbox {
         let spare = |chunk: &Chunk| chunk.bytes.capacity() - chunk.bytes.len();
         let fitting = queue.chunks.back().map_or(0, spare).min(bytes.len());
         let (fitting, rest) = bytes.split_at(fitting);
-        // Chunks of a connection that receives much in small frames grow.
+        // The chunks of a connection that receives many small frames grow.
         let next = queue
             .chunks
             .back()
@@ -75,7 +75,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// The next bytes. None once it is closed and everything was taken.
+    /// Waits for the next bytes; `None` when the inbox is closed and everything was taken.
     pub(super) async fn take(&self) -> Option<Chunk> {
         loop {
             let changed = self.changed.notified();
@@ -98,7 +98,7 @@ impl Inbox {
         self.budget.release(cost);
     }
 
-    /// Nothing more arrives. Its reader still takes what has.
+    /// Ends the inbox, whose reader still takes the bytes that have arrived.
     pub(super) fn close(&self) {
         self.queue.lock().is_closed = true;
         self.changed.notify_one();
@@ -108,7 +108,7 @@ impl Inbox {
         self.queue.lock().is_closed
     }
 
-    /// Frees what was not taken.
+    /// Frees the bytes that were not taken.
     pub(super) fn clear(&self) {
         let chunks = std::mem::take(&mut self.queue.lock().chunks);
         chunks.into_iter().for_each(|chunk| self.delivered(chunk));

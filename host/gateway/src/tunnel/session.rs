@@ -1,4 +1,4 @@
-//! One side of a tunnel: the connections in it, and the WebSocket that carries them.
+//! One side of a tunnel, with its connections and the WebSocket that carries them.
 
 use std::{
     collections::HashMap,
@@ -28,13 +28,13 @@ use super::{
     frame::{Announcement, Content, Destination, EOF, Frame},
 };
 
-/// Data frames that wait to be written.
+/// The most data frames that wait to be written.
 const DATA_QUEUE: usize = 4;
-/// Other frames that wait to be written. More is an attack.
+/// The most other frames that wait to be written. Only an attack causes more.
 const CONTROL_QUEUE: usize = 1024;
-/// The buffer of a connection in each direction.
+/// The size of a connection's buffer in each direction, in bytes.
 const BUFFER: usize = 16 << 10;
-/// A connection ends if its reader is behind for this long, and the other side does not pause.
+/// The time after which a connection ends whose reader is too slow, if the other side does not pause.
 const SLOW_READER: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -49,7 +49,7 @@ struct Shared {
     control: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
-    /// Whether a refused connection was logged: the other side could request any number of them.
+    /// Whether a refused connection was logged. Only one is, because the other side could request any number of them.
     has_warned: AtomicBool,
     ended: CancellationToken,
 }
@@ -62,7 +62,7 @@ pub struct Outgoing {
 }
 
 impl Session {
-    /// One side of a tunnel whose connections are charged to this budget, unless [`open`](Self::open) names another.
+    /// Creates one side of a tunnel, whose connections are charged to this budget unless [`open`](Self::open) names another.
     pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
@@ -94,13 +94,13 @@ impl Session {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // Waits before the connection is added: if this future is dropped meanwhile, nothing has to be removed.
+        // The connection is added after this wait, so that nothing has to be removed if this future is dropped here.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
         };
         let connection = self.0.add(number, budget).map_err(io::Error::other)?;
-        // In the queue of data, so that it is sent before the data of the connection.
+        // The frame waits in the queue of data, so that it is sent before the data of the connection.
         permit.send(Frame::new(number, Content::Connect(to)));
         let (own, stream) = tokio::io::duplex(BUFFER);
         tokio::spawn(self.0.clone().carry(number, connection, own));
@@ -109,7 +109,7 @@ impl Session {
 
     /// Sends an announcement to another gateway. Waits until there is room in the queue.
     pub(crate) async fn announce(&self, announcement: Announcement) {
-        // An error: the tunnel has ended.
+        // An error means that the tunnel has ended.
         let _ = self
             .0
             .data
@@ -117,12 +117,12 @@ impl Session {
             .await;
     }
 
-    /// Whether there are connections.
+    /// Returns whether the tunnel has connections.
     pub(crate) fn is_used(&self) -> bool {
         !self.0.connections.lock().is_empty()
     }
 
-    /// Carries the connections over the WebSocket, until it ends. Returns why.
+    /// Carries the connections over the WebSocket until it ends. Returns why it ended.
     pub async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &Accepts) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
@@ -174,7 +174,7 @@ where
 }
 
 impl Shared {
-    /// Reads frames until the WebSocket ends. Returns why.
+    /// Reads frames until the WebSocket ends. Returns why it ended.
     async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &Accepts) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Unpin,
@@ -192,7 +192,7 @@ impl Shared {
                 _ => continue,
             };
             let result = match frame {
-                Ok(frame) => self.take(frame, accepts).await,
+                Ok(frame) => self.handle(frame, accepts).await,
                 Err(error) => Err(error.to_string()),
             };
             if let Err(why) = result {
@@ -202,7 +202,7 @@ impl Shared {
     }
 
     /// Handles a frame. An error ends the tunnel.
-    async fn take(self: &Arc<Self>, frame: Frame, accepts: &Accepts) -> Result<(), String> {
+    async fn handle(self: &Arc<Self>, frame: Frame, accepts: &Accepts) -> Result<(), String> {
         let number = frame.connection;
         let connection = self.connections.lock().get(&number).cloned();
         match (frame.content, connection) {
@@ -211,10 +211,10 @@ impl Shared {
                 match (wanted, known) {
                     (Ok(wanted), None) => match self.add(number, wanted.budget(&self.budget)) {
                         Ok(connection) => drop(tokio::spawn(self.clone().dial(number, wanted, connection))),
-                        Err(why) => self.tell(number, Content::Error(why.to_owned()))?,
+                        Err(why) => self.queue_control(number, Content::Error(why.to_owned()))?,
                     },
                     (Ok(_), Some(_)) => {
-                        self.tell(number, Content::Error("the number is in use".to_owned()))?
+                        self.queue_control(number, Content::Error("the number is in use".to_owned()))?
                     }
                     (Err(why), _) => {
                         if !self.has_warned.swap(true, Ordering::Relaxed) {
@@ -223,19 +223,19 @@ impl Shared {
                                 "the other side of a tunnel asked for a connection that it cannot have"
                             );
                         }
-                        self.tell(number, Content::Error(why))?;
+                        self.queue_control(number, Content::Error(why))?;
                     }
                 }
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
-            (Content::Data(bytes), Some(connection)) => self.arrived(number, &connection, bytes).await?,
-            // The connection has ended here. If the queue is full, the other side is informed at its next data.
-            (Content::Data(_), None) => drop(self.tell(number, Content::Error(EOF.to_owned()))),
+            (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
+            // The connection has ended here. If the queue is full, the next data of the other side gets this answer.
+            (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // The connection stays in the table, and counts, until its reader has read what has arrived.
+                // The connection stays in the table, and is charged, until its reader has read everything.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),
@@ -245,14 +245,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Queues what arrived. Waits for a moment if its reader is slow and the other side does not pause. If the memory of
-    /// this tunnel, its user or the gateway is used up, ends the connection here that holds the most of it.
-    async fn arrived(&self, number: i64, connection: &Arc<Connection>, bytes: Bytes) -> Result<(), String> {
+    /// Queues the bytes that have arrived. Waits for a moment if their reader is slow and the other side does not pause. If
+    /// the memory of this tunnel, its user or the gateway is used up, ends the connection of this tunnel that holds the most.
+    async fn queue_data(
+        &self,
+        number: i64,
+        connection: &Arc<Connection>,
+        bytes: Bytes,
+    ) -> Result<(), String> {
         let inbox = &connection.inbox;
         let slow = tokio::time::sleep(SLOW_READER);
         tokio::pin!(slow);
         loop {
-            // Created before the attempt, so that a release in between is not missed.
+            // The wait begins before the attempt, so that no release in between is missed.
             let released = inbox.budget.released();
             match inbox.push(&bytes) {
                 Ok(()) => break,
@@ -278,12 +283,12 @@ impl Shared {
             }
         }
         if connection.begin_pause() {
-            self.tell(number, Content::Pause)?;
+            self.queue_control(number, Content::Pause)?;
         }
         Ok(())
     }
 
-    /// The connection in this tunnel that shares its memory with this one, and holds the most: this one, if none holds more.
+    /// Returns the connection of this tunnel that shares a budget with this one and holds the most. It may be this one.
     fn largest_beside(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
         let own = &connection.inbox.budget;
         let connections = self.connections.lock();
@@ -296,17 +301,17 @@ impl Shared {
         (*number, connection.clone())
     }
 
-    /// Ends a connection, and tells the other side why.
+    /// Ends a connection, and sends the reason to the other side.
     fn end(&self, number: i64, connection: &Connection, why: &'static str) -> Result<(), String> {
         tracing::info!(number, why, "a connection in a tunnel is ended");
         connection.ended.cancel();
         connection.inbox.clear();
         self.remove(number);
-        self.tell(number, Content::Error(why.to_owned()))
+        self.queue_control(number, Content::Error(why.to_owned()))
     }
 
-    /// Queues a frame that waits for nothing.
-    fn tell(&self, number: i64, content: Content) -> Result<(), String> {
+    /// Queues a frame without waiting. It is an error if the queue is full.
+    fn queue_control(&self, number: i64, content: Content) -> Result<(), String> {
         let sent = self.control.try_send(Frame::new(number, content));
         sent.map_err(|_| "the other side does not read what it is sent".to_owned())
     }
@@ -327,7 +332,7 @@ impl Shared {
         self.connections.lock().remove(&number);
     }
 
-    /// Opens a connection for the other side, and carries it.
+    /// Opens a connection for the other side, and carries its bytes.
     async fn dial(self: Arc<Self>, number: i64, wanted: Wanted, connection: Arc<Connection>) {
         let ended = connection.ended.clone();
         let unwanted = async {
@@ -359,7 +364,7 @@ impl Shared {
             }
         };
         self.remove(number);
-        // An error: the tunnel ends.
+        // An error means that the tunnel ends.
         let _ = self.data.send(Frame::new(number, Content::Error(why))).await;
     }
 
@@ -377,7 +382,7 @@ impl Shared {
                 }
                 inbox.delivered(chunk);
                 if connection.end_pause() {
-                    // An error: the tunnel ends.
+                    // An error means that the tunnel ends.
                     let _ = self.control.send(Frame::new(number, Content::Resume)).await;
                 }
             }
@@ -385,7 +390,7 @@ impl Shared {
         };
         let collect = self.collect(number, read, connection.paused.subscribe());
         tokio::select! {
-            // The other side has ended it, and all of its bytes are delivered.
+            // The other side has ended the connection, and all of its bytes are delivered.
             () = deliver => {}
             () = collect => {}
             () = connection.ended.cancelled() => {}
@@ -393,7 +398,7 @@ impl Shared {
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
-            // In the queue of data, so that it is sent after the data of the connection.
+            // The frame waits in the queue of data, so that it is sent after the data of the connection.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
                 _ = self.data.send(end) => {}
@@ -402,7 +407,7 @@ impl Shared {
         }
     }
 
-    /// Sends what is read, to its end.
+    /// Sends the bytes of a stream until its end.
     async fn collect<S>(&self, number: i64, mut read: ReadHalf<S>, mut paused: watch::Receiver<bool>)
     where
         S: AsyncRead,
@@ -410,7 +415,7 @@ impl Shared {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // The other side has ended the connection: what has arrived is delivered before it ends here.
+                // The other side has ended the connection, whose bytes are delivered before it ends here.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

@@ -9,7 +9,7 @@ fn converted(text: &str) -> Result<String, String> {
 
 #[test]
 #[rustfmt::skip]
-fn documents() {
+fn the_one_document_of_a_yaml_text_becomes_json() {
     for (case, yaml, json) in [
         ("nothing", "", ""),
         ("only a comment", "# x\n", ""),
@@ -28,7 +28,7 @@ fn documents() {
 
 #[test]
 #[rustfmt::skip]
-fn refused() {
+fn yaml_that_no_json_can_express_is_refused() {
     let deep = "[".repeat(70) + &"]".repeat(70);
     let mut aliases = "a0: &a0 {x: 1}\n".to_owned();
     for line in 1..10 {

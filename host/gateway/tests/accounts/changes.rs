@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use crate::scene::{DAY, Scene, prepend_key};
 
 #[tokio::test]
-async fn a_token_is_its_users_until_it_is_revoked() {
+async fn a_token_identifies_its_user_until_it_is_revoked() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let alice = scene.user("alice").await;
@@ -102,7 +102,7 @@ async fn a_cluster_id_belongs_to_the_first_project_that_registers_it() {
 }
 
 #[tokio::test]
-async fn an_expired_token_says_whose_it_was() {
+async fn an_expired_token_still_names_its_user() {
     let scene = Scene::sqlite().await;
     let alice = scene.user("alice").await;
     let token = scene
@@ -204,7 +204,7 @@ async fn permissions_are_granted_and_withdrawn() {
 }
 
 #[tokio::test]
-async fn of_changes_at_the_same_moment_one_is_made() {
+async fn only_one_of_concurrent_changes_is_made() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let name = UserName::plain("alice").unwrap();
@@ -294,7 +294,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_is_explained() {
+async fn a_refused_change_is_explained() {
     let scene = Scene::sqlite().await;
     let name = UserName::plain("alice").unwrap();
     for (group, expected) in [

@@ -14,7 +14,7 @@ use crate::{
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn a_revocation_by_one_gateway_ends_what_goes_on_at_another() {
+async fn a_revocation_by_one_gateway_ends_requests_at_another() {
     let scene = Scene::mysql().await;
     let another = scene.another().await;
     let alice = scene.user("alice").await;
@@ -69,7 +69,7 @@ async fn a_revocation_by_one_gateway_ends_what_goes_on_at_another() {
 }
 
 #[tokio::test]
-async fn a_token_that_expires_ends_what_goes_on() {
+async fn a_token_that_expires_ends_its_requests() {
     let scene = Scene::sqlite().await;
     let alice = scene.user("alice").await;
     let cluster = scene.cluster("dev", Some(&alice)).await;
@@ -118,7 +118,7 @@ async fn changed_credentials_reach_all_gateways() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_stops_changes_only() {
+async fn an_unavailable_database_stops_only_changes() {
     let mut server = tokio::task::spawn_blocking(MariaDb::start).await.unwrap();
     let database = DatabaseConfig::MySql(server.database().await);
     let scene = Scene::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await;

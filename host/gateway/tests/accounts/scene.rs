@@ -71,7 +71,7 @@ impl Scene {
         self.directory.path().join("keys")
     }
 
-    /// Wait until a directory is like this.
+    /// Waits until a directory is like this.
     pub(crate) async fn until(&self, what: &str, is: impl Fn(&Directory) -> bool) -> Arc<Directory> {
         let mut changes = self.accounts.changes();
         let like_this = changes.wait_for(|directory| directory.as_deref().is_some_and(&is));
@@ -138,7 +138,7 @@ pub(crate) fn report(token: &str) -> Report {
     }
 }
 
-/// Put a new key before the others of the file.
+/// Puts a new key before the others of the file.
 pub(crate) fn prepend_key(path: &std::path::Path) -> String {
     let old = std::fs::read_to_string(path).unwrap();
     let next = path.with_extension("next");

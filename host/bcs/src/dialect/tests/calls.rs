@@ -10,7 +10,7 @@ use crate::scheduler::definitions_reply;
 
 #[test]
 #[rustfmt::skip]
-fn updates_go_where_the_body_says() {
+fn an_update_is_sent_to_the_application_in_its_body() {
     // (source, method, path, scheduler's target)
     for (source, method, path, expected) in [
         ("1.3", "PUT", "applications?instances=1&args=resource", "POST /v1/apps/ns/app-test/update?instances=1&args=resource"),
@@ -41,7 +41,7 @@ fn updates_go_where_the_body_says() {
 
 #[test]
 #[rustfmt::skip]
-fn messages() {
+fn messages_are_translated_for_the_scheduler() {
     let application = "/mesosdriver/v4/namespaces/test/applications/a/message";
     let taskgroup = "/mesosdriver/v4/namespaces/test/applications/a/taskgroups/t/message";
     let message = |kind: i32, key: &str, content: Value| {
@@ -74,7 +74,7 @@ fn messages() {
 
 #[test]
 #[rustfmt::skip]
-fn checked_bodies_go_on_as_they_are() {
+fn checked_bodies_are_forwarded_unchanged() {
     // (source, method, path, body, scheduler's target)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "/namespaces/n/configmaps", r#"{"kind":"configmap" , "datas":{}}"#, "POST /v1/configmap"),
@@ -96,7 +96,7 @@ fn checked_bodies_go_on_as_they_are() {
 
 #[test]
 #[rustfmt::skip]
-fn definitions_of_custom_resources_go_on_under_the_version_of_kubernetes() {
+fn definitions_of_custom_resources_get_the_version_of_kubernetes() {
     // (source, method, path, body, what is sent)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "", r#"{"kind":"K","apiVersion":"v4","x":1}"#, r#" {"kind":"K","apiVersion":"apiextensions.k8s.io/v1beta1","x":1}"#),

@@ -6,7 +6,7 @@ use super::*;
 use crate::routes::{Action, Body, Lookup, lookup, pattern, routes, table};
 
 #[test]
-fn every_row_can_be_matched_and_sent() {
+fn every_route_of_the_table_is_matched_and_sent() {
     assert_eq!((table::ROUTES.len(), table::DOCUMENTED.len()), (85, 4));
     let mut seen = HashSet::new();
     for route in routes() {
@@ -52,7 +52,7 @@ fn every_row_can_be_matched_and_sent() {
 /// The scheduler's request for every row without a body, or with one that goes on as it is: method and path
 /// below `/mesosdriver/v4` to method and target, as section 1.3 of the reference has them.
 #[test]
-fn requests_that_go_on_by_their_head() {
+fn requests_without_a_body_are_forwarded_by_their_head() {
     // (source, method, path, scheduler's method and target)
     for (source, method, path, expected) in [
         ("1.3 applications", "DELETE", "/namespaces/n/applications/a?enforce=1", "DELETE /v1/apps/n/a?enforce=1&kind=application"),
@@ -155,7 +155,7 @@ fn requests_that_go_on_by_their_head() {
 }
 
 #[test]
-fn requests_that_go_on_by_their_body() {
+fn requests_are_forwarded_by_their_body() {
     for route in routes() {
         let (Action::Scheduler(call) | Action::Definitions(call)) = route.action else {
             continue;

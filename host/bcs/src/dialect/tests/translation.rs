@@ -217,7 +217,7 @@ fn a_daemonset_becomes_its_definition() {
 }
 
 #[test]
-fn a_process_goes_on_whole() {
+fn a_process_is_forwarded_with_all_its_fields() {
     let object = of_kind("process");
     let (target, version) = sent("POST", path_of("process"), &object.to_string());
     assert_eq!(target, "POST /v1/apps");
@@ -304,7 +304,7 @@ fn defaults_and_derived_values() {
 }
 
 #[test]
-fn fields_that_the_original_drops_survive() {
+fn fields_that_the_original_drops_are_kept() {
     let mut object = application();
     object["autoUpgrade"] = true.into();
     object["metadata"]["owner"] = "o".into();

@@ -21,7 +21,7 @@ fn wrong(kind: &str) -> &'static str {
 
 #[test]
 #[rustfmt::skip]
-fn wrong_bodies() {
+fn wrong_bodies_get_the_errors_of_the_original() {
     let parameters = "there is some error in the parameters";
     let good = r#"{"containers":[{}]}"#;
     let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
@@ -129,7 +129,7 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
 
 #[test]
 #[rustfmt::skip]
-fn replies_of_the_scheduler() {
+fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
     // (source, status, body, what the client gets with HTTP 200)
     for (source, status, body, expected) in [
@@ -171,7 +171,7 @@ fn replies_of_the_scheduler() {
 /// Go's decoder replaces invalid UTF-8; here it is refused.
 #[test]
 #[rustfmt::skip]
-fn invalid_utf8() {
+fn a_body_with_invalid_utf8_is_refused() {
     for (route, body, code) in [
         ("application", &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..], "1405008"),
         ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
@@ -187,7 +187,7 @@ fn invalid_utf8() {
 
 #[test]
 #[rustfmt::skip]
-fn no_scheduler() {
+fn an_unreachable_scheduler_gets_the_reply_of_the_original() {
     for (source, reason, expected) in [
         ("1.4, 6 no scheduler", "scheduler not exist", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#),
         ("1.4 unreachable", "connection refused", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#),
@@ -204,7 +204,7 @@ fn no_scheduler() {
 /// 6: which requests run hooks, and the header of the cluster before them.
 #[test]
 #[rustfmt::skip]
-fn hooks() {
+fn hooks_run_for_the_requests_of_the_original() {
     // (source, method, path, BCS-ClusterID, request of the chains)
     for (source, method, path, cluster, expected) in [
         ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),

@@ -1,4 +1,4 @@
-//! The names of resources.
+//! Names resources after their definitions.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ const READABLE: usize = 200;
 /// The bytes of the digest that makes derived names unique.
 const DIGEST: usize = 8;
 
-/// The name of the resource of a definition: stable, unique for every definition, and one that
-/// Kubernetes allows.
+/// Returns the name of the resource of a definition: stable, unique for every definition, and one that Kubernetes
+/// allows.
 ///
 /// Definitions that BCS itself keeps in `namespace` have the name that BCS uses. It knows no other namespace; its names
 /// may have capitals, and dots anywhere.
@@ -44,7 +44,7 @@ pub(super) fn of(definition: &DefinitionName, namespace: &str) -> String {
     name
 }
 
-/// Whether it ends like a derived name, and so could collide with one.
+/// Returns whether a name ends like a derived one, and so could collide with it.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -5,7 +5,7 @@ fn object(text: &str) -> Map<String, Value> {
 }
 
 #[test]
-fn operations_and_kinds_that_a_change_gains() {
+fn a_change_gains_the_operation_and_kind_that_it_newly_covers() {
     // (before, after, operation and kind that are newly covered)
     let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
     let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
@@ -66,7 +66,7 @@ fn missing_names_come_from_the_place() {
 }
 
 #[test]
-fn texts_of_nodes() {
+fn nodes_are_read_with_the_defaults_of_bcs() {
     let place = DefinitionName::new("n", "a");
     let named = r#""metadata":{"name":"b","namespace":"m"}"#;
     // (as stored, as read; none if unchanged)
@@ -122,7 +122,7 @@ fn order_and_spacing_make_no_difference() {
 }
 
 #[test]
-fn documents_that_can_be_written() {
+fn only_json_of_a_definition_can_be_written() {
     // (text, what is wrong with it)
     for (text, expected) in [
         (r#"{"kind":"AdmissionWebhook"}"#, None),

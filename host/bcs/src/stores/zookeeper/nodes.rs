@@ -1,4 +1,4 @@
-//! Reads a consistent snapshot of all nodes.
+//! Reads a consistent snapshot of all definitions' nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,14 +24,13 @@ pub(super) struct Node {
     pub(super) data: Vec<u8>,
 }
 
-/// A snapshot of all nodes, and watches for changed, created and deleted nodes. All of them also report the
-/// end of the session.
+/// A snapshot of all nodes, and watches for changed, created and deleted nodes, which also fire when the session ends.
 pub(super) struct Snapshot {
     pub(super) nodes: Vec<Node>,
     pub(super) watches: Watches,
 }
 
-/// Each completes with the change that it waits for.
+/// The watches of a snapshot. Each completes with the change that it waits for.
 pub(super) type Watches = FuturesUnordered<Change>;
 
 type Change = Shared<BoxFuture<'static, ()>>;
@@ -43,8 +42,8 @@ enum Watched {
     Data(String),
 }
 
-/// Reads the nodes below a root, and reuses the watches of the previous read: a watch cannot be removed
-/// from an old server. Lives as long as the store.
+/// Reads the nodes below a root, and reuses the watches of the previous read, because an old server cannot remove a watch.
+/// Lives as long as the store.
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<SessionWatches>);
 
@@ -56,7 +55,7 @@ struct SessionWatches {
 }
 
 impl Reader {
-    /// The nodes below `root`; none if they keep changing.
+    /// Returns the nodes below `root`; `None` if they keep changing.
     ///
     /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it answers
     /// any later request, so if no watch has fired by the last response, the snapshot is consistent.
@@ -81,7 +80,7 @@ impl Reader {
                 continue;
             };
             let used = attempt.used;
-            // The others belong to deleted nodes.
+            // The other watches belong to deleted nodes.
             kept.watches.retain(|watched, _| used.contains(watched));
             let mut watches: Watches = kept.watches.values().cloned().collect();
             if watches.next().now_or_never().is_none() {
@@ -92,8 +91,7 @@ impl Reader {
     }
 }
 
-/// All nodes below this root, one after another, without watches: concurrent changes may or may not be
-/// included.
+/// Reads all nodes below this root one after another, without watches, so concurrent changes may or may not be included.
 pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
@@ -114,7 +112,7 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKee
     Ok(nodes)
 }
 
-/// The names of a node's children; none if it does not exist.
+/// Returns the names of a node's children; `None` if it does not exist.
 async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
@@ -138,7 +136,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// None if a node is deleted meanwhile.
+    /// Reads all nodes; `None` if a node is deleted meanwhile.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, ZooKeeperError> {
         let watched = Watched::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
@@ -219,7 +217,7 @@ impl Attempt<'_> {
     }
 }
 
-/// The names of the children, and a watch unless there is one.
+/// Returns the names of the children, and a watch unless there already is one.
 async fn children(
     client: &Client,
     path: &str,
@@ -232,7 +230,7 @@ async fn children(
     Ok((names, Some(watch)))
 }
 
-/// The data of a node, and a watch unless there is one.
+/// Returns the data of a node, and a watch unless there already is one.
 async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<Watch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
@@ -241,7 +239,7 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-/// Whether a node exists, and a watch unless there is one.
+/// Returns whether a node exists, and a watch unless there already is one.
 async fn existence(client: &Client, path: &str, is_watched: bool) -> Result<(bool, Option<Watch>), Error> {
     if is_watched {
         return Ok((client.check_stat(path).await?.is_some(), None));

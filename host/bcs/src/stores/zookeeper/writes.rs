@@ -11,13 +11,12 @@ pub(super) struct Write {
     pub(super) path: String,
     /// The version of the existing node.
     pub(super) version: Option<i32>,
-    /// None: delete the node.
+    /// The new data; `None` to delete the node.
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Write all or nothing. Transactions of ZooKeeper 3.4 cannot create a node in the way
-/// of newer versions, so new nodes are created first, without data, which is not a definition. A
-/// single write needs no transaction.
+/// Makes all writes or none. Transactions of ZooKeeper 3.4 cannot create a node in the way of newer versions, so new nodes
+/// are created first, without data, which makes them no definitions. A single write needs no transaction.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [Write],

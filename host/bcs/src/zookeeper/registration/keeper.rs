@@ -45,7 +45,7 @@ struct Keeper {
     pauses: Backoff,
 }
 
-/// Keep the node registered until told to stop, and then remove it.
+/// Keeps the node registered until told to stop, and then removes it.
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: Registration,
@@ -94,7 +94,7 @@ impl Keeper {
         }
     }
 
-    /// Keep the node registered until something fails.
+    /// Keeps the node registered until something fails.
     async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
         loop {
             if let Err(error) = self.once(client).await {
@@ -103,7 +103,7 @@ impl Keeper {
         }
     }
 
-    /// Create or find the node, and wait until it changes.
+    /// Create or find the node, and waits until it changes.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         if !self.wanted.borrow_and_update().is_present {
             return self.stay_away(client).await;
@@ -170,7 +170,7 @@ impl Keeper {
         sleep(self.pauses.after_failure()).await;
     }
 
-    /// The path of the node, which is created unless this session has created it already.
+    /// Returns the path of the node, which is created unless this session has created it already.
     async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
         let session = client.session_id();
         let parent = self.registration.parent.clone();
@@ -217,7 +217,7 @@ impl Keeper {
         Ok(node.path.insert(format!("{begin}{sequence}")).clone())
     }
 
-    /// Remove the node, even if its creation was interrupted.
+    /// Removes the node, even if its creation was interrupted.
     async fn withdraw(&mut self) {
         let Some(node) = self.node.take() else {
             return;
@@ -303,7 +303,7 @@ fn check(registration: &Registration) -> Result<(), &'static str> {
     check_path(&join(parent, name))
 }
 
-/// The child whose name begins with this prefix.
+/// Returns the child whose name begins with this prefix.
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
     // Another server may see the new node a little later than the one that created it.
     match client.sync(parent).await {

@@ -27,7 +27,7 @@ struct Publisher {
     was_connected: bool,
 }
 
-/// Keep a session for as long as this is polled.
+/// Keeps a session for as long as this is polled.
 pub(super) async fn keep(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,

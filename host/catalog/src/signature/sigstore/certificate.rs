@@ -24,7 +24,7 @@ impl SigningCertificate {
     ///
     /// # Errors
     ///
-    /// When the text is something else, the certificate is not valid yet, or none of the authorities issued it.
+    /// Returns an error when the text is something else, the certificate is not valid yet, or none of the authorities issued it.
     pub fn new(certificate: &str, authorities: Option<&[String]>) -> Result<Self, InvalidTrust> {
         Self::parse(certificate, authorities).map_err(invalid("certificate", None))
     }

@@ -27,7 +27,7 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// When the text has something else, or a key of another kind.
+    /// Returns an error when the text has something else, or a key of another kind.
     pub fn from_pem(text: &str) -> Result<Self, InvalidTrust> {
         Self::parse(text).map_err(invalid("public key", None))
     }
@@ -36,7 +36,7 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// The errors of [`from_pem`](Self::from_pem), and when the file cannot be read.
+    /// Returns the errors of [`from_pem`](Self::from_pem), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid("public key", Some(path)))
@@ -94,7 +94,7 @@ impl PublicKey {
         self.der.as_bytes()
     }
 
-    /// Whether this key made the signature over the message.
+    /// Returns whether this key made the signature over the message.
     pub(super) fn signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
         schemes(self.algorithm).iter().any(|scheme| {
             VerificationKey::from_spki_with_scheme(&self.der, *scheme)

@@ -31,7 +31,7 @@ impl TrustRoot {
     ///
     /// # Errors
     ///
-    /// When the text cannot be read, or has keys or certificates that cannot be used.
+    /// Returns an error when the text cannot be read, or has keys or certificates that cannot be used.
     pub fn from_json(text: &str) -> Result<Self, InvalidTrust> {
         Self::parse(text).map_err(invalid(WHAT, None))
     }
@@ -40,7 +40,7 @@ impl TrustRoot {
     ///
     /// # Errors
     ///
-    /// The errors of [`from_json`](Self::from_json), and when the file cannot be read.
+    /// Returns the errors of [`from_json`](Self::from_json), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid(WHAT, Some(path)))
@@ -51,7 +51,7 @@ impl TrustRoot {
     ///
     /// # Errors
     ///
-    /// When one of the texts is something else.
+    /// Returns an error when one of the texts is something else.
     pub fn from_pem(
         authorities: &str,
         signature_log: &str,

@@ -84,7 +84,7 @@ impl Plan {
 }
 
 impl Planning<'_> {
-    /// Whether this row still has to be dealt with. Records it as settled.
+    /// Returns whether this row still has to be dealt with. Records it as settled.
     fn settle(&mut self, table: &'static str, id: String) -> bool {
         if self.settled_before.contains(&(table.to_owned(), id.clone())) {
             return false;

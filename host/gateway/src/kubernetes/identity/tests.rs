@@ -44,7 +44,7 @@ fn expected(more: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 #[rustfmt::skip]
-fn nothing_that_a_client_says_of_itself_reaches_a_cluster() {
+fn no_header_with_a_client_identity_reaches_a_cluster() {
     for (name, value) in [
         ("Authorization", "Bearer mine"),
         ("Proxy-Authorization", "Basic x"),
@@ -79,7 +79,7 @@ fn nothing_that_a_client_says_of_itself_reaches_a_cluster() {
 }
 
 #[test]
-fn other_headers_stay() {
+fn headers_that_identify_nobody_reach_the_cluster() {
     assert_eq!(
         replaced(&[("X-Other", "1")], false),
         expected(&[("x-other", "1")])
@@ -103,7 +103,7 @@ fn other_headers_stay() {
 }
 
 #[test]
-fn groups_by_permission() {
+fn the_groups_of_a_user_follow_from_the_access() {
     let groups = |access, is_super| Identity::new("a".to_owned(), &[], access, is_super).groups;
     assert_eq!(
         groups(Access::Permission(Permission::Write), false),

@@ -1,4 +1,4 @@
-//! The side that accepts the tunnels of other gateways, and uses what they announce.
+//! Accepts the tunnels of other gateways, and uses the tunnels that they announce.
 
 use std::{
     collections::HashMap,
@@ -33,21 +33,20 @@ use crate::tunnel::{Accepts, Announcement, Budget, LARGEST_OF_GATEWAY, Session, 
 
 /// The most clusters that one gateway may announce.
 const MOST_CLUSTERS: usize = 16 * 1024;
-/// The most tunnels that other gateways may have open to this one. Each has one, and while it reconnects also the
-/// previous one.
+/// The most tunnels that other gateways may have open to this one. Each gateway has one, and two while it reconnects.
 const MOST_GATEWAYS: usize = 256;
 
-/// Counts a tunnel of another gateway until it is dropped.
-struct Counted(Arc<AtomicUsize>);
+/// Counts a tunnel of another gateway until this is dropped.
+struct CountedTunnel(Arc<AtomicUsize>);
 
-impl Drop for Counted {
+impl Drop for CountedTunnel {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Kubernetes {
-    /// The reply to another gateway that opens a tunnel to this one.
+    /// Returns the reply to another gateway that opens a tunnel to this one.
     pub(in super::super) fn accept_gateway(
         &self,
         request: Request<Body>,
@@ -62,7 +61,7 @@ impl Kubernetes {
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
         let (secret, occasion) = peers.check(request.headers())?;
-        let counted = Counted(peers.accepted.clone());
+        let counted = CountedTunnel(peers.accepted.clone());
         if peers.accepted.fetch_add(1, Ordering::Relaxed) >= MOST_GATEWAYS {
             let message = "too many gateways have tunnels to this one";
             return Err(KubernetesError::Tunnel(message.to_owned()));
@@ -100,7 +99,7 @@ impl Kubernetes {
         })
     }
 
-    /// Carries the tunnel of another gateway to its end: requests here use the tunnels that it announces.
+    /// Serves the tunnel of another gateway until it ends. Requests use the tunnels that this gateway announces.
     async fn carry_gateway(
         &self,
         id: &str,
@@ -167,8 +166,8 @@ impl Peers {
     }
 }
 
-/// Whether the first message of a gateway that opens a tunnel answers the challenge of this occasion. A request that
-/// was recorded and is repeated gets no further than this.
+/// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this occasion. This stops
+/// whoever repeats a recorded request.
 async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, occasion: &Occasion) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,

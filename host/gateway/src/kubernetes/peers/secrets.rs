@@ -1,4 +1,4 @@
-//! The secret that gateways share, and proofs of knowing it.
+//! The secret that gateways share, and the proofs that a gateway knows it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use ring::hmac::{self, HMAC_SHA256};
 
 use crate::accounts::Secret;
 
-/// The fewest characters of a secret. Fewer can be guessed.
+/// The fewest characters of a secret, since a shorter one could be guessed.
 const SHORTEST: usize = 32;
 const LONGEST_FILE: u64 = 4096;
 
@@ -24,7 +24,7 @@ pub(super) struct PeerSecret(Secret);
 /// The step of opening a tunnel at which a side proves that it knows the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
-    /// The proof in the request. Anyone who has read it can repeat it, so it only keeps strangers out.
+    /// The proof in the request. Whoever has read one can repeat it, so it only keeps strangers out.
     Opens,
     /// The proof in the reply, for the random key of the request.
     Accepts,
@@ -76,11 +76,8 @@ fn text(role: Role, occasion: &Occasion) -> String {
 }
 
 impl PeerSecrets {
-    /// Reads a file that has to have a secret.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, every user of the machine may read it, or a secret is too short.
+    /// Reads a file, which must contain a secret. It is an error if the file cannot be read, if every user of the machine may
+    /// read it, or if a secret is too short.
     pub fn read(path: &Path) -> Result<Self, String> {
         let path = path.to_owned();
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
@@ -90,7 +87,7 @@ impl PeerSecrets {
         self.0.current().first().cloned()
     }
 
-    /// The secret with which this proof was made.
+    /// Returns the secret with which this proof was made.
     pub(super) fn accept(&self, proof: &str, role: Role, occasion: &Occasion) -> Option<PeerSecret> {
         let secrets = self.0.current();
         let known = secrets
@@ -112,7 +109,7 @@ impl PeerSecrets {
         }
     }
 
-    /// The reason why the current content of the file is not in use.
+    /// Returns the reason why the current content of the file is not in use, if it is not.
     pub(super) fn problem(&self) -> Option<String> {
         self.0.problem()
     }
@@ -154,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proofs_are_for_one_occasion() {
+    fn a_proof_is_valid_for_one_challenge_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         let write = |text: &str, mode| {

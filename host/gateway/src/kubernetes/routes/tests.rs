@@ -4,7 +4,7 @@ use super::*;
 use crate::accounts::{AccountsConfig, DatabaseConfig};
 
 #[tokio::test]
-async fn names_lead_only_where_addresses_may() {
+async fn host_names_reach_only_allowed_addresses() {
     let directory = tempfile::tempdir().unwrap();
     let accounts = async |local_servers: &[&str]| {
         let config = AccountsConfig {
@@ -54,10 +54,10 @@ async fn only_the_servers_of_the_newest_tunnel_are_checked() {
 }
 
 #[tokio::test]
-async fn an_end_that_comes_late_leaves_newer_tunnels_open() {
+async fn a_late_end_of_a_tunnel_leaves_newer_ones_open() {
     let routes = Arc::new(Routes::default());
     let credentials = credentials_of_a_test();
-    let route = |way: ConnectVia| Arc::new(Route::new("a", credentials.clone(), way).unwrap());
+    let route = |via: ConnectVia| Arc::new(Route::new("a", credentials.clone(), via).unwrap());
     let budget = Budget::new(1 << 20);
     let session = || Session::new(budget.clone()).0;
     let own = |routes: &Routes| routes.state("a").tunnels;

@@ -8,7 +8,7 @@ fn connect(cluster: Option<&str>, address: &str) -> Content {
 }
 
 #[test]
-fn frames_are_those_of_the_original() {
+fn frames_have_the_format_of_the_original() {
     for (frame, number, bytes) in [
         (
             Frame::new(1, Content::Data(Bytes::from_static(b"ab"))),
@@ -65,7 +65,7 @@ fn frames_are_those_of_the_original() {
 }
 
 #[test]
-fn messages_that_are_no_frames() {
+fn invalid_frames_are_refused() {
     for message in [
         &b""[..],
         b"\x04",

@@ -229,7 +229,7 @@ async fn slow_readers_hold_no_more_together_than_a_tunnel_may() {
 }
 
 #[tokio::test]
-async fn a_connection_counts_until_its_reader_has_taken_what_arrived() {
+async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     let [ours, theirs] = socket().await;
     let budget = Budget::new(8 << 20).part(1 << 20);
     let session = gateway(&budget, ours);

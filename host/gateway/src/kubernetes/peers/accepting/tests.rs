@@ -48,7 +48,7 @@ async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
     }
 }
 #[tokio::test(start_paused = true)]
-async fn a_challenge_is_answered_by_who_knows_the_secret_now() {
+async fn only_a_new_proof_answers_a_challenge() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("secret");
     std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
