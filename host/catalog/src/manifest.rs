@@ -36,7 +36,6 @@ struct Manifest {
     manifests: Option<Vec<IgnoredAny>>,
 }
 
-/// A descriptor in a manifest.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {

@@ -19,7 +19,6 @@ pub const STALE_LIMIT: Duration = Duration::from_secs(300);
 /// expired version, and sends the error as its first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
-/// The state of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchState {
     /// The watch was not started, because there was no lookup yet.

@@ -74,8 +74,8 @@ struct Inner {
 }
 
 impl Accounts {
-    /// Prepares everything, but connects to no server: that happens in [`follow`](Self::follow). An error if the key file
-    /// is missing although it could be created, and the database has something that was encrypted with it.
+    /// Prepares the accounts without a connection to a server, which [`follow`](Self::follow) makes. It is an error if the key
+    /// file is missing, and the database has a secret that was encrypted with it, so that no new file may be created.
     pub async fn new(config: AccountsConfig) -> Result<Self, AccountsError> {
         let path = &config.key_file;
         let database = Database::new(&config.database)?;
@@ -104,7 +104,7 @@ impl Accounts {
         })))
     }
 
-    /// Returns the directory that was last read. An error only if none was read yet.
+    /// Returns the directory that was last read. It is an error if none was read yet.
     pub fn now(&self) -> Result<Arc<Directory>, AccountsError> {
         self.0.directory.borrow().clone().ok_or_else(|| {
             let problem = self.problem();
@@ -112,8 +112,7 @@ impl Accounts {
         })
     }
 
-    /// Returns the directory, and notice of every change within a second, whichever gateway made it. `None` if none was
-    /// read yet.
+    /// Receives the directory within a second after every change, whichever gateway made it; `None` if none was read yet.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }
@@ -135,8 +134,8 @@ impl Accounts {
         }
     }
 
-    /// Ends when the user no longer has this permission for the place: the token was revoked or has expired, the
-    /// permission was withdrawn, or the user or cluster was removed.
+    /// Waits until the user no longer has this permission for the place: the token was revoked or has expired, the permission
+    /// was withdrawn, or the user or cluster was removed.
     pub async fn until_denied(&self, session: &Session, place: &AccessTarget, needed: Permission) -> Denied {
         let check = |directory: &Directory| {
             let current = directory.session(session.digest)?;
@@ -151,13 +150,13 @@ impl Accounts {
         }
     }
 
-    /// Ends when the register token of an agent is no longer valid.
+    /// Waits until the register token of an agent is no longer valid.
     pub async fn until_agent_denied(&self, cluster_id: &str, register_token: &[u8]) -> Denied {
         self.until(|directory| directory.agent(cluster_id, register_token).map(drop))
             .await
     }
 
-    /// Ends when the check fails. It is repeated after every change.
+    /// Waits until the check fails, which is repeated after every change.
     async fn until(&self, check: impl Fn(&Directory) -> Result<(), Denied>) -> Denied {
         let mut changes = self.changes();
         loop {
@@ -197,7 +196,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Read everything, and use it. It may be older than what is in use: a backup may have been restored.
+    /// Reads the whole database, and uses it even if it is older than the present directory, because a backup may have been
+    /// restored.
     async fn load(&self) -> Result<(), AccountsError> {
         let Inner {
             database,
@@ -239,8 +239,8 @@ impl Accounts {
         }
     }
 
-    /// Commit a change, write it to the audit log, and read the directory again. If the directory cannot be read, the
-    /// change is still made, and the next poll reads it.
+    /// Commits a change, writes it to the audit log, and reads the directory again. If the directory cannot be read, the change
+    /// is made nevertheless, and the next poll reads it.
     async fn commit(
         &self,
         change: Change,
@@ -258,7 +258,7 @@ impl Accounts {
             }
             Ok(())
         };
-        // If the client disconnects, only the future that waits here is dropped; the change is still logged.
+        // If the client disconnects, only the future that waits here is dropped, and the change is still logged.
         let committed = tokio::spawn(work.in_current_span()).await;
         committed.unwrap_or_else(|error| Err(AccountsError::Unavailable(error.to_string())))
     }

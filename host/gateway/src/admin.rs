@@ -69,7 +69,7 @@ pub fn routes() -> Vec<Route> {
 /// The parameter of a user.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct UserPath {
-    /// `alice`, or `plain:alice`.
+    /// The name of the user: `alice`, or `plain:alice`.
     name: String,
 }
 

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::{error::GatewayError, yaml};
 
-/// The content types of YAML. bcs-api knows only the first.
+/// The content types of YAML. bcs-api accepts only the first.
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
 
 /// Returns whether the body of the request is YAML.
@@ -33,7 +33,7 @@ pub(super) fn is_yaml(head: &Parts) -> bool {
     YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
 }
 
-/// Returns the body of this request as JSON. Updates the headers of the request to match.
+/// Reads the body of this request as JSON, and updates the headers of the request.
 pub(super) async fn converted(
     head: &mut Parts,
     body: Body,
@@ -70,7 +70,7 @@ impl CutOff {
     }
 }
 
-/// Returns the body of this request, streamed up to the limit.
+/// Returns the body of this request, which is streamed up to the limit.
 pub(super) async fn streamed(
     head: &mut Parts,
     body: Body,
@@ -78,7 +78,7 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Refuse to read it, in a way that lets the client see the reply.
+        // Collecting the body refuses it in a way that lets the client see the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         let refused = limits.collect(head, body).await;
         return match refused {

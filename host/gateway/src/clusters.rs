@@ -20,7 +20,7 @@ use crate::{metric_names, status::GatewayCluster};
 pub(super) struct Clusters {
     known: watch::Receiver<Arc<KnownClusters>>,
     path: Option<NodePath>,
-    /// The time that a request waits until the clusters are known.
+    /// The longest time that a request waits until the clusters are known.
     wait: Duration,
     _watch: Option<AbortOnDropHandle<()>>,
 }
@@ -45,7 +45,7 @@ impl KnownClusters {
 pub(super) struct Drivers {
     pub(super) id: ClusterId,
     pub(super) upstream: Upstream,
-    /// None: the drivers are listed.
+    /// The discovery of the drivers, if they are not listed.
     discovery: Option<Discovery>,
     _checking: Option<AbortOnDropHandle<()>>,
 }
@@ -102,7 +102,7 @@ impl Drivers {
 }
 
 impl Clusters {
-    /// Returns the clusters of the configuration, and those discovered in `service`.
+    /// Starts to follow the clusters: those of the configuration, and those that are discovered in `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());
@@ -142,7 +142,7 @@ impl Clusters {
     pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
-        // An error: the task that follows them has ended, so the last known clusters are used.
+        // An error means that the task that follows the clusters has ended, so the last known clusters are used.
         let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
         let known = self.now();
         let reason = match known.clusters.get(id) {
@@ -159,7 +159,6 @@ impl Clusters {
         })
     }
 
-    /// Returns the clusters that are known now.
     pub(super) fn now(&self) -> Arc<KnownClusters> {
         self.known.borrow().clone()
     }
@@ -189,7 +188,7 @@ impl ClusterWatch {
         }
     }
 
-    /// The clusters for these names of nodes. Existing clusters keep their drivers.
+    /// Returns the clusters of the nodes with these names. Existing clusters keep their drivers.
     fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
@@ -199,7 +198,7 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Other nodes are not clusters: a driver that registers for the schedulers, for example.
+        // Other nodes do not belong to clusters, such as the node of a driver that registers for the schedulers.
         for id in names
             .children
             .iter()

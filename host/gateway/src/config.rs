@@ -15,24 +15,24 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig};
 pub struct GatewayConfig {
     /// The drivers of clusters, at least one each. Listed clusters are not discovered.
     pub clusters: BTreeMap<ClusterId, Vec<Server>>,
-    /// The node below which drivers of clusters register, in the service ensemble. None: only the
-    /// clusters above are known.
+    /// The node of the service ensemble below which drivers of clusters register. Without one, only the listed clusters are
+    /// known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,
-    /// The users and their permissions. None: no token is required, and every request is allowed.
+    /// The source of tokens and permissions. Without one, no token is required, and every request is allowed.
     pub tokens: Option<TokensConfig>,
-    /// Users and clusters of the management API. None: it is not served.
+    /// The users and clusters of the management API. Without them, it is not served.
     pub accounts: Option<Box<AccountsConfig>>,
-    /// The registration of this gateway. None: it is not registered.
+    /// The registration of this gateway, if it registers.
     pub registration: Option<RegistrationConfig>,
-    /// The settings with which it finds and trusts other gateways; requires a registration. None: each gateway uses only the tunnels that
-    /// agents have opened to it.
+    /// The settings with which this gateway finds and trusts others, which require a registration. Without them, each gateway
+    /// uses only the tunnels that agents have opened to it.
     pub peers: Option<PeersConfig>,
     /// The API groups whose custom resources `Write` may change. Default: none.
     pub plain_groups: PlainGroups,
     /// Whether drivers see the tokens of clients. Default: they do not.
     pub forward_token: bool,
-    /// Default: as bcs-api does.
+    /// The statuses of replies. Default: the statuses of bcs-api.
     pub statuses: Statuses,
 }
 
@@ -54,19 +54,19 @@ pub enum TokensConfig {
 /// `permissions/verify`.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Its URL. Without a path, [`DEFAULT_PATH`](Self::DEFAULT_PATH) is used.
+    /// The URL of the server. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).
     pub url: Uri,
     /// The trusted certificate authorities, and the client certificate.
     pub tls: ClientTls,
-    /// The file with the gateway's own token, which is read for and sent with each request. None: no token is
+    /// The file with the gateway's own token, which is read for each request and sent with it. Without a file, no token is
     /// sent.
     pub token_file: Option<PathBuf>,
     /// The timeout of a request, including the connection. Default: 5 s.
     pub timeout: Duration,
     /// The time for which an answer is cached. Default: 10 s.
     pub cache: Duration,
-    /// The action that is checked for changes of definitions of hooks; for anything else it is the
-    /// request's method. Default: `hooks`.
+    /// The action that is checked for changes of definitions of hooks. For any other request, the action is its method.
+    /// Default: `hooks`.
     pub hooks_action: String,
 }
 

@@ -15,11 +15,10 @@ const RETRY_SECONDS: u64 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statuses {
-    /// Like bcs-api: 200, whatever the status of the driver or the failure of the gateway. The code in the
-    /// body has the result.
+    /// The status is always 200, as in bcs-api, and the code in the body says what happened.
     #[default]
     Ok,
-    /// The driver's status, or the HTTP status that fits the gateway's error.
+    /// The status is that of the driver, or the one that fits the gateway's error.
     Driver,
 }
 
@@ -53,7 +52,7 @@ pub(super) enum GatewayError {
     NoCluster,
     #[error("http header BCS-ClusterID is set several times, with different values")]
     SeveralClusters,
-    /// The reason may be empty.
+    /// The cluster is unknown, for a reason that may be empty.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
     UnknownCluster { cluster: String, reason: String },
     #[error("request mesos apiserver failed: {0}")]
@@ -88,21 +87,21 @@ fn after_colon(reason: &str) -> String {
     }
 }
 
-/// The part of bcs-api that would have written the reply, which determines the shape of the envelope.
+/// The part of bcs-api that would have written the reply, which determines the form of the envelope.
 #[derive(Clone, Copy, Debug)]
 enum Writer {
-    /// A handler: HTTP 200 with [`Statuses::Ok`], compact, with the name of its program.
+    /// A handler, whose envelope is compact and has the name of the program. Its status is 200 with [`Statuses::Ok`].
     Handler,
-    /// A filter: its own status, indented by one space.
+    /// A filter, whose envelope is indented by one space. It has a status of its own.
     Filter,
 }
 
-/// One word for logs and metrics, and the parts of the reply.
+/// The parts of the reply, and one word for logs and metrics.
 struct Form {
     word: &'static str,
     code: Code,
     writer: Writer,
-    /// The status without [`Statuses::Ok`], with which handlers reply 200 instead.
+    /// The status of the reply, unless a handler replies 200 because of [`Statuses::Ok`].
     status: StatusCode,
 }
 

@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// The prefixes of the gateway's paths, longest first: that of bcs-api, and another that bcs-gateway-discovery routes
-/// to drivers, for example for consoles.
+/// The prefixes of the gateway's paths, the longest first: the prefix of bcs-api, and another one that bcs-gateway-discovery
+/// routes to drivers, for example for consoles.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
 /// Returns the path of the driver for a path of the gateway. The query and percent-encoding stay the same.
@@ -28,7 +28,7 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Returns whether no segment between slashes, encoded ones included, is empty, `.` or `..`. The last may be empty.
+/// Returns whether no segment is empty, `.` or `..`, also between encoded slashes. The last segment may be empty.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();

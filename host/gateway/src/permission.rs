@@ -11,9 +11,9 @@ use crate::path;
 /// The prefix of the custom resources of the kube-apiserver next to a cluster: `{group}/{version}/...`.
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";
 
-/// The API groups whose custom resources need only [`Permission::Write`] to be changed. Those of every other group
-/// need [`Permission::Hooks`]: they may control admission and access for all requests (definitions of hooks, admission
-/// policies, roles, API services, policy engines). Default: none.
+/// The API groups whose custom resources may be changed with [`Permission::Write`]. Changes of other groups need
+/// [`Permission::Hooks`], because their resources may control admission and access for all requests (definitions of hooks,
+/// admission policies, roles, API services, policy engines). Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainGroups(BTreeSet<ApiGroup>);
 
@@ -24,10 +24,10 @@ pub struct ApiGroup(String);
 /// A string that cannot be used as a plain API group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidApiGroup {
-    /// Not a valid name of a group of custom resources.
+    /// The text is not a valid name of a group of custom resources.
     #[error("{0:?} is not an API group of custom resources: write one such as clb.bmsf.tencent.com")]
     Name(String),
-    /// Its resources control admission or access for all requests.
+    /// The resources of the group control admission or access for all requests.
     #[error(
         "{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it"
     )]
@@ -71,9 +71,9 @@ impl PlainGroups {
 
 /// Returns the permission that a request to a driver needs: the permission of its route, if it has a route.
 ///
-/// Only requests known to be harmless need less than [`Permission::Hooks`]: those for a route of the driver, with an
-/// unambiguous path. A console is a shell in a container, so opening one is not a read, although it is a GET;
-/// neither is a request that switches protocols.
+/// Only requests that are known to be harmless need less than [`Permission::Hooks`]: requests for a route of the driver, with
+/// an unambiguous path. Opening a console is a GET but not a read, because a console is a shell in a container. A request that
+/// switches protocols is not a read either.
 pub(crate) fn needed(head: &Parts, plain: &PlainGroups) -> Permission {
     let path = head.uri.path();
     let Lookup::Found(matched) = lookup(head) else {

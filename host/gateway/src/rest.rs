@@ -35,7 +35,7 @@ pub(super) struct RestAnswer {
     pub(super) response: Response<Body>,
     /// One word for logs and metrics.
     pub(super) word: &'static str,
-    /// The name of the user, if known.
+    /// The name of the user, if it is known.
     pub(super) holder: Option<Arc<str>>,
 }
 
@@ -110,7 +110,7 @@ struct Caller {
 }
 
 fn caller(directory: &Directory, headers: &HeaderMap) -> Result<Caller, RestError> {
-    // Several tokens may belong to several users.
+    // Several tokens could belong to several users, so they are refused.
     let value = only(headers, AUTHORIZATION).ok_or(Denied::Unknown)?.as_bytes();
     let token = match value.split_at_checked(BASIC.len()) {
         Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC) => password(encoded),
@@ -143,7 +143,7 @@ fn authorize(
         Needs::SuperUser if !user.is_super_user => Err(RestError::NotSuperUser(user.name.to_string())),
         Needs::Nothing | Needs::User | Needs::SuperUser => Ok(None),
         Needs::Cluster(needed) => {
-            // A cluster that the user may not even see is as if it did not exist.
+            // For a user who may not even see a cluster, it does not exist.
             let cluster = directory
                 .cluster(parameter)
                 .filter(|cluster| directory.permission(user, cluster).is_some())

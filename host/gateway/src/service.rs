@@ -43,7 +43,7 @@ struct Inner {
     clusters: Clusters,
     tokens: Option<Tokens>,
     accounts: Option<Accounts>,
-    /// The way into Kubernetes clusters, if there are accounts.
+    /// The proxy to Kubernetes clusters, if there are accounts.
     kubernetes: Option<Kubernetes>,
     plain_groups: PlainGroups,
     forward_token: bool,
@@ -68,7 +68,7 @@ pub enum GatewayStartError {
 /// The cluster and the user of a request.
 #[derive(Clone, Debug)]
 pub struct Recipient {
-    /// None for the management API.
+    /// The cluster; `None` for the management API.
     pub cluster: Option<Arc<str>>,
     /// The name of the token's holder, if known.
     pub holder: Option<Arc<str>>,
@@ -78,13 +78,12 @@ pub struct Recipient {
 pub struct Answer {
     pub response: Response<Body>,
     pub passage: Passage,
-    /// None if the request ended before its cluster and token were checked.
+    /// `None` if the request ended before its cluster and token were checked.
     pub recipient: Option<Recipient>,
 }
 
 impl Gateway {
-    /// Returns a gateway with this configuration, on these ports. Requests for Kubernetes clusters pass the chains of
-    /// `host`; `limits` are for bodies.
+    /// Creates a gateway on these ports. Requests for Kubernetes clusters pass the chains of `host`; `limits` are for bodies.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,
@@ -132,7 +131,7 @@ impl Gateway {
         })))
     }
 
-    /// Warn if the port is reachable without authentication, or if tokens are sent unencrypted.
+    /// Warns if the port is reachable without authentication, or if tokens are sent unencrypted.
     pub fn warn_of_port(&self, address: SocketAddr, is_tls: bool) {
         let has_drivers = self.0.clusters.path().is_some() || !self.0.clusters.now().clusters.is_empty();
         let has_tokens = self.0.tokens.is_some() || self.0.accounts.is_some();
@@ -175,7 +174,7 @@ impl Gateway {
         GatewayError::from(end).reply(self.0.statuses)
     }
 
-    /// Reload files when they change. Never returns.
+    /// Reloads files when they change. Never returns.
     pub async fn follow(&self) {
         let tokens = async {
             if let Some(tokens) = &self.0.tokens {
@@ -195,12 +194,12 @@ impl Gateway {
         tokio::join!(tokens, accounts, kubernetes, self.0.tls.keep_fresh());
     }
 
-    /// Users and clusters, if the gateway has them.
+    /// Returns the users and clusters, if the gateway has any.
     pub fn accounts(&self) -> Option<&Accounts> {
         self.0.accounts.as_ref()
     }
 
-    /// Returns the status of the client certificate that drivers are sent.
+    /// Returns the status of the client certificate for drivers.
     pub fn tls_status(&self) -> Option<CertificateStatus> {
         self.0.tls.status()
     }

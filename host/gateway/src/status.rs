@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
-    /// The clusters that are known.
+    /// The known clusters.
     pub clusters: Vec<GatewayCluster>,
-    /// The node of ZooKeeper below which clusters are discovered; absent when all are listed.
+    /// The node of ZooKeeper below which clusters are discovered. It is absent if all clusters are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<String>,
     /// The reason why the clusters may be stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The source of the tokens; absent if no token is required.
+    /// The source of the tokens. It is absent if no token is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensStatus>,
-    /// The database of users and clusters; absent without one.
+    /// The database of users and clusters. It is absent if the gateway has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounts: Option<AccountsStatus>,
     /// The clusters of that database.
     #[serde(default)]
     pub kubernetes: Vec<KubernetesCluster>,
-    /// The other gateways; absent if it uses no tunnels to others.
+    /// The other gateways. They are absent if this one uses no tunnels to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<PeersStatus>,
 }
@@ -37,14 +37,14 @@ pub struct GatewayStatus {
 pub struct KubernetesCluster {
     /// The ID of the cluster.
     pub cluster: String,
-    /// The tunnels that its agents have open to this gateway.
+    /// The number of tunnels that the cluster's agents have open to this gateway.
     pub tunnels: usize,
-    /// The number of tunnels to other gateways, which this one uses if it has none.
+    /// The number of tunnels of the agents to other gateways, which this gateway uses if it has none.
     pub gateways: usize,
-    /// When its agent last reported other credentials.
+    /// When the agent last reported changed credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Moment>,
-    /// Its API servers, as far as they were used.
+    /// The API servers that requests have used.
     pub servers: Vec<ServerHealth>,
     /// The reason why requests for the cluster fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub struct PeersStatus {
 pub struct Peer {
     /// The URL of the gateway.
     pub server: String,
-    /// The reason why it cannot use the tunnels to this one.
+    /// The reason why the other gateway cannot use the tunnels to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -81,7 +81,7 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountsStatus {
-    /// Whether they were read since the start.
+    /// Whether users and clusters were read since the start.
     pub read: bool,
     /// The number of users.
     pub users: usize,
@@ -100,7 +100,7 @@ pub struct GatewayCluster {
     pub cluster: String,
     /// The drivers of the cluster.
     pub drivers: Vec<ServerHealth>,
-    /// The reason why requests for it fail, or why its drivers may be stale.
+    /// The reason why requests for the cluster fail, or why the list of its drivers may be stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -111,7 +111,7 @@ pub struct GatewayCluster {
 pub struct TokensStatus {
     /// `file`, `accounts`, or the URL of the endpoint.
     pub source: String,
-    /// The number of tokens; absent unless they are in a file.
+    /// The number of tokens, which is known only for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
     /// The reason why the current content of the file is not in use.

@@ -1,4 +1,4 @@
-//! Authentication and authorization: the token of a request, and the permissions of its holder.
+//! Authenticates a request by its token, and authorizes it by the permissions of the token's holder.
 
 mod cache;
 mod endpoint;
@@ -37,21 +37,21 @@ pub(super) struct AccessRequest<'a> {
 pub(super) enum Tokens {
     File(TokenTable),
     Endpoint(Box<Endpoint>),
-    /// The users of the database, and what was granted to them.
+    /// The users of the database, with their permissions.
     Accounts(Accounts),
 }
 
 #[derive(Default)]
 pub(super) struct Holder {
-    /// If known.
+    /// The name of the holder, if it is known.
     pub(super) name: Option<Arc<str>>,
-    /// The right, if the request has to end when it is lost.
+    /// The right of a request that has to end when the right is lost.
     pub(super) watched: Option<Watched>,
 }
 
 impl Tokens {
     pub(super) fn new(config: TokensConfig, accounts: Option<&Accounts>) -> Result<Self, GatewayStartError> {
-        // So that the first failure is an increase.
+        // The counters begin at zero, so that the first failure is an increase.
         for (source, results) in counted(&config) {
             for result in *results {
                 checks(source, result).absolute(0);
@@ -93,7 +93,7 @@ impl Tokens {
         }
     }
 
-    /// Reload files when they change. Never returns.
+    /// Reloads files when they change. Never returns.
     pub(super) async fn follow(&self) {
         match self {
             Self::File(table) => table.follow().await,
@@ -143,7 +143,7 @@ fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static
     }
 }
 
-/// `result` is `allowed`, `refused` or `unanswered`.
+/// Counts a check, whose `result` is `allowed`, `refused` or `unanswered`.
 fn count_check(source: &'static str, result: &'static str) {
     checks(source, result).increment(1);
 }
@@ -170,7 +170,7 @@ fn token_of(headers: &HeaderMap) -> Result<&[u8], GatewayError> {
     }
 }
 
-/// Two tokens may belong to two users, and the driver might use the other one.
+/// Returns the value of a header. Several values are an error, since the driver might use the token of another user.
 fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, GatewayError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -200,7 +200,7 @@ mod tests {
             (&[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")], Some("abc")),
             (&[], None),
             (&[("authorization", "Basic YTpi")], None),
-            // An invalid token does not make the other header count.
+            // After an invalid token, the other header is not used.
             (&[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")], None),
             (&[("authorization", "Bearer ")], None),
             (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], None),

@@ -1,10 +1,10 @@
-//! YAML bodies as JSON. The reader of all documents follows go-yaml v2, the original's parser.
+//! Converts YAML bodies to JSON, like go-yaml v2, the original's parser.
 //!
-//! A duplicate key and a second document are refused here; the original silently drops them.
+//! A duplicate key and a second document are refused, which the original silently drops.
 
 use admittance_definitions::document::{Mistake, yaml_to_json};
 
-/// The reason why a body cannot be converted to JSON: a sentence with the line and column.
+/// The reason why a body cannot be converted to JSON, as a sentence with the line and column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct InvalidYaml(String);
@@ -25,8 +25,8 @@ impl From<Mistake> for InvalidYaml {
     }
 }
 
-/// Returns the one document in this text as JSON; an empty text stays empty. The JSON has at most `limit` bytes,
-/// however often aliases repeat something.
+/// Converts the only document in this text to JSON. An empty text stays empty. The JSON has at most `limit` bytes, however
+/// often aliases repeat something.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
     let text = std::str::from_utf8(body).map_err(|error| {
         InvalidYaml(format!(
@@ -37,7 +37,7 @@ pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml>
     Ok(yaml_to_json("body", text, limit)?.unwrap_or_default())
 }
 
-/// Returns whether the text may be much larger than it is: an alias repeats what has an anchor.
+/// Returns whether the JSON may be much larger than the text, because aliases repeat values with an anchor.
 pub(super) fn may_expand(body: &[u8]) -> bool {
     body.contains(&b'&') && body.contains(&b'*')
 }

@@ -290,7 +290,7 @@ mod tests {
             ("program.log", None),
             ("chains/pods.yaml", Some(false)),
             ("chains/program.log", None),
-            // The name of a watched file, in another directory.
+            // This file has the name of a watched file, but is in another directory.
             ("chains/rules.txt", None),
         ] {
             let notifier = Arc::new(Notifier::default());

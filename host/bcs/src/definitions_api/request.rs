@@ -81,9 +81,9 @@ mod tests {
             ("PUT", "/crd/namespaces/n/admissionwebhook", update()),
             ("DELETE", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Delete(name()))),
             ("GET", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
-            // Any spelling.
+            // Every spelling of the path is recognized.
             ("GET", "/namespaces/n//%61dmissionwebhook/./%77/", Some(DefinitionRequest::Get(name()))),
-            // Other routes, and none.
+            // Other routes and unknown ones are not recognized.
             ("GET", "/namespaces/n/admissionwebhook", None),
             ("PATCH", "/namespaces/n/admissionwebhook/w", None),
             ("POST", "/namespaces/n/admissionwebhook/w", None),

@@ -49,7 +49,7 @@ pub struct Member {
 
 impl Child for Member {
     async fn read(client: &Client, path: &str, names: Vec<String>) -> Result<Vec<Self>, ZooKeeperError> {
-        // Send all requests before awaiting the first response.
+        // All requests are sent before the first response is awaited.
         let requests: Vec<_> = in_order(names)
             .into_iter()
             .map(|(sequence, name)| {

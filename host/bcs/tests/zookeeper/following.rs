@@ -71,7 +71,7 @@ async fn a_deleted_node_has_no_members_and_can_be_created_again() {
         client.delete(parent, None).await.unwrap();
         until_data(&mut receiver, &[]).await;
     }
-    // The same with `changed`.
+    // The same change also ends `changed`.
     client.mkdir(parent, &PERSISTENT).await.unwrap();
     client.create(&member, b"x", &PERSISTENT).await.unwrap();
     while list.borrow().children.is_empty() {

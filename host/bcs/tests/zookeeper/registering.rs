@@ -230,7 +230,7 @@ async fn a_missing_root_node_is_reported() {
     let path = path(&registered).await;
     let whole = format!("/below/this{path}");
     assert!(client.check_stat(&whole).await.unwrap().is_some(), "{whole}");
-    // The same for followers.
+    // Followers report a missing root node in the same way.
     let members = zookeeper.members("/parent");
     until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }

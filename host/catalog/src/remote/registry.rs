@@ -204,7 +204,6 @@ impl Repository<'_> {
         format!("oci://{}{separator}{version}", self.artifact.name())
     }
 
-    /// Returns the URL of a path in the repository.
     pub(super) async fn url(&self, path: &str, place: &str) -> Result<Url, Error> {
         let registry = self.artifact.registry();
         let (host, port) = registry_host(registry);

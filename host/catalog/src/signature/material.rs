@@ -140,7 +140,6 @@ impl<'de> Deserialize<'de> for Blob {
     }
 }
 
-/// The suffix of a sigstore bundle.
 pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
 /// The suffixes of a bare signature and of a bundle, appended to the full name of the module's file, or to

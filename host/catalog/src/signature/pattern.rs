@@ -58,7 +58,6 @@ pub struct InvalidPattern {
 }
 
 impl SourcePattern {
-    /// Returns whether the source matches.
     pub fn matches(&self, source: &Source) -> bool {
         match &self.sources {
             Sources::All => true,

@@ -148,7 +148,6 @@ pub struct IssuerUrl(String);
 pub struct IdentityPattern(Glob);
 
 impl IdentityPattern {
-    /// Returns whether the identity matches.
     pub fn matches(&self, identity: &str) -> bool {
         self.0.matches(identity)
     }

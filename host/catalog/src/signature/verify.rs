@@ -14,7 +14,6 @@ use crate::{Digest, ModuleReference, manifest::Layer};
 pub struct SignedModule<'a> {
     pub reference: &'a ModuleReference,
     pub module: &'a [u8],
-    /// The digest of the module.
     pub digest: Digest,
 }
 

@@ -106,7 +106,7 @@ async fn a_read_only_store_serves_its_entries() {
     if env::var_os(MOUNTED).is_none() {
         let store = Store::open(directory.path()).unwrap();
         store.keep_compiled(key("kept"), b"code").unwrap();
-        // Every kind of entry need not be there.
+        // A read-only store may lack the directory of a kind of entries.
         fs::remove_dir(directory.path().join("partial")).unwrap();
     }
     let mount = "mount --bind \"$at\" \"$at\"; mount -o remount,bind,ro \"$at\"";

@@ -29,7 +29,7 @@ async fn a_url_is_fetched_once_and_again_on_request() {
         Some(FetchProgress::Finished)
     ));
 
-    // From the store, also by another program.
+    // The module comes from the store, also in another program.
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
@@ -49,7 +49,7 @@ async fn a_url_is_fetched_once_and_again_on_request() {
         .collect();
     assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
-    // The previous one is still there for a rollback.
+    // The previous module is still in the store for a rollback.
     let reference: ModuleReference = url.parse().unwrap();
     let module = catalog.recall(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
@@ -77,7 +77,7 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     for (path, freshness, received) in [
         ("/a.wasm", Freshness::Recorded, 2),
         ("/a.wasm", Freshness::Again, 2),
-        // The same module by another name.
+        // This is the same module under another name.
         ("/b.wasm", Freshness::Recorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
@@ -101,7 +101,7 @@ async fn an_interrupted_download_is_resumed() {
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
-        // Without a validator only the pin shows whether it is still the same version.
+        // Without a validator, only the pin shows whether the server still has the same version.
         (None, false, vec![Fault::Cut(MEGABYTE)], vec![None, None]),
         (None, true, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
         (
@@ -180,7 +180,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
 
-        // The next start, with what it was not whole of.
+        // The program starts again with the partial download on disk.
         std::fs::remove_dir_all(scene.path("store/resolved")).unwrap();
         let store = admittance_catalog::Store::open(scene.path("store")).unwrap();
         let mut config = scene.config.clone();
@@ -209,13 +209,13 @@ async fn a_partial_download_is_resumed_after_a_restart() {
 #[tokio::test]
 async fn faults_of_a_server_are_reported_or_retried() {
     let bytes = component(100_000, 1);
-    // The faults, the number of requests, and the final error.
+    // (faults, number of requests, final error)
     for (faults, received, expected) in [
         (vec![Fault::Status(503, None)], 2, None),
         (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
         (vec![Fault::Status(429, Some("1"))], 2, None),
         (vec![Fault::Stall(10)], 2, None),
-        // Longer than the longest pause.
+        // The server requests a pause that is longer than the longest one.
         (
             vec![Fault::Status(429, Some("3600"))],
             1,
@@ -294,7 +294,7 @@ async fn faults_of_a_server_are_reported_or_retried() {
     }
 }
 
-/// A CDN in front of a registry does so to find out whether the client keeps cookies.
+/// A CDN in front of a registry sets a cookie and redirects, to find out whether the client keeps cookies.
 #[tokio::test]
 async fn a_cookie_is_sent_only_to_its_origin() {
     let scene = Scene::new();
@@ -324,7 +324,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
     let expected = [None, Some("seen=1"), Some("seen=2"), Some("seen=2; more=a=b")];
     assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
     assert_eq!(cookies(&other), [None]);
-    // The next request begins without.
+    // The next request begins without a cookie.
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
     let again = scene.obtain_as(&catalog, &url, None, Freshness::Again).await;
     again.unwrap();

@@ -18,7 +18,7 @@ use crate::{
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Puts an image with this configuration; its manifest, and the description of it.
+/// Puts an image with this configuration into the registry. Returns its manifest and the descriptor of the manifest.
 async fn put_image(registry: &Registry, tag: &str, configuration: &Value) -> (Value, Value) {
     let config = put_blob(registry, &configuration.to_string()).await;
     let layer = put_blob(registry, "a layer").await;
@@ -84,7 +84,7 @@ async fn manifests_and_configurations_of_images_are_read() {
     let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
 
-    // They are kept for a while.
+    // Answers are kept for a while, so this works without the registry.
     let kept = image(&registry, "1");
     let gone = image(&registry, "other");
     drop(registry);
@@ -166,7 +166,7 @@ async fn signatures_of_images_are_verified() {
         };
         says(kept.signed(&image, &signers).await, part);
     }
-    // By the owner of a certificate.
+    // A signature may be made by the owner of a certificate.
     let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
     let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
         all: vec![Signer::Certificate {

@@ -60,7 +60,7 @@ async fn a_tag_is_resolved_once_and_again_on_request() {
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
 
-    // All of it is in the store, so nothing is requested.
+    // All modules are in the store, so nothing is requested.
     drop(registry);
     for reference in [&tag, &old, &by_digest] {
         get(reference, None, Freshness::Recorded).await.unwrap();
@@ -377,7 +377,7 @@ async fn a_registry_may_require_tokens() {
     assert_eq!(
         received,
         [
-            // Without credentials; one token for the push, and one for the pull.
+            // The first request has no credentials. After it, the push and the pull get a token each.
             "repository:plugins/a:pull",
             "repository:plugins/a:pull,push",
             "repository:plugins/a:pull",

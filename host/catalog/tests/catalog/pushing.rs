@@ -14,7 +14,7 @@ use crate::{
     scene::{Scene, component},
 };
 
-/// Pushes at a time that is always the same.
+/// Pushes with a fixed creation time.
 pub(crate) async fn push(catalog: &Catalog, reference: &str, bytes: &[u8]) -> Result<Pushed, Error> {
     push_with(catalog, reference, bytes, &BTreeMap::new(), &|_| {}).await
 }
@@ -102,7 +102,7 @@ async fn a_module_is_pushed_as_the_standard_artifact() {
         fs::read(registry.blob(&pushed.module.to_string())).unwrap(),
         bytes
     );
-    // The same again is the same artifact.
+    // Another push of the same module gives the same artifact.
     let again = push_with(&catalog, &name, &bytes, &annotations, &|_| {})
         .await
         .unwrap();

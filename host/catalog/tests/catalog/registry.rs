@@ -42,7 +42,7 @@ pub(crate) const USER: (&str, &str) = ("ada", "open sesame");
 /// `htpasswd -nbB -C 5 ada "open sesame"`
 const HTPASSWD: &str = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
 
-/// A registry that runs. Ends, with all that it holds, when it is dropped.
+/// A running registry, which ends and is deleted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Host and port.
@@ -52,7 +52,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Starts one. `tls` has the files of its certificate and key, if it is to speak TLS.
+    /// Starts a registry. With TLS, `tls` has the files of its certificate and key.
     pub(crate) async fn start(access: Access<'_>, tls: Option<(&Path, &Path)>) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("config.yml");
@@ -83,7 +83,7 @@ impl Registry {
             panic!("docker-registry ended:\n{before}");
         };
         let name = tokio::time::timeout(NEVER, listening).await.unwrap();
-        // An unread pipe would block it, or end it when closed.
+        // The output is read, because a full pipe would block the registry, and a closed one would end it.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {
             name,

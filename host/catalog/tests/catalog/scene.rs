@@ -115,7 +115,7 @@ impl Scene {
     }
 }
 
-/// A component of this many bytes, which holds nothing but them. `seed` tells one from another.
+/// A component of this many bytes, whose content depends on `seed`.
 pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     // A custom section with an empty name and a length of five bytes.
@@ -126,7 +126,7 @@ pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
         bytes.push((content >> shift) as u8 & 0x7f | more);
     }
     bytes.push(0);
-    // Not the same everywhere, so that bytes in the wrong place are found.
+    // The bytes differ, so that a byte in the wrong place is noticed.
     bytes.extend((1..content).map(|index| (index / 251) as u8 ^ seed));
     assert_eq!(bytes.len(), size);
     bytes

@@ -90,7 +90,7 @@ async fn signatures_next_to_a_url_are_found() {
     assert!(error.contains("is not signed"), "{error}");
     assert_eq!(received(), paths);
 
-    // By another key, then by the right one; what was downloaded is not downloaded again.
+    // The first signature is by another key, and the second by the right one. The module is downloaded only once.
     let reference: ModuleReference = url.parse().unwrap();
     site.put("/a.wasm.sig", Signer::new().sign(&bytes).as_bytes(), None);
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
@@ -109,7 +109,7 @@ async fn signatures_next_to_a_url_are_found() {
     let described = catalog.signatures(&module, &|_| {}).await.unwrap();
     assert_eq!(described.len(), 1);
 
-    // Kept with the module, and checked again by every start.
+    // Signatures are kept with the module, and checked again at every start.
     let before = received().len();
     let again = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(again.verified(), module.verified());
@@ -180,7 +180,7 @@ async fn signatures_in_a_registry_are_found() {
             put_manifest(&registry, &format!("sha256-{hex}.sig"), &manifest).await;
         }
         let module = scene.obtain(&scene.catalog(), &reference).await.unwrap();
-        // By an index, too, it is the artifact for WebAssembly that is signed.
+        // The reference may name an index, but the signature is of the artifact for WebAssembly.
         let entry = json!({
             "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pushed.manifest.to_string(),
             "size": 2, "platform": {"os": "wasi", "architecture": "wasm"},
@@ -189,7 +189,7 @@ async fn signatures_in_a_registry_are_found() {
         let by_index = format!("oci://{}/plugins/a:2", registry.name);
         let module_of_index = scene.obtain(&scene.catalog(), &by_index).await.unwrap();
         assert_eq!(module_of_index.verified(), module.verified());
-        // Offline, at the next start, and for a rollback.
+        // Without the registry, the module is obtained at the next start and for a rollback.
         drop(registry);
         for pinned in [None, Some(module.digest())] {
             let again = scene

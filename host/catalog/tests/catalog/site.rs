@@ -96,12 +96,12 @@ impl Site {
         self.state.lock().unwrap().faults.extend(faults);
     }
 
-    /// The requests until now.
+    /// The requests so far.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.state.lock().unwrap().received.clone()
     }
 
-    /// The parts that were asked for until now.
+    /// The requested parts so far.
     pub(crate) fn ranges(&self) -> Vec<Option<String>> {
         let received = self.received();
         received

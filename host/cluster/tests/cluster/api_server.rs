@@ -152,7 +152,7 @@ impl ApiServer {
                             let shared = shared.clone();
                             async move { Ok::<_, Infallible>(shared.answer(request).await) }
                         });
-                        // The result only says how the client left.
+                        // An error only means that the client left.
                         let _ = auto::Builder::new(TokioExecutor::new())
                             .serve_connection(TokioIo::new(stream), service)
                             .await;
@@ -683,7 +683,7 @@ impl Shared {
             let object = typed(&change.object, target, is_partial);
             return Some((line(change.kind, &object), change.version, false));
         }
-        // Nothing for this watch, but the version went on: a bookmark says so.
+        // The version has grown without a change for this watch, which a bookmark reports.
         if data.version > seen {
             let object = json!({"kind": target.kind, "apiVersion": target.api_version,
                                 "metadata": {"resourceVersion": data.version.to_string()}});

@@ -105,7 +105,7 @@ async fn a_leader_that_is_gone_is_replaced() {
     first.vanish().await;
     second.until_leader(true).await;
 
-    // Without the API server the leader resigns; afterwards one is elected again.
+    // Without the API server the leader resigns. When the server is back, a leader is elected again.
     setting.server.leave();
     second.until_leader(false).await;
     setting.server.come_back();

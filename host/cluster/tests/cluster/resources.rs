@@ -184,7 +184,7 @@ async fn a_new_status_signals_no_change() {
     assert_eq!(resources.changes(), seen + 1);
     changed.as_mut().await;
 
-    // Without such a resource, and without the subresource.
+    // The resource, or the subresource of its kind, may be missing.
     let missing = resources.apply_status("", "c", &status).await;
     assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
     let of_earlier_version = setting.cluster().await.resources(&KIND);

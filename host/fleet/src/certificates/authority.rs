@@ -68,7 +68,7 @@ impl Authority {
         params.not_after = now + Duration::days(days.into());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // A unique name lets nobody confuse two CAs.
+        // The name is unique, so that two CAs cannot be confused.
         let bytes = key.subject_public_key_info().into_iter().rev();
         let id: String = bytes.take(4).map(|byte| format!("{byte:02x}")).collect();
         params

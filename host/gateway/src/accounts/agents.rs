@@ -34,9 +34,9 @@ const LONGEST_DOMAIN: usize = 253;
 /// The credentials of a cluster, as an agent sends them.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// `https://{host}:{port}`, separated by `;`.
+    /// The addresses of API servers, each `https://{host}:{port}`, separated by `;`.
     pub server_addresses: String,
-    /// Certificates as PEM.
+    /// The CAs, as PEM.
     pub ca: String,
     pub user_token: Secret,
     pub cluster_domain: String,
@@ -54,7 +54,7 @@ impl Accounts {
         let is_new = |token: &super::RegisterToken| token.used_at.is_none();
         if cluster.register_token.as_ref().is_some_and(is_new) {
             let mut change = self.0.database.change().await?;
-            // With the digest, because the token may have been replaced meanwhile.
+            // The digest is compared again, because the token may have been replaced in the meantime.
             query("UPDATE admittance_register_tokens SET used_at = ? WHERE cluster_id = ? AND digest = ?")
                 .bind(seconds(now()))
                 .bind(cluster_id.to_owned())
@@ -126,7 +126,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Refuse reports of changes that follow too quickly: every gateway reads the whole database after each of them.
+    /// Refuses reports of changes that follow too quickly, because every gateway reads the whole database after each.
     fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
         let mut reports = self.0.reports.lock();
         let now = Instant::now();
@@ -138,7 +138,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Returns whether the gateway may connect to an API server here. Names are resolved only then.
+    /// Returns whether the gateway may connect to an API server at this address, to which its name was resolved.
     pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
@@ -156,8 +156,8 @@ impl Accounts {
 }
 
 impl Report {
-    /// Returns the credentials, if they are within the limits: the same whether they were reported, sent to open a
-    /// tunnel, announced by another gateway, or are in a database.
+    /// Returns the credentials, if they are within the limits, which are the same for reports, tunnels, announcements of other
+    /// gateways, and databases.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
@@ -187,7 +187,7 @@ impl Report {
         })
     }
 
-    /// Checks the fields, apart from what the addresses are.
+    /// Checks the size and form of all fields, but not which servers the addresses are.
     fn check(&self) -> Result<(), AccountsError> {
         let too_long = [
             ("server_addresses", self.server_addresses.len(), LONGEST_ADDRESSES),
@@ -267,7 +267,7 @@ fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
         .any(|network| network.contains(&ip.to_canonical()))
 }
 
-/// Returns whether an address belongs to this machine or link, such as a cloud's metadata service, or to no machine.
+/// Returns whether an address belongs to no machine, or to this machine or its link, as that of a cloud's metadata service.
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

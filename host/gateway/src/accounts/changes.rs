@@ -17,7 +17,7 @@ use super::{
 
 const REGISTER_TOKEN_LENGTH: usize = 128;
 const IDENTIFIER_LENGTH: usize = 16;
-/// Distinguishes clusters of projects that use the same ID.
+/// The length of the suffix that distinguishes clusters of projects with the same ID.
 const BCS_SUFFIX_LENGTH: usize = 8;
 const LONGEST_CLUSTER_ID: usize = 100;
 const LONGEST_PROJECT_ID: usize = 32;
@@ -79,7 +79,7 @@ pub(super) fn unavailable(error: impl Display) -> AccountsError {
     AccountsError::Unavailable(error.to_string())
 }
 
-/// Returns the end of a lifetime. One that is too long for the clock ends at once.
+/// Returns the end of a lifetime. A lifetime that is too long for the clock ends at once.
 pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
     Moment(now.0.checked_add(lifetime).unwrap_or(now.0))
 }
@@ -113,10 +113,10 @@ impl Accounts {
             .ok_or_else(|| AccountsError::Unknown("user", name.to_owned()))
     }
 
-    /// Deletes the user's tokens and permissions as well, but not the clusters that the user created.
+    /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // Some versions of MySQL use the number of a deleted user again after a restart.
+        // Some versions of MySQL reuse the number of a deleted user after a restart.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",
@@ -198,7 +198,7 @@ impl Accounts {
         cluster.ok_or_else(|| AccountsError::Unknown("cluster", id.to_owned()))
     }
 
-    /// Deletes its credentials, its register token and the permissions for it as well.
+    /// Deletes a cluster with its credentials, its register token and the permissions for it.
     pub async fn delete_cluster(&self, by: &str, id: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
         let deleted = query("DELETE FROM admittance_clusters WHERE id = ?").bind(id.to_owned());
@@ -208,7 +208,7 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// Returns a new register token. If the cluster already has one, `rotate` replaces it; otherwise, that is an error.
+    /// Creates a register token. If the cluster already has one, `rotate` replaces it; without `rotate`, that is an error.
     pub async fn create_register_token(
         &self,
         by: &str,

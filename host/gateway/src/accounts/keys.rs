@@ -69,7 +69,7 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Encrypts a secret for this place: it can be opened for no other one.
+    /// Encrypts a secret, which can be opened only for this place.
     pub(super) fn seal(&self, secret: &Secret, place: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
@@ -101,7 +101,6 @@ impl KeyFile {
             .and_then(|secret| self.seal(&secret, place))
     }
 
-    /// Opens a secret that was [sealed](Self::seal) for this place.
     pub(super) fn open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
         let (name, text) = sealed.split_once(':').ok_or("it is not an encrypted value")?;
         let keys = self.keys.load();
@@ -154,7 +153,7 @@ fn key(line: &str) -> Option<Key> {
 
 /// The characters of random tokens.
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// The number of these that the random parts of IDs use: digits and lower-case letters.
+/// The number of leading characters that the random parts of IDs use: digits and lower-case letters.
 const LOWER: usize = 36;
 
 /// Returns a random token of this many letters and digits.
@@ -170,7 +169,7 @@ pub(super) fn random_suffix(length: usize) -> Result<String, String> {
 fn random(length: usize, letters: usize) -> Result<String, String> {
     let source = SystemRandom::new();
     let mut text = String::with_capacity(length);
-    // Bytes beyond the last multiple are not used, so that every character has the same probability.
+    // Bytes from the last multiple of `letters` on are not used, so that every character has the same probability.
     let usable = 256 / letters * letters;
     while text.len() < length {
         let mut bytes = [0; 64];

@@ -38,7 +38,7 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/crd/namespaces/n/admissionwebhook", Hooks),
         ("DELETE", "/crd/namespaces/n/admissionwebhook/a", Hooks),
         ("POST", "/crd/namespaces/n/admissionwebhook2", Write),
-        // Any spelling.
+        // Every spelling of the path needs the permission.
         ("POST", "/namespaces/n/%61dmissionwebhook", Hooks),
         ("POST", "/namespaces/n%2Fadmissionwebhook", Hooks),
         ("POST", "/namespaces/n/admissionwebhook/", Hooks),
@@ -81,7 +81,7 @@ fn custom_resources_need_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // Listed groups, and paths that only look like them.
+        // These are listed groups, and paths that only look like them.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),

@@ -27,7 +27,7 @@ pub(super) enum RestError {
     Body(String),
     #[error("{0}")]
     Overloaded(NoBodyMemory),
-    /// A field of the body, or of the query.
+    /// A field of the body or of the query is invalid.
     #[error("{0}")]
     Validation(String),
     #[error("{0} is not a super user")]
@@ -123,7 +123,7 @@ impl RestError {
             ": "
         };
         let message = match self {
-            // It names servers and files, which are for the log only.
+            // The error names servers and files, which are for the log only.
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }

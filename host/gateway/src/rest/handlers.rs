@@ -1,4 +1,4 @@
-//! The handlers of the routes, and their JSON. Names of fields are bcs-api's; some come from its Go structs.
+//! The handlers of the routes, and their JSON. The names of fields are those of bcs-api, and some come from its Go structs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::accounts::{
     Provider, Report, Secret, User, UserId, UserName,
 };
 
-/// The lifetime of tokens that are created here. bcs-api's live for ten years.
+/// The lifetime of tokens that are created here. The tokens of bcs-api live for ten years.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// An authorized request.
@@ -23,7 +23,7 @@ pub(super) struct Call<'a> {
     pub(super) accounts: &'a Accounts,
     pub(super) directory: &'a Directory,
     pub(super) caller: Option<Caller>,
-    /// The cluster that the path names, of routes that need one.
+    /// The cluster that the path names, if the route needs one.
     pub(super) cluster: Option<Arc<Cluster>>,
     /// The name in the path.
     pub(super) parameter: &'a str,
@@ -31,7 +31,7 @@ pub(super) struct Call<'a> {
     pub(super) body: &'a Bytes,
 }
 
-/// A body that is not an object counts as an empty one, as at bcs-api: then a field is missing.
+/// The body that creates a user. As in bcs-api, a body that is not an object counts as an empty one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UserForm {
@@ -211,7 +211,7 @@ impl Call<'_> {
         }
     }
 
-    /// The token itself was shown when it was created, and only its digest is stored.
+    /// Describes the register token without the token itself, of which only the digest is stored.
     fn get_register_token(&self) -> Result<Value, RestError> {
         let cluster = self.cluster()?;
         let token = cluster.register_token.as_ref();
@@ -234,7 +234,7 @@ impl Call<'_> {
         Ok(json!({}))
     }
 
-    /// Omits the token, which is sent only to the cluster.
+    /// Describes the credentials without the token, which is sent only to the cluster.
     fn get_credentials(&self) -> Result<Value, RestError> {
         let not_found = || RestError::ClusterNotFound(self.parameter.to_owned());
         let cluster = self.directory.cluster(self.parameter).ok_or_else(not_found)?;
@@ -257,7 +257,7 @@ impl Call<'_> {
         Ok(json!({
             "cluster_id": cluster.id,
             "server_address_path": format!("/tunnels/clusters/{}/", cluster.identifier),
-            // That of the request: only the digests of other tokens are known.
+            // This is the token of the request, because only the digests of other tokens are known.
             "user_token": String::from_utf8_lossy(&self.caller()?.token),
             "cacert_data": credentials.ca,
         }))

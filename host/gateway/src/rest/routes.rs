@@ -1,4 +1,4 @@
-//! The table of routes, and what each needs.
+//! The table of routes, with the callers that each allows.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use super::error::RestError;
 /// The callers who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Anybody: the request has its own proof.
+    /// Anybody may use the route, because the request has a proof of its own.
     Nothing,
     User,
     SuperUser,
@@ -54,7 +54,8 @@ const fn row(method: &'static str, path: &'static str, needs: Needs, action: Act
     }
 }
 
-/// Whoever has a register token can replace the credentials of its cluster, so it needs more than to see them.
+/// The table of routes. Whoever has a register token can replace the credentials of its cluster, so reading the register token
+/// needs a greater permission than reading the credentials.
 #[rustfmt::skip]
 pub(super) const ROUTES: [Row; 12] = [
     row("POST", "/users", Needs::SuperUser, Action::CreateUser),
@@ -71,7 +72,7 @@ pub(super) const ROUTES: [Row; 12] = [
     row("GET", "/clusters/{name}/client_credentials", Needs::Cluster(Permission::Read), Action::GetClientCredentials),
 ];
 
-/// The rows of a path, by its method.
+/// The rows of a path, one for each method.
 type Rows = Vec<&'static Row>;
 
 static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! The path of one request: to a cluster, to the management API, or to a driver.
+//! Sends a request to a cluster, to the management API, or to a driver.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     tokens::{self, AccessRequest, Holder},
 };
 
-/// The cluster label of requests for an unknown cluster, in metrics.
+/// The label of requests for an unknown cluster in metrics.
 const UNKNOWN: &str = "unknown";
 
 impl Inner {
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Returns the drivers that a request may go to, and its user. Rewrites the head for a driver.
+    /// Returns the drivers to which a request may be sent, and its user. Rewrites the head for a driver.
     async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Holder), GatewayError> {
         head.uri = path::driver_path(&head.uri)?.into();
         if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
@@ -183,7 +183,7 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     }
 }
 
-/// Only known clusters become labels, so that clients cannot create an unbounded number of them.
+/// Counts a request. Only known clusters become labels, so that clients cannot create any number of them.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
     let cluster = recipient.and_then(|to| to.cluster.as_deref());
     let cluster = cluster.unwrap_or(UNKNOWN).to_owned();

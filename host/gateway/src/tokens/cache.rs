@@ -6,11 +6,10 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-/// The capacity. Bounds the memory that a client can use by trying tokens.
+/// The most answers in the cache, which bounds the memory that a client can use by trying tokens.
 const CAPACITY: usize = 10_000;
 
-/// A digest of the whole request: the token itself is not stored, and the server may decide by
-/// any part of the request.
+/// The digest of a whole request. The token itself is not stored, and the server may decide by any part of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey([u8; 32]);
 
@@ -28,7 +27,7 @@ pub(super) struct AnswerCache {
 }
 
 impl AnswerCache {
-    /// Answers expire after `lifetime`.
+    /// Creates a cache whose answers expire after `lifetime`.
     pub(super) fn new(lifetime: Duration) -> Self {
         Self {
             lifetime,
@@ -36,7 +35,7 @@ impl AnswerCache {
         }
     }
 
-    /// The cached answer, unless it has expired.
+    /// Returns the cached answer, unless it has expired.
     pub(super) fn get(&self, key: &CacheKey) -> Option<bool> {
         let entries = self.entries.lock();
         let (allowed, until) = entries.get(key)?;

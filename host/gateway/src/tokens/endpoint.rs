@@ -1,4 +1,4 @@
-//! Tokens checked by a server: bcs-user-manager, or a compatible one.
+//! Lets a server check tokens: bcs-user-manager, or a compatible one.
 
 use std::{path::Path, time::Duration};
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{config::EndpointConfig, error::GatewayError};
 
-/// The largest response, in bytes. About 200 are usual.
+/// The largest response, in bytes. Usual responses have about 200 bytes.
 const MAX_RESPONSE: usize = 64 * 1024;
 
 /// A server that checks tokens. Lives as long as the gateway.
@@ -41,7 +41,7 @@ struct Answer {
     data: Option<Verdict>,
 }
 
-/// The server's `message` is not parsed, because it may contain the token.
+/// The verdict of the server, without its `message`, which may contain the token.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     allowed: bool,
@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// Checks whether the holder of this token may do that. Answers are cached.
+    /// Checks that the holder of this token has the access. Answers are cached.
     pub(super) async fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<(), GatewayError> {
         let text = std::str::from_utf8(token)
             .map_err(|_| GatewayError::Unauthorized("the token is not valid UTF-8"))?;
@@ -108,11 +108,11 @@ impl Endpoint {
         }
     }
 
-    /// Returns the action to check: usually the method.
+    /// Returns the action to check, which usually is the method.
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.needed {
             Permission::Hooks => &self.config.hooks_action,
-            // A console is opened with GET.
+            // A console is opened with GET, but is not a read.
             Permission::Write if access.method == Method::GET => "POST",
             Permission::Read | Permission::Write => access.method.as_str(),
         }
@@ -156,17 +156,17 @@ impl Endpoint {
         &self.config.url
     }
 
-    /// Reload its TLS files when they change. Never returns.
+    /// Reloads the TLS files when they change. Never returns.
     pub(super) async fn keep_tls_fresh(&self) {
         self.config.tls.keep_fresh().await;
     }
 }
 
-/// Returns the request body. Version 1 of `permissions/verify` reads the first four fields, version 2 also the others.
+/// Returns the request body. Version 1 of `permissions/verify` reads the first four fields, and version 2 reads all.
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
-        // Servers for other resources use other types.
+        // Servers that check permissions for other resources use other types.
         "resource_type": "cluster",
         "resource": access.cluster,
         "action": action,

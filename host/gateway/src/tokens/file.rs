@@ -18,11 +18,11 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names};
 
-/// Matches every cluster that a token does not name.
+/// The key for every cluster that a token does not name.
 const ANY_CLUSTER: &str = "*";
 
-/// The tokens in a file, which is reloaded when it changes: their holders and their permissions for each
-/// cluster. Cheap to clone; clones share the same table. Lives as long as the gateway.
+/// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes. Cheap to
+/// clone; clones share the same table. Lives as long as the gateway.
 ///
 /// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ struct Holder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
-    /// The permission for clusters that are not named.
+    /// The permission for clusters that the token does not name.
     every: Option<Permission>,
 }
 
@@ -49,7 +49,7 @@ impl TokenTable {
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Returns the holder of this token, if the access is allowed. Takes constant time over all tokens.
+    /// Returns the holder of this token, if the access is allowed. The time does not depend on the token.
     pub(super) fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<Arc<str>, GatewayError> {
         let digest = TokenDigest::of(token);
         let holders = self.0.current();
@@ -74,7 +74,7 @@ impl TokenTable {
         }
     }
 
-    /// Reload the file when it changes. Never returns.
+    /// Reloads the file when it changes. Never returns.
     pub(super) async fn follow(&self) {
         let reloaded = gauge!(metric_names::TOKENS_RELOADED);
         reloaded.set(1);
@@ -94,7 +94,7 @@ impl TokenTable {
         self.0.current().len()
     }
 
-    /// The reason why the current content of the file is not in use.
+    /// Returns the reason why the current content of the file is not in use, if it is not.
     pub(crate) fn problem(&self) -> Option<String> {
         self.0.problem()
     }
@@ -235,7 +235,7 @@ mod tests {
             ("READER", "BCS-2", None),
             ("WRITER", "BCS-1", Some(Write)),
             ("WRITER", "BCS-2", Some(Read)),
-            // Case matters.
+            // The case of an ID matters.
             ("WRITER", "bcs-1", Some(Read)),
             ("ADMIN", "BCS-1", Some(Hooks)),
             // The entry of the cluster counts, even if it allows less.

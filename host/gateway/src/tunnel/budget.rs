@@ -31,7 +31,6 @@ impl Budget {
         })
     }
 
-    /// Returns a part of this budget.
     pub fn part(self: &Arc<Self>, limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,

@@ -94,7 +94,7 @@ mod tests {
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
             let validity = Validity::read(certificate.der()).unwrap();
             assert_eq!(validity.has_names, has_names);
-            // date -d 2030-01-01T00:00:00Z +%s
+            // `date -d 2030-01-01T00:00:00Z +%s` prints this number.
             assert_eq!(validity.not_after_seconds(), 1_893_456_000.0);
         }
         assert!(Validity::read(&CertificateDer::from(vec![1, 2, 3])).is_err());

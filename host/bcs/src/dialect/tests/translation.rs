@@ -285,7 +285,7 @@ fn defaults_and_derived_values() {
         ("create.go secrets", "application", "C/secrets", Some(json!([{"secretName": "s"}])), "/Container/0/Secrets", json!([{"secretName": "s"}])),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/NetLimit", json!({"egressLimit": 5})),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/DataClass/NetLimit", json!({"egressLimit": 5})),
-        // Keys count in any case; what goes on is spelled as in the documents.
+        // Keys are read in any case, and forwarded as the documents spell them.
         ("5 Go takes keys in any case", "application", "/spec/template/spec/NETWORKTYPE", Some(json!("cni")), "/raw_json/spec/template/spec/networkType", json!("cni")),
         ("5 Go takes keys in any case", "application", "C/Image", Some(json!("other")), "/Container/0/Docker/Image", json!("other")),
     ] {

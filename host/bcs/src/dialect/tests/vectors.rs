@@ -85,7 +85,7 @@ fn wrong_bodies_get_the_errors_of_the_original() {
         let got = value["message"].as_str().unwrap();
         let expected = format!("(bcs-mesos-driver):{message}");
         assert!(got == expected || (message.ends_with(": ") && got.starts_with(&expected)), "{source}: {got}");
-        // Compact, in this order, with an empty object for data.
+        // The reply is compact, and has these fields in this order, with an empty object for data.
         assert_eq!(text, format!(r#"{{"result":false,"code":{code},"message":{},"data":{{}}}}"#, json!(got)), "{source}");
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // One attempt with each server: retries are scheduled here.
+        // The client tries each server once, because the retries are scheduled here.
         .with_fail_eagerly()
         // Makes the client create nodes with the operation that every version knows.
         .with_server_version(3, 4, 0);

@@ -21,7 +21,6 @@ pub(super) struct ParsedSignature<'a> {
     pub(super) bundle: Option<Bundle>,
 }
 
-/// The content that a signature signs.
 pub(super) enum SignedContent<'a> {
     /// The module or its manifest.
     Artifact(Option<MessageDigest>),
@@ -101,7 +100,6 @@ impl<'a> ParsedSignature<'a> {
 }
 
 impl SignedContent<'_> {
-    /// Returns the signed message.
     pub(super) fn message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
         match self {
             Self::Artifact(_) => Cow::Borrowed(artifact),

@@ -213,7 +213,7 @@ async fn slow_readers_hold_no_more_together_than_a_tunnel_may() {
             attacker.send(connection, Content::Data(chunk.clone())).await;
             assert!(budget.held() <= 4 << 20);
         }
-        // Those who read lose nothing.
+        // Connections that are read lose nothing.
         attacker.send(9, Content::Data(chunk.clone())).await;
         let mut read = vec![0; CHUNK];
         healthy.read_exact(&mut read).await.unwrap();
