@@ -1,14 +1,10 @@
 //! Resources that are read and written without a cache.
 
-use std::{
-    fmt,
-    hash::{DefaultHasher, Hash, Hasher},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod changes;
+mod edit;
 
-use futures_util::future::select_all;
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
@@ -19,6 +15,8 @@ use serde_json::{Map, Value, json};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
+use self::changes::{LastRead, Version, version};
+pub use self::{changes::next_change, edit::ResourceEdit};
 use crate::{
     cache::Key,
     connection::Connection,
@@ -32,11 +30,6 @@ use crate::{
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const MANAGER: &str = "admittance";
-
-/// The pause before the next request to an API server that did not respond or is not watched.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The limit of attempts of a write whose resource changes in the meantime in other fields.
-const ATTEMPTS: usize = 5;
 
 /// A kind of resources, such as version `v2` of the kind `AdmissionWebhookConfiguration`, plural
 /// `admissionwebhookconfigurations`, in the group `bkbcs.tencent.com`.
@@ -82,61 +75,6 @@ impl ResourceError {
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Unknown { .. })
     }
-}
-
-/// A change of one resource by a store that knows a part of it.
-pub struct ResourceEdit<'a> {
-    pub path: &'a Path,
-    /// Empty for a resource of the whole cluster.
-    pub namespace: &'a str,
-    pub name: &'a str,
-    /// Returns whether the resource, or its absence, is the state that the change expects.
-    pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Returns whether the resource, or its absence, is the state that the change leads to.
-    pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Sets fields of the resource; `None` deletes it.
-    pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
-}
-
-impl fmt::Debug for ResourceEdit<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResourceEdit")
-            .field("namespace", &self.namespace)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The result of the last [`read`](Resources::read).
-#[derive(Clone, Debug)]
-struct LastRead {
-    /// The value of [`Resources::changes`] when the read began, or when the same content was found again.
-    changes: u64,
-    at: Instant,
-    /// The content; `None` if the read failed.
-    found: Option<Vec<Version>>,
-}
-
-/// Identifies the content of a resource without its status: the hash of some fields of its metadata.
-type Version = u64;
-
-const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
-
-fn version(metadata: Option<&Value>) -> Version {
-    let field = |name: &str| metadata.and_then(|metadata| metadata.get(name));
-    let mut hasher = DefaultHasher::new();
-    for name in VERSIONED {
-        field(name).map(Value::to_string).hash(&mut hasher);
-    }
-    if field("generation").is_none() {
-        field("resourceVersion").map(Value::to_string).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-fn versions(resources: &[Resource]) -> Vec<Version> {
-    let metadata = |resource: &'_ Resource| version(resource.object.get("metadata"));
-    resources.iter().map(metadata).collect()
 }
 
 /// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends its watch.
@@ -238,98 +176,6 @@ impl Resources {
     /// Returns the API server: scheme, host and port.
     pub fn server(&self) -> &str {
         self.0.connection.url()
-    }
-
-    /// Returns a counter that grows with every watched change, and whenever the watch goes down or up.
-    pub fn changes(&self) -> u64 {
-        *self.0.view.health.changes().borrow()
-    }
-
-    /// Waits until [`changes`](Self::changes) differs from this number.
-    pub async fn changed_since(&self, changes: u64) {
-        let mut receiver = self.0.view.health.changes();
-        // The wait cannot fail, because the sender lives as long as this.
-        let _ = receiver.wait_for(|number| *number != changes).await;
-    }
-
-    /// Returns whether the watch is up; otherwise changes are not signalled.
-    pub fn is_watched(&self) -> bool {
-        self.0.view.health.is_watching()
-    }
-
-    /// Reads all resources. [`changed`](Self::changed) compares with the last result.
-    pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
-        let changes = self.changes();
-        let result = self.list().await;
-        *self.0.last.lock() = Some(LastRead {
-            changes,
-            at: Instant::now(),
-            found: result.as_deref().ok().map(versions),
-        });
-        result
-    }
-
-    /// Waits until [`read`](Self::read) may give another result than the last time. This includes that the API server becomes
-    /// unavailable, or available again. Dropping the future and calling again misses no change.
-    pub async fn changed(&self) {
-        loop {
-            let Some(last) = self.0.last.lock().clone() else {
-                return;
-            };
-            let changed = self.changed_since(last.changes);
-            if last.found.is_some() && self.is_watched() {
-                return changed.await;
-            }
-            // If there is no watch, or the last read failed, the resources are listed and compared at an interval.
-            tokio::select! {
-                () = changed => {}
-                () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
-            }
-            let changes = self.changes();
-            let found = self.list().await;
-            let found = found.as_deref().ok().map(versions);
-            if found != last.found {
-                return;
-            }
-            if let Some(last) = &mut *self.0.last.lock() {
-                last.changes = changes;
-                last.at = Instant::now();
-            }
-        }
-    }
-
-    /// Makes this change if the resource is in the state that the change expects, and returns whether it is. The resource's
-    /// version guards the write, which is tried again if other fields of the resource have changed in the meantime.
-    pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
-        let ResourceEdit { namespace, name, .. } = *edit;
-        for _ in 0..ATTEMPTS {
-            let current = self.get(namespace, name).await?;
-            if !(edit.is_before)(current.as_ref()) {
-                break;
-            }
-            let written = match (&current, edit.set) {
-                (None, None) => return Ok(true),
-                (_, Some(set)) => self.put(namespace, name, current.clone(), set).await.map(drop),
-                (Some(current), None) => self.delete(current).await,
-            };
-            match written {
-                Ok(()) => return Ok(true),
-                // The resource was changed or deleted, but may still be in the expected state.
-                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
-                Err(ResourceError::Conflict(_)) => break,
-                Err(ResourceError::Unavailable(reason)) => {
-                    return match self.get(namespace, name).await {
-                        Ok(found) if (edit.is_after)(found.as_ref()) => Ok(true),
-                        _ => Err(ResourceError::Unknown {
-                            reason,
-                            path: edit.path.to_owned(),
-                        }),
-                    };
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(false)
     }
 
     /// Reads all resources.
@@ -545,20 +391,6 @@ impl Resources {
     fn error(&self, verb: &str, failure: RequestError) -> ResourceError {
         let ApiResource { plural, group, .. } = &self.0.resource;
         ResourceError::of(failure, &permission(&format!("`{verb}`"), plural, group))
-    }
-}
-
-/// Returns a future that completes when one of these kinds of resources changes after this call.
-pub fn next_change<'r, K>(kinds: K) -> impl Future<Output = ()> + use<'r, K>
-where
-    K: IntoIterator<Item = &'r Resources>,
-{
-    let changes: Vec<_> = kinds
-        .into_iter()
-        .map(|resources| Box::pin(resources.changed_since(resources.changes())))
-        .collect();
-    async {
-        select_all(changes).await;
     }
 }
 

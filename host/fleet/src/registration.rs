@@ -6,24 +6,18 @@
 )]
 
 mod exclusions;
+mod webhook;
 
-use std::{
-    borrow::Borrow,
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{borrow::Borrow, collections::BTreeSet};
 
 use admittance::{
-    admission::{
-        Chain, FailurePolicy, MatchPolicy, Matcher, Mode, Phase, Reach, Reinvocation, Rule, Scope,
-        SideEffects, Stage, StageSpec,
-    },
+    admission::{Chain, FailurePolicy, Phase, Reach, Rule, Stage, StageSpec},
     definitions::ChainDefinition,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
-use self::exclusions::{Exclusion, may_match};
+pub use self::webhook::Webhook;
 use crate::RESOURCES;
 
 /// Namespaces with this label are excluded.
@@ -127,244 +121,6 @@ impl RegisteredChain<'_> {
     }
 }
 
-#[derive(Debug)]
-pub struct Webhook {
-    phase: Phase,
-    /// The only chain that the webhook calls, if it calls only one.
-    chain: Option<String>,
-    /// The scope of the chains that the webhook calls otherwise. It is `Any` if no chain of the phase is of a namespace.
-    scope: Scope,
-    /// The only namespaces that the webhook is called for; empty without a limit.
-    namespaces: BTreeSet<String>,
-    rules: Vec<Rule>,
-    timeout: u64,
-    pub failure_policy: FailurePolicy,
-    side_effects: SideEffects,
-    reinvocation: Reinvocation,
-    /// The excluded requests that the rules could match.
-    exclusions: Vec<&'static Exclusion>,
-}
-
-impl Webhook {
-    /// Returns the webhooks for these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are left
-    /// out. `limit` is the timeout of all chains together.
-    pub fn of(chains: &[RegisteredChain<'_>], registration: &Registration, limit: Duration) -> Vec<Self> {
-        let mut webhooks = Vec::new();
-        for phase in [Phase::Mutating, Phase::Validating] {
-            // A chain without stages needs no webhook.
-            let chains: Vec<_> = chains
-                .iter()
-                .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
-                .collect();
-            let webhook_for = |scope, chains: &[_]| {
-                // A webhook without rules would never be called.
-                Some(Self::for_chains(phase, scope, chains, registration, limit))
-                    .filter(|webhook| !webhook.rules.is_empty())
-            };
-            if registration.per_chain {
-                webhooks.extend(
-                    chains
-                        .chunks(1)
-                        .filter_map(|chain| webhook_for(Scope::Any, chain)),
-                );
-                continue;
-            }
-            let mut cluster = Vec::new();
-            let mut namespaced: BTreeMap<_, Vec<_>> = BTreeMap::new();
-            for chain in chains {
-                match chain.namespace {
-                    Some(namespace) => namespaced.entry(namespace).or_default().push(chain),
-                    None => cluster.push(chain),
-                }
-            }
-            let scope = if namespaced.is_empty() {
-                Scope::Any
-            } else {
-                Scope::Cluster
-            };
-            webhooks.extend(webhook_for(scope, &cluster));
-            let mut of_namespaces: Vec<Self> = Vec::new();
-            for webhook in namespaced
-                .values()
-                .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
-            {
-                // Webhooks that are called in the same way become one, since each chain checks the namespace again.
-                match of_namespaces
-                    .iter_mut()
-                    .find(|known| known.needs_the_same(&webhook))
-                {
-                    Some(known) => known.namespaces.extend(webhook.namespaces),
-                    None => of_namespaces.push(webhook),
-                }
-            }
-            webhooks.extend(of_namespaces);
-        }
-        webhooks
-    }
-
-    /// Returns whether both webhooks are called in the same way, apart from the namespaces.
-    fn needs_the_same(&self, other: &Self) -> bool {
-        fn needs(webhook: &Webhook) -> impl PartialEq + '_ {
-            let Webhook {
-                rules,
-                timeout,
-                failure_policy,
-                side_effects,
-                reinvocation,
-                ..
-            } = webhook;
-            (rules, timeout, failure_policy, side_effects, reinvocation)
-        }
-        needs(self) == needs(other)
-    }
-
-    fn for_chains(
-        phase: Phase,
-        scope: Scope,
-        chains: &[&RegisteredChain<'_>],
-        registration: &Registration,
-        limit: Duration,
-    ) -> Self {
-        let mut rules: Vec<Rule> = Vec::new();
-        let registered = chains
-            .iter()
-            .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
-        for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // Kinds are checked by the chain, which matches its rules again.
-            let mut rule = Rule {
-                kinds: Matcher::Any,
-                ..rule.clone()
-            };
-            if is_namespaced {
-                rule.scope = Scope::Namespaced;
-            }
-            if !rules.contains(&rule) {
-                rules.push(rule);
-            }
-        }
-        let stages = || chains.iter().flat_map(|chain| chain.stages.iter().copied());
-        // A stage in audit mode refuses nothing.
-        let fails_closed =
-            stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
-        let failure_policy = registration.failure_policy.unwrap_or(if fails_closed {
-            FailurePolicy::Fail
-        } else {
-            FailurePolicy::Ignore
-        });
-        let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
-            SideEffects::None
-        } else {
-            // Stages with side effects are not called in a dry run.
-            SideEffects::NoneOnDryRun
-        };
-        let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
-            Reinvocation::IfNeeded
-        } else {
-            Reinvocation::Never
-        };
-        let sum: Duration = stages().map(|stage| stage.timeout).sum();
-        let timeout = registration.timeout.map(u64::from);
-        let chain = chains.first().filter(|_| registration.per_chain);
-        Self {
-            phase,
-            chain: chain.map(|chain| chain.name.to_owned()),
-            scope,
-            namespaces: chains
-                .iter()
-                .filter_map(|chain| chain.namespace.map(str::to_owned))
-                .collect(),
-            timeout: timeout.unwrap_or_else(|| seconds(sum.min(limit))),
-            failure_policy,
-            side_effects,
-            reinvocation,
-            exclusions: Exclusion::of(&rules),
-            rules,
-        }
-    }
-
-    pub fn may_match_nodes(&self) -> bool {
-        may_match(&self.rules, "", "nodes")
-    }
-
-    /// Returns the only namespaces that the webhook is called for; empty without a limit.
-    pub fn namespaces(&self) -> &BTreeSet<String> {
-        &self.namespaces
-    }
-
-    fn verb(&self) -> &'static str {
-        match self.phase {
-            Phase::Mutating => "mutate",
-            Phase::Validating => "validate",
-        }
-    }
-
-    /// Returns the name that the API server shows to users, which is unique among the webhooks.
-    fn name(&self, registration: &Registration) -> String {
-        let Registration { name, namespace, .. } = registration;
-        let verb = self.verb();
-        let first = self.namespaces.first();
-        // The slash in the name of a namespace's chain becomes a dot. Such a webhook has another suffix, because the name of
-        // another chain may contain a dot there.
-        let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
-        match (subject.as_ref().or(first), first) {
-            (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),
-            (Some(subject), None) => format!("{subject}.{verb}.{name}.{namespace}"),
-            (None, _) => format!("{verb}.{name}.{namespace}"),
-        }
-    }
-
-    fn path(&self) -> String {
-        let verb = self.verb();
-        match (&self.chain, self.scope) {
-            (Some(chain), _) => format!("/{verb}/{chain}"),
-            (None, Scope::Any) => format!("/{verb}"),
-            (None, Scope::Cluster) => format!("/{verb}-cluster"),
-            (None, Scope::Namespaced) => format!("/{verb}-namespaced"),
-        }
-    }
-
-    fn document(&self, registration: &Registration, ca: &str) -> Json {
-        let any_equivalent = self
-            .rules
-            .iter()
-            .any(|rule| rule.match_policy == MatchPolicy::Equivalent);
-        let match_policy = if any_equivalent {
-            MatchPolicy::Equivalent
-        } else {
-            MatchPolicy::Exact
-        };
-        let mut webhook = json!({
-            "name": self.name(registration),
-            "clientConfig": {
-                "service": {
-                    "namespace": registration.namespace,
-                    "name": registration.name,
-                    "path": self.path(),
-                    "port": 443,
-                },
-                "caBundle": BASE64_STANDARD.encode(ca),
-            },
-            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
-            "matchPolicy": match_policy.as_str(),
-            "namespaceSelector": namespace_selector(registration, &self.namespaces),
-        });
-        if registration.has_match_conditions && !self.exclusions.is_empty() {
-            let conditions = self.exclusions.iter();
-            webhook["matchConditions"] = conditions
-                .map(|exclusion| json!({"name": exclusion.name, "expression": exclusion.expression}))
-                .collect();
-        }
-        webhook["failurePolicy"] = self.failure_policy.as_str().into();
-        webhook["sideEffects"] = self.side_effects.as_str().into();
-        webhook["timeoutSeconds"] = self.timeout.into();
-        webhook["admissionReviewVersions"] = json!(["v1", "v1beta1"]);
-        if self.phase == Phase::Mutating {
-            webhook["reinvocationPolicy"] = self.reinvocation.as_str().into();
-        }
-        webhook
-    }
-}
-
 /// The phases, with the kinds of their webhook configurations.
 pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Mutating, "MutatingWebhookConfiguration"),
@@ -456,15 +212,6 @@ pub fn labels(name: &str) -> Json {
     })
 }
 
-/// Returns the webhook timeout that leaves the stages their time, and a quarter of a second for the answer. Kubernetes
-/// allows 1 to 30 seconds.
-fn seconds(stages: Duration) -> u64 {
-    const MARGIN: Duration = Duration::from_millis(250);
-    let whole = stages.saturating_add(MARGIN);
-    let up = u64::from(whole.subsec_nanos() > 0);
-    whole.as_secs().saturating_add(up).clamp(1, 30)
-}
-
 /// Returns the namespaces for which the webhooks are not called, except the namespace of this program.
 pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
@@ -476,41 +223,6 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
         }
     }
     names
-}
-
-/// Selects all namespaces, or `only` some, except the namespaces that the cluster and this program depend on.
-fn namespace_selector(registration: &Registration, only: &BTreeSet<String>) -> Json {
-    const NAME: &str = "kubernetes.io/metadata.name";
-    let mut names = excluded_namespaces(registration);
-    names.insert(0, &registration.namespace);
-    let mut expressions = vec![
-        json!({"key": NAME, "operator": "NotIn", "values": names}),
-        json!({"key": IGNORE_LABEL, "operator": "DoesNotExist"}),
-    ];
-    if !only.is_empty() {
-        expressions.push(json!({"key": NAME, "operator": "In", "values": only}));
-    }
-    json!({"matchExpressions": expressions})
-}
-
-fn rule(rule: &Rule) -> Json {
-    fn words<T>(matcher: &Matcher<T>, word: impl Fn(&T) -> String) -> Vec<String> {
-        match matcher {
-            Matcher::Any => vec!["*".to_owned()],
-            Matcher::Only(values) => values.iter().map(word).collect(),
-        }
-    }
-    json!({
-        "operations": words(&rule.operations, |operation| operation.as_str().to_owned()),
-        "apiGroups": words(&rule.api_groups, String::clone),
-        "apiVersions": words(&rule.api_versions, String::clone),
-        "resources": rule.resources.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "scope": match rule.scope {
-            Scope::Cluster => "Cluster",
-            Scope::Namespaced => "Namespaced",
-            Scope::Any => "*",
-        },
-    })
 }
 
 /// Returns the names of the excluded requests of all webhooks, sorted, for messages.

@@ -1,6 +1,12 @@
+use std::time::Duration;
+
 use admittance::definitions::load_text;
 
-use super::{exclusions::EXCLUSIONS, *};
+use super::{
+    exclusions::{EXCLUSIONS, Exclusion},
+    webhook::namespace_selector,
+    *,
+};
 
 fn registration() -> Registration {
     Registration {

@@ -1,0 +1,121 @@
+//! Notices changes of resources, by their watch or by listing them again.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+
+use futures_util::future::select_all;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Resource, ResourceError, Resources};
+
+/// The pause before the next request to an API server that did not respond or is not watched.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The result of the last [`read`](Resources::read).
+#[derive(Clone, Debug)]
+pub(super) struct LastRead {
+    /// The value of [`Resources::changes`] when the read began, or when the same content was found again.
+    changes: u64,
+    at: Instant,
+    /// The content; `None` if the read failed.
+    found: Option<Vec<Version>>,
+}
+
+/// Identifies the content of a resource without its status: the hash of some fields of its metadata.
+pub(super) type Version = u64;
+
+const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
+
+pub(super) fn version(metadata: Option<&Value>) -> Version {
+    let field = |name: &str| metadata.and_then(|metadata| metadata.get(name));
+    let mut hasher = DefaultHasher::new();
+    for name in VERSIONED {
+        field(name).map(Value::to_string).hash(&mut hasher);
+    }
+    if field("generation").is_none() {
+        field("resourceVersion").map(Value::to_string).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn versions(resources: &[Resource]) -> Vec<Version> {
+    let metadata = |resource: &'_ Resource| version(resource.object.get("metadata"));
+    resources.iter().map(metadata).collect()
+}
+
+impl Resources {
+    /// Returns a counter that grows with every watched change, and whenever the watch goes down or up.
+    pub fn changes(&self) -> u64 {
+        *self.0.view.health.changes().borrow()
+    }
+
+    /// Waits until [`changes`](Self::changes) differs from this number.
+    pub async fn changed_since(&self, changes: u64) {
+        let mut receiver = self.0.view.health.changes();
+        // The wait cannot fail, because the sender lives as long as this.
+        let _ = receiver.wait_for(|number| *number != changes).await;
+    }
+
+    /// Returns whether the watch is up; otherwise changes are not signalled.
+    pub fn is_watched(&self) -> bool {
+        self.0.view.health.is_watching()
+    }
+
+    /// Reads all resources. [`changed`](Self::changed) compares with the last result.
+    pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
+        let changes = self.changes();
+        let result = self.list().await;
+        *self.0.last.lock() = Some(LastRead {
+            changes,
+            at: Instant::now(),
+            found: result.as_deref().ok().map(versions),
+        });
+        result
+    }
+
+    /// Waits until [`read`](Self::read) may give another result than the last time. This includes that the API server becomes
+    /// unavailable, or available again. Dropping the future and calling again misses no change.
+    pub async fn changed(&self) {
+        loop {
+            let Some(last) = self.0.last.lock().clone() else {
+                return;
+            };
+            let changed = self.changed_since(last.changes);
+            if last.found.is_some() && self.is_watched() {
+                return changed.await;
+            }
+            // If there is no watch, or the last read failed, the resources are listed and compared at an interval.
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
+            }
+            let changes = self.changes();
+            let found = self.list().await;
+            let found = found.as_deref().ok().map(versions);
+            if found != last.found {
+                return;
+            }
+            if let Some(last) = &mut *self.0.last.lock() {
+                last.changes = changes;
+                last.at = Instant::now();
+            }
+        }
+    }
+}
+
+/// Returns a future that completes when one of these kinds of resources changes after this call.
+pub fn next_change<'r, K>(kinds: K) -> impl Future<Output = ()> + use<'r, K>
+where
+    K: IntoIterator<Item = &'r Resources>,
+{
+    let changes: Vec<_> = kinds
+        .into_iter()
+        .map(|resources| Box::pin(resources.changed_since(resources.changes())))
+        .collect();
+    async {
+        select_all(changes).await;
+    }
+}

@@ -1,0 +1,69 @@
+//! Changes of one resource that are guarded by its version.
+
+use std::{fmt, path::Path};
+
+use serde_json::{Map, Value};
+
+use super::{Resource, ResourceError, Resources};
+
+/// The limit of attempts of a write whose resource changes in the meantime in other fields.
+const ATTEMPTS: usize = 5;
+
+/// A change of one resource by a store that knows a part of it.
+pub struct ResourceEdit<'a> {
+    pub path: &'a Path,
+    /// Empty for a resource of the whole cluster.
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// Returns whether the resource, or its absence, is the state that the change expects.
+    pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
+    /// Returns whether the resource, or its absence, is the state that the change leads to.
+    pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
+    /// Sets fields of the resource; `None` deletes it.
+    pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
+}
+
+impl fmt::Debug for ResourceEdit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceEdit")
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Resources {
+    /// Makes this change if the resource is in the state that the change expects, and returns whether it is. The resource's
+    /// version guards the write, which is tried again if other fields of the resource have changed in the meantime.
+    pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
+        let ResourceEdit { namespace, name, .. } = *edit;
+        for _ in 0..ATTEMPTS {
+            let current = self.get(namespace, name).await?;
+            if !(edit.is_before)(current.as_ref()) {
+                break;
+            }
+            let written = match (&current, edit.set) {
+                (None, None) => return Ok(true),
+                (_, Some(set)) => self.put(namespace, name, current.clone(), set).await.map(drop),
+                (Some(current), None) => self.delete(current).await,
+            };
+            match written {
+                Ok(()) => return Ok(true),
+                // The resource was changed or deleted, but may still be in the expected state.
+                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
+                Err(ResourceError::Conflict(_)) => break,
+                Err(ResourceError::Unavailable(reason)) => {
+                    return match self.get(namespace, name).await {
+                        Ok(found) if (edit.is_after)(found.as_ref()) => Ok(true),
+                        _ => Err(ResourceError::Unknown {
+                            reason,
+                            path: edit.path.to_owned(),
+                        }),
+                    };
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
