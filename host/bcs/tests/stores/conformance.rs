@@ -1,4 +1,4 @@
-//! The behaviour that every store has.
+//! Tests of the behaviour that every store of definitions has.
 
 use std::path::Path;
 
@@ -10,36 +10,36 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// A place where definitions are kept, that others write to. Lives as long as one test.
+/// A place that keeps definitions for one test, and that the test also changes without a store.
 pub(crate) trait Ground: Sized {
     type Store: DefinitionStore;
 
-    /// Whether several changes are written at once.
+    /// Whether a store of this place writes several changes in one transaction.
     const TAKES_SEVERAL: bool;
 
-    /// Whether a schema refuses definitions that are not objects, whoever writes them.
+    /// Whether the place itself refuses definitions that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
-    /// An empty place for definitions. A place that the test makes unavailable is not shared.
+    /// Creates an empty place. A place that the test makes unavailable is not shared with other tests.
     async fn new(is_to_be_lost: bool) -> Self;
 
     /// Returns another store of this place.
     async fn open(&self) -> Self::Store;
 
-    /// Writes what the original would, by other means than a store.
+    /// Writes a definition without a store, as BCS would.
     async fn put(&self, path: &Path, text: &str);
 
-    /// Removes, by other means than a store.
+    /// Removes a definition without a store.
     async fn remove(&self, path: &Path);
 
-    /// Nobody reaches it.
+    /// Makes the place unavailable.
     async fn lose(&mut self);
 
     /// Makes the place available again.
     async fn come_back(&mut self);
 }
 
-/// Calls this macro with a ground, and the names of all rules.
+/// Calls the given macro with a ground and the names of all rules.
 macro_rules! each_rule {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -58,7 +58,7 @@ macro_rules! each_rule {
     };
 }
 
-/// Checks also the rules of stores that several drivers write. Files are written by one driver.
+/// Adds the rules of stores that several drivers write, which files are not.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -70,7 +70,7 @@ macro_rules! each_rule_of_shared {
     };
 }
 
-/// A test for each rule.
+/// Defines a test for each rule.
 macro_rules! tests {
     ($ground:ty: $($rule:ident)*) => {
         $(#[tokio::test]
@@ -82,7 +82,7 @@ macro_rules! tests {
 
 pub(crate) use {each_rule, each_rule_of_shared, tests};
 
-/// The path of the definition `defaultGroup/hooks` in this store.
+/// Returns the path of the definition `defaultGroup/hooks` in this store.
 fn place(store: &impl DefinitionStore) -> std::path::PathBuf {
     store.place_for(&id("defaultGroup", "hooks")).unwrap()
 }
@@ -91,7 +91,7 @@ fn hooks(hook: &str) -> String {
     document("defaultGroup", "hooks", hook)
 }
 
-/// A place with the definition, a store of it and its path.
+/// Creates a place that has a definition. Returns it with a store, the definition's path and its text.
 async fn with_hooks<G: Ground>() -> (G, G::Store, std::path::PathBuf, String) {
     let ground = G::new(false).await;
     let store = ground.open().await;
@@ -135,14 +135,14 @@ pub(crate) async fn only_what_was_read_is_replaced<G: Ground>() {
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
-    // What was written need not be read before it is replaced again.
+    // A definition can be replaced again without being read in between.
     store
         .commit(&[replacement(&path, &second, &third)])
         .await
         .unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
 
-    // Nor is it to be what this store wrote.
+    // The definition that is replaced may also be written by somebody else.
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);
@@ -172,7 +172,7 @@ pub(crate) async fn only_what_was_read_is_deleted<G: Ground>() {
     let result = store.commit(&[deletion(&path, &text)]).await;
     assert_changed_meanwhile(result, &path);
 
-    // The place is free again.
+    // After the deletion, another definition can be created at the path.
     let second = hooks("second");
     store.commit(&[creation(&path, &second)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
@@ -187,7 +187,7 @@ pub(crate) async fn a_change_from_outside_is_seen<G: Ground>() {
     until_hook(&store, None).await;
     ground.put(&path, &hooks("first")).await;
     until_hook(&store, Some("first")).await;
-    // Waiting may be broken off, and begun again.
+    // The future may be dropped before it is ready, and created again.
     let _ = store.changed().now_or_never();
     ground.put(&path, &hooks("second")).await;
     let _ = store.changed().now_or_never();
@@ -209,7 +209,7 @@ pub(crate) async fn two_stores_see_one_another<G: Ground>() {
     let change = replacement(&path, &read[0].text, &hooks("second"));
     other.commit(&[change]).await.unwrap();
     assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
-    // What one of them has read is old by now.
+    // The text that this store has read is out of date now.
     other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
     let result = one
         .commit(&[replacement(&path, &hooks("second"), &hooks("third"))])
@@ -234,7 +234,7 @@ pub(crate) async fn changes_are_written_whole_or_not_at_all<G: Ground>() {
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
         return;
     }
-    // (the changes, which of them cannot be made)
+    // (the changes, the index of the one that cannot be made)
     for (changes, wrong) in [
         (vec![creation(&a, &in_a), creation(&path, &in_b)], &path),
         (
@@ -290,7 +290,7 @@ pub(crate) async fn of_two_who_write_one_does<G: Ground>() {
     }
 }
 
-/// Two definitions of different names, made for one operation and kind at the same moment by two programs.
+/// Checks that only one of two definitions is created if both are for the same operation and kind.
 pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
@@ -308,7 +308,7 @@ pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
         };
         let there = text(name);
         assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
-        // One that is there is in the way of another, and of one that is changed to be for the same.
+        // An existing definition prevents a new one, and a changed one, for its operation and kind.
         let third = one.place_for(&id("n", "third")).unwrap();
         let taken = one.commit(&[creation(&third, &text("third"))]).await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
@@ -378,7 +378,7 @@ pub(crate) async fn a_lost_store_is_not_empty<G: Ground>() {
         ground.come_back()
     );
     until_hook(&store, Some("first")).await;
-    // It is followed as before.
+    // The store notices changes as before.
     ground.put(&path, &hooks("third")).await;
     until_hook(&store, Some("third")).await;
     let result = store.commit(&[change]).await;
@@ -425,7 +425,7 @@ pub(crate) async fn names_of_all_kinds<G: Ground>() {
 pub(crate) async fn what_the_original_wrote<G: Ground>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
-    // As a scheduler of BCS from before October 2019 writes it, and one from later.
+    // Schedulers of BCS from before October 2019 write the first form, and later ones the second.
     let old = r#"{"ResourcesRef":{"Operation":"Create","Kind":"Application"},"admissionWebhooks":[
         {"Name":"old","FailurePolicy":"Ignore","ClientConfig":{"Url":"https://hooks.example.com/","CaBundle":"",
          "Namespace":"","Name":"","Path":"","Port":0},"NamespaceSelector":null}],
@@ -441,7 +441,7 @@ pub(crate) async fn what_the_original_wrote<G: Ground>() {
         ground.put(&path, written).await;
         let read = store.read().await.unwrap();
         assert_eq!(ids(&read), [id("defaultGroup", "hooks")]);
-        // What is read is what is replaced and deleted, whatever it looks like.
+        // Text in either form can be replaced and deleted as it was read.
         let second = hooks("second");
         store
             .commit(&[replacement(&path, &read[0].text, &second)])

@@ -1,4 +1,4 @@
-//! Resources of an API server that keeps them in memory.
+//! Tests of definitions in resources of an API server that keeps them in memory.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::{
 
 const PLURAL: &str = "admissionwebhookconfigurations";
 
-/// Namespace and name of the resource of a path.
+/// Returns the namespace and name of the resource of a path.
 pub(crate) fn resource_of(path: &Path) -> (&str, &str) {
     let place = path.to_str().unwrap().strip_prefix("customresources:").unwrap();
     place.split_once('/').unwrap()
@@ -67,7 +67,7 @@ fn put(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
 async fn resources_have_the_names_that_bcs_gives_them() {
     let setting = Setting::new();
     let store = setting.open().await;
-    // (kind, name, the resource, if it is kept here; where it ends in a star the rest is a digest)
+    // (kind, name, the resource if there is one; a star at its end stands for a digest)
     for (kind, name, expected) in [
         ("admissionwebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
         ("AdmissionWebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
@@ -142,7 +142,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
         assert_eq!(ids(&read), std::slice::from_ref(&expected), "{place:?}");
         let path = read[0].path.clone();
         assert_eq!(resource_of(&path), place);
-        // It keeps its resource, and what else is in it.
+        // A change stays in the same resource and keeps its other fields.
         let (namespace, name) = expected.name.split_once('/').unwrap();
         let text = document(namespace, name, "other");
         let change = replacement(&path, &read[0].text, &text);
@@ -187,7 +187,7 @@ async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
-    // A label comes between looking and writing.
+    // Somebody adds a label between the store's read and its write, which is no conflict.
     let mut labelled = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     labelled["metadata"]["labels"] = json!({"team": "x"});
     setting.server.put_before("replace", PLURAL, labelled);
@@ -198,7 +198,7 @@ async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let there = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     assert_eq!(there["metadata"]["labels"]["team"], "x", "{there}");
 
-    // Another definition does.
+    // Another definition in the resource is a conflict.
     let mut other = there.clone();
     other["spec"] = serde_json::from_str(&text).unwrap();
     for verb in ["replace", "delete"] {
@@ -266,7 +266,7 @@ async fn the_result_of_an_unanswered_write_is_read() {
     let path = store.place_for(&id("bkbcs", "a")).unwrap();
     let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    // (whether the server has written it before the connection broke, the expected error)
+    // (whether the server has made the change before the connection broke, the expected error)
     for (is_written, expected) in [
         (false, Some("whether customresources:bkbcs/a was written")),
         (true, None),

@@ -1,4 +1,4 @@
-//! Definitions that tests write, and what is read.
+//! Definitions that the tests write, and assertions about those that they read.
 
 use std::{path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// Await, with a timeout.
+/// Awaits a future, and panics after a timeout.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(NEVER, future).await {
         Ok(result) => result,
@@ -25,7 +25,7 @@ pub(crate) fn id(namespace: &str, name: &str) -> DefinitionId {
     }
 }
 
-/// All that definitions can be for.
+/// The operations that a definition can be for.
 const OPERATIONS: [&str; 2] = ["Create", "Update"];
 const KINDS: [&str; 7] = [
     "application",
@@ -37,7 +37,7 @@ const KINDS: [&str; 7] = [
     "service",
 ];
 
-/// A definition with one hook of this name, for an operation and kind that most others are not for.
+/// Returns a definition with one hook of this name. Its name determines its operation and kind.
 pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     let letters = namespace.bytes().chain([b'/']).chain(name.bytes());
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
@@ -70,7 +70,7 @@ pub(crate) fn deletion(path: &Path, before: &str) -> FileChange {
     FileChange::new(path, Some(before.to_owned()), None)
 }
 
-/// Holds what is read to be these, each one definition that can be read and has its name.
+/// Asserts that the files are exactly these, and that each has one valid definition of its name.
 pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)]) {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let mut expected: Vec<_> = expected
@@ -94,7 +94,7 @@ pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)])
     }
 }
 
-/// The names of the definitions in these files, none of which has a mistake.
+/// Returns the names of the definitions in these files, which must all be valid.
 pub(crate) fn ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
     let alone = |file: &DefinitionFile| {
         let set = DefinitionSet::of_files(vec![file.clone()]);
@@ -117,7 +117,7 @@ pub(crate) fn assert_changed_meanwhile(result: Result<(), StoreError>, path: &Pa
     }
 }
 
-/// Reads again after every change, until this is there.
+/// Reads the store after every change, until it has the expected files.
 pub(crate) async fn until(
     store: &impl DefinitionStore,
     what: &str,
@@ -135,7 +135,7 @@ pub(crate) async fn until(
     .await
 }
 
-/// Reads again after every change, until there is one definition with this hook, or none.
+/// Reads the store after every change, until its only definition has this hook, or it is empty.
 pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
     let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),

@@ -1,4 +1,4 @@
-//! Files of a directory.
+//! Tests of definitions in the files of a directory.
 
 use std::{fs, path::Path};
 

@@ -33,10 +33,10 @@ const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinition
 
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(300);
-/// Between two looks at a server, which does not tell when it is ready.
+/// The pause before a server that is not ready is asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// An API server with its store. Lives as long as the test: both are killed with it.
+/// An API server and its etcd. Both are killed when this is dropped.
 struct Kubernetes {
     directory: TempDir,
     arguments: Vec<String>,
@@ -44,7 +44,7 @@ struct Kubernetes {
     _etcd: Program,
 }
 
-/// Killed when it is dropped, and when the thread that started it ends.
+/// A program that is killed when this is dropped, or when the thread that started it ends.
 struct Program(Child);
 
 impl Program {
@@ -67,7 +67,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended before.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -150,7 +150,7 @@ impl Kubernetes {
         self.client().await.request_text(request).await
     }
 
-    /// Creates it, if it is not there.
+    /// Creates the object unless it exists.
     async fn post(&self, path: &str, object: &Value) {
         match self.request(Method::POST, path, Some(object)).await {
             Ok(_) => {}
@@ -181,7 +181,7 @@ impl Kubernetes {
 }
 
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    // All are held until all are chosen, so that no two are the same.
+    // All listeners stay open until every port is chosen, so that no two are the same.
     let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }
@@ -220,10 +220,10 @@ fn write_files(directory: &Path, address: SocketAddr) {
     }
 }
 
-/// The API server of this program's one test, which each rule has empty.
+/// The API server that all rules share, and that each rule empties first.
 static KUBERNETES: OnceLock<tokio::sync::Mutex<Option<Kubernetes>>> = OnceLock::new();
 
-/// Has the API server while it lives.
+/// The API server, borrowed from [`KUBERNETES`] until this is dropped.
 struct Resources(Option<Kubernetes>);
 
 impl Drop for Resources {
@@ -334,7 +334,7 @@ async fn a_real_api_server_keeps_the_definitions() {
     }
     each_rule!(one_after_another, Resources);
     each_rule_of_shared!(one_after_another, Resources);
-    // What is static is not dropped.
+    // A static is never dropped, so the server is stopped here.
     if let Some(shared) = KUBERNETES.get() {
         shared.lock().await.take();
     }

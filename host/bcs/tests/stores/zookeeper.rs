@@ -1,4 +1,4 @@
-//! Nodes of a real ZooKeeper.
+//! Tests of definitions in the nodes of a real ZooKeeper.
 
 use std::{
     path::Path,
@@ -17,12 +17,12 @@ use crate::{
     old_server::OldServer,
 };
 
-/// Open to anyone, and to stay.
+/// Creates a persistent node that everybody may read and write.
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
-/// Nodes below one that no other test has.
+/// The nodes of one test, below a root of their own.
 struct Nodes {
-    /// A test that stops the ensemble has one of its own.
+    /// The test's own server, if it stops the server.
     server: Option<Server>,
     address: String,
     root: String,
@@ -41,12 +41,12 @@ impl Nodes {
         ZooKeeperStore::new(ZooKeeper::open(config), self.root.as_str()).unwrap()
     }
 
-    /// Somebody else.
+    /// Connects a client that is independent of the store.
     async fn client(&self) -> Client {
         soon("a session", Client::connect(&self.address)).await.unwrap()
     }
 
-    /// A node below the root with this data, and its path.
+    /// Writes a node with this data below the root, and returns its path.
     async fn write(&self, below: &str, data: &[u8]) -> String {
         let (client, path) = (self.client().await, format!("{}/{below}", self.root));
         let (parent, _) = path.rsplit_once('/').unwrap();
@@ -99,7 +99,7 @@ impl Ground for Nodes {
     }
 
     async fn come_back(&mut self) {
-        // Starting the server blocks this thread, and a store waits for it at the same time.
+        // Starting the server blocks its thread, and the store has to run meanwhile.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();
@@ -163,7 +163,7 @@ async fn nodes_with_unusual_content_are_read() {
     let path = store.place_for(&id("n", "a")).unwrap();
     let text = document("n", "a", "first");
     until_hook(&store, None).await;
-    // Namespaces without definitions, and what is below a definition.
+    // Namespaces without definitions and nodes below a definition are ignored.
     nodes.write("empty", b"").await;
     nodes.write("data", b"whatever").await;
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
@@ -183,13 +183,13 @@ async fn nodes_with_unusual_content_are_read() {
     }
     until_hook(&store, None).await;
 
-    // A node without data is not a definition, but may become one.
+    // A node without data is not a definition, but a definition can be written to it.
     nodes.write("n/a", b"").await;
     assert_holds(&store.read().await.unwrap(), &[]);
     store.commit(&[creation(&path, &text)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    // Invalid UTF-8 is read as Go reads it, and conflicts with nothing.
+    // Invalid UTF-8 is read as Go reads it, and causes no conflict.
     nodes.write("n/c", b"\xff\xfe").await;
     let read = store.read().await.unwrap();
     let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
@@ -198,7 +198,7 @@ async fn nodes_with_unusual_content_are_read() {
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
     until_hook(&store, Some("first")).await;
 
-    // A definition without a name is named as its node; a node that is not JSON is left to its reader.
+    // A definition without a name has the name of its node. A node that is not JSON is read as it is.
     store.commit(&[deletion(&path, &text)]).await.unwrap();
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);
@@ -231,7 +231,7 @@ async fn a_change_that_fails_leaves_no_nodes() {
     );
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"").await;
-    // The second cannot be deleted, which is known only when it is tried.
+    // The second node cannot be deleted, which the store learns only when it tries.
     let changes = [
         creation(&a, &document("n", "a", "a")),
         deletion(&b, &document("n", "b", "b")),
@@ -261,7 +261,7 @@ async fn a_session_that_expires_is_made_again() {
 
 #[tokio::test]
 async fn nodes_of_another_user_are_reported() {
-    // The second is what BCS is when it is built without a user and a password.
+    // BCS that is built without a user and a password uses the second pair.
     for (user, password) in [("bcs", "secret"), ("", "")] {
         nodes_of(user, password).await;
     }
@@ -290,7 +290,7 @@ async fn nodes_of(user: &str, password: &str) {
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
-/// Such a server closes the connection at an operation that it does not know: to take a watch back, for one.
+/// An old server closes the connection at an operation that it does not know, such as removing a watch.
 #[tokio::test]
 async fn an_old_server_gets_only_operations_that_it_supports() {
     let nodes = Nodes::new(false).await;
@@ -298,7 +298,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
     let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
     until_hook(&store, None).await;
     let path = |name: &str| store.place_for(&id("a", name)).unwrap();
-    // Its own writes, with a namespace that is new and one that is there, alone and several at once.
+    // The store writes single and several changes, in a new namespace and in an existing one.
     let (one, two, three) = (
         document("a", "x", "one"),
         document("a", "x", "two"),
@@ -316,7 +316,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
         .await
         .unwrap();
     until_hook(&store, Some("three")).await;
-    // Those of others, and reading when nothing has changed.
+    // The store reads what others have written, and reads again when nothing has changed.
     for round in 0..5 {
         nodes
             .put(&path("y"), &document("a", "y", &format!("other-{round}")))
@@ -328,7 +328,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
     until_hook(&store, None).await;
     assert_eq!(old.unknown(), Vec::<i32>::new());
     assert_eq!(*old.accepted().borrow(), 1);
-    // The watches of a broken connection are set again in the next.
+    // The client sets its watches again after the connection broke.
     old.interrupt();
     nodes.put(&path("z"), &document("a", "z", "after")).await;
     until_hook(&store, Some("after")).await;

@@ -1,4 +1,4 @@
-//! The access lists of created nodes.
+//! Tests of the access lists of created nodes.
 
 use admittance_bcs::zookeeper::{Digest, EnsembleConfig, RegistrationState, ZooKeeper};
 use zookeeper_client::{Error, Permission};
@@ -39,7 +39,7 @@ async fn nodes_belong_to_the_user_that_created_them() {
         };
         assert_eq!(entry.permission(), Permission::ALL, "{path}");
         assert_eq!(entry.scheme(), "digest", "{path}");
-        // `echo -n bcs:secret | openssl dgst -sha1 -binary | base64`
+        // The digest is the output of `echo -n bcs:secret | openssl dgst -sha1 -binary | base64`.
         assert_eq!(entry.id(), "bcs:igeWmHgCsZ6YHXQ9z1LrTZyu4yc=", "{path}");
     }
     let anonymous = other_client(shared()).await;

@@ -1,4 +1,4 @@
-//! Real ZooKeeper servers for tests: Debian's, on loopback addresses of their own.
+//! Starts real ZooKeeper servers from Debian's package for tests, each on a loopback address of its own.
 //!
 //! This file needs nothing of the crate. Others include it with `#[path]`; they need `tempfile`, and
 //! `rustix` with its feature `process`. All of it blocks, for a second or so where a server starts.
@@ -9,7 +9,7 @@
 )]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-// In the directory of this file, wherever this is included.
+// The path is relative to the directory of this file, wherever the file is included.
 #[path = "expiry.rs"]
 mod expiry;
 
@@ -48,7 +48,7 @@ const JARS: [&str; 6] = [
     "snappy-java.jar",
 ];
 
-/// Options for little memory and a fast start. Data must survive a kill of the program, but no power failure.
+/// Options for little memory and a fast start. Data survives a kill of the program, but no power failure.
 const OPTIONS: [&str; 5] = [
     "-Xmx64m",
     "-XX:+UseSerialGC",
@@ -79,7 +79,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The allowed session timeouts, shorter than those of a real ensemble to make tests fast.
 const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
 
-/// A server of its own. It is killed when this is dropped, or when this process ends.
+/// A server that is killed when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: String,
@@ -132,12 +132,12 @@ impl Server {
         }
     }
 
-    /// `host:port`, which stays the same when it is started again.
+    /// Returns `host:port`, which stays the same when the server is started again.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Starts it, with the data that it had, and waits until it serves.
+    /// Starts the server with its previous data, and waits until it serves.
     pub(crate) fn start_again(&mut self) {
         self.launch();
         self.until_serving();
@@ -191,17 +191,17 @@ impl Server {
         }
     }
 
-    /// Kill it. Its data stays.
+    /// Kills the server. Its data stays.
     pub(crate) fn stop(&mut self) {
         self.running = None;
     }
 
-    /// Suspend it, as if the network had failed. Its connections stay open.
+    /// Suspends the server, as if the network had failed. Its connections stay open.
     pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Resumes it after a suspension.
+    /// Resumes the server after a suspension.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -210,12 +210,12 @@ impl Server {
         kill_process(self.running.as_ref().unwrap().server, signal).unwrap();
     }
 
-    /// The sessions that are connected to it.
+    /// Returns the sessions that are connected to this server.
     pub(crate) fn sessions(&self) -> Vec<i64> {
         sessions(&self.address)
     }
 
-    /// See [`expire`].
+    /// Ends this session as [`expire`] does.
     pub(crate) fn expire(&self, session: i64) {
         expire(&self.address, session);
     }
@@ -229,7 +229,7 @@ impl Drop for Running {
     }
 }
 
-/// Several servers that are one. Killed when this is dropped, or when this process ends.
+/// Servers that form one ensemble. They are killed when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Ensemble {
     servers: Vec<Server>,
@@ -250,19 +250,19 @@ impl Ensemble {
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
-        // All are started before any can serve.
+        // A server serves only after most of the others have started.
         servers.iter_mut().for_each(Server::launch);
         servers.iter_mut().for_each(Server::until_serving);
         Self { servers }
     }
 
-    /// `host:port,host:port,...`
+    /// Returns the addresses of all servers: `host:port,host:port,...`.
     pub(crate) fn addresses(&self) -> String {
         let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
         addresses.join(",")
     }
 
-    /// One of the servers.
+    /// Returns the server of this index.
     pub(crate) fn server(&self, index: usize) -> &Server {
         &self.servers[index]
     }
@@ -280,18 +280,18 @@ impl Ensemble {
         }
     }
 
-    /// Kill one of them. Its data stays.
+    /// Kills the server of this index. Its data stays.
     pub(crate) fn kill(&mut self, index: usize) {
         self.servers[index].stop();
     }
 
-    /// Starts one that was killed, and waits until it serves: for that, it and others must be most of them.
+    /// Starts a killed server and waits until it serves, which needs a majority of the servers.
     pub(crate) fn start_again(&mut self, index: usize) {
         self.servers[index].start_again();
     }
 }
 
-/// The address of a server that the tests of this process share: each uses nodes of its own.
+/// Returns the address of a server that the tests of this process share. Each test has nodes of its own.
 pub(crate) fn shared() -> &'static str {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED
@@ -306,7 +306,7 @@ pub(crate) fn shared() -> &'static str {
         .address()
 }
 
-/// The sessions that are connected to a server.
+/// Returns the sessions that are connected to a server.
 pub(crate) fn sessions(address: &str) -> Vec<i64> {
     let text = ask(address, "cons").unwrap_or_default();
     text.split("sid=0x")
@@ -335,7 +335,7 @@ fn ask(address: &str, command: &str) -> Option<String> {
     Some(text)
 }
 
-/// Addresses with ports that are free.
+/// Returns addresses with free ports.
 ///
 /// Each call uses a loopback address that no other server of the tests has, so that nothing takes the port of a
 /// stopped server before it starts again.

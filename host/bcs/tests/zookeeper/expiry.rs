@@ -1,4 +1,4 @@
-//! Ending the session of another client.
+//! Ends the session of another client.
 
 use std::{
     io::{Read as _, Write as _},
@@ -30,13 +30,13 @@ pub(crate) fn expire(address: &str, session: i64) {
     );
     let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
     send(&mut stream, &close);
-    // It answers, and ends the connection.
+    // The server answers, and closes the connection.
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
     assert!(!rest.is_empty(), "the session {session:#x} was not closed");
 }
 
-/// The sixteen bytes that Java's `Random` gives, beginning with the number and a constant of ZooKeeper's.
+/// Returns the first 16 bytes of Java's `Random`, seeded with the number and a constant of ZooKeeper.
 fn password(session: i64) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;

@@ -1,4 +1,4 @@
-//! Following members and children.
+//! Tests of lists of members and children that follow their nodes.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ async fn members_are_in_the_order_of_their_sequences() {
             "first",
         ),
         ("m-0000000009", "second"),
-        // These are none.
+        // The following nodes are no members, because their names do not end with a sequence.
         ("BCS-MESOS-10001", "a cluster"),
         ("0000000001", "only a number"),
     ] {
@@ -137,7 +137,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     server.start_again();
     until_data(&mut list, &["one"]).await;
     until_data(&mut unknown.receiver(), &["one"]).await;
-    // And the watch is there again.
+    // The follower has set its watch again.
     let other = other_client(server.address()).await;
     other.create("/m/x0000000002", b"two", &PERSISTENT).await.unwrap();
     until_data(&mut list, &["one", "two"]).await;
@@ -164,7 +164,7 @@ async fn changes_between_two_sessions_are_seen() {
     let again = ZooKeeper::open(config(server.address()));
     let _registered = again.register(registration("/m", "two"));
     until_data(&mut receiver, &["two"]).await;
-    // `changed` reports all of it.
+    // `changed` reports every change.
     while data_of(&list.borrow()) != ["two"] {
         list.changed().await;
     }
@@ -184,7 +184,7 @@ async fn members_stay_listed_when_the_ensemble_loses_its_leader() {
     let old = until(&mut list, |list| list.lost.is_some()).await;
     assert_eq!(data_of(&old), ["one"]);
     until_data(&mut list, &["one"]).await;
-    // It is the same node: the session has outlived the leader.
+    // The node is the same, because the session has outlived the leader.
     let after = until(&mut registered.states(), |state| state.is_registered()).await;
     assert_eq!(after, before);
     let second = zookeeper.register(registration("/m", "two"));

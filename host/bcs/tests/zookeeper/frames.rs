@@ -1,4 +1,4 @@
-//! The frames of a connection to ZooKeeper, one at a time.
+//! Reads and writes the frames of a connection to ZooKeeper.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 

@@ -1,4 +1,4 @@
-//! A network that breaks at the worst moment: while the answer to the making of a node is on its way.
+//! A network that fails between a client's request to create a node and the answer.
 
 use std::sync::{
     Arc,
@@ -12,20 +12,20 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The operation `create` of the protocol, and the flags of a node that is ephemeral and has a sequence.
+/// The operation `create` of the protocol, and the flags of an ephemeral node with a sequence.
 const CREATE: i32 = 1;
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
-/// When the connection breaks.
+/// The moment at which the connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// When the request was sent, before the server has it.
+    /// The client has sent the request, and the server has not received it.
     Received,
-    /// When the server has done it, before its answer arrives.
+    /// The server has created the node, and its answer has not arrived.
     Done,
 }
 
-/// Stands between a client and a server, and breaks one connection, once. Ends when it is dropped.
+/// A proxy between a client and a server that breaks one connection. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Interruption {
     address: String,
@@ -34,7 +34,7 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// Breaks the connection in which the first ephemeral node with a sequence is made.
+    /// Starts a proxy that breaks the connection in which the first ephemeral node with a sequence is created.
     pub(crate) async fn of(server: &str, moment: Moment) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -59,7 +59,7 @@ impl Interruption {
         &self.address
     }
 
-    /// Whether it has broken a connection.
+    /// Returns whether the proxy has broken a connection.
     pub(crate) fn was(&self) -> bool {
         self.was.load(Ordering::Relaxed)
     }
@@ -75,7 +75,7 @@ impl Drop for Interruption {
 async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    // The number of the request whose answer is not to arrive: none has this.
+    // The number of the request whose answer is withheld. No request has the initial number.
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
         while let Some(frame) = read(&mut from_client).await {

@@ -1,4 +1,4 @@
-//! Sessions, members and registrations, with real servers of ZooKeeper.
+//! Tests of sessions, members and registrations with real servers of ZooKeeper.
 
 #![expect(
     clippy::unwrap_used,

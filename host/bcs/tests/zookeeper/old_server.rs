@@ -1,4 +1,4 @@
-//! A server that knows no more than version 3.4 did.
+//! A server that knows only the operations of ZooKeeper 3.4.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,9 +19,9 @@ const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -
 pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
-    /// Each number is another time that all connections break.
+    /// Sending a new number breaks all connections.
     breaks: watch::Sender<u32>,
-    /// The number of connections so far.
+    /// The number of connections that were accepted so far.
     accepted: watch::Receiver<u32>,
     task: AbortHandle,
 }
@@ -55,12 +55,12 @@ impl OldServer {
         &self.address
     }
 
-    /// Returns the operations that the server got and does not know.
+    /// Returns the requested operations that the server does not know.
     pub(crate) fn unknown(&self) -> Vec<i32> {
         self.unknown.lock().unwrap().clone()
     }
 
-    /// Returns the number of connections so far.
+    /// Returns the number of connections that were accepted so far.
     pub(crate) fn accepted(&self) -> watch::Receiver<u32> {
         self.accepted.clone()
     }
@@ -89,7 +89,7 @@ async fn relay(
         let mut is_first = true;
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
-            // The first frame requests a session, and is not an operation.
+            // The first frame asks for a session, and has no operation.
             if !is_first && !KNOWN.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;

@@ -1,4 +1,4 @@
-//! Against a server that knows no more than version 3.4 did.
+//! Tests with a server that knows only the operations of ZooKeeper 3.4.
 
 use admittance_bcs::zookeeper::{SessionState, ZooKeeper};
 
@@ -8,7 +8,7 @@ use crate::{
     scene::{PERSISTENT, config, data_of, other_client, registration, until},
 };
 
-/// Breaks all connections, and waits until there is another.
+/// Breaks all connections, and waits until the client has connected again.
 async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
     let mut accepted = old.accepted();
     let before = *accepted.borrow_and_update();

@@ -1,4 +1,4 @@
-//! Registration of an ephemeral node.
+//! Tests of the registration of an ephemeral node.
 
 use admittance_bcs::zookeeper::{Registered, Registration, RegistrationState, ZooKeeper};
 use zookeeper_client::Client;
@@ -16,7 +16,7 @@ async fn path(registered: &Registered) -> String {
     }
 }
 
-/// Waits until it is another node than this one.
+/// Waits until the registration has a node other than `before`, and returns its path.
 async fn path_after(registered: &Registered, before: &str) -> String {
     let is_it =
         |state: &RegistrationState| matches!(state, RegistrationState::Registered { path } if path != before);
@@ -204,7 +204,7 @@ async fn a_node_is_created_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // No other node was created, or created and removed again.
+        // No other node exists, and none was created and removed in between.
         let (names, stat) = client.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");

@@ -1,4 +1,4 @@
-//! Helpers of the tests.
+//! Helpers of the tests with ZooKeeper.
 
 use std::{future::Future, time::Duration};
 
@@ -10,10 +10,10 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Persistent, and open to everyone.
+/// Creates a persistent node that everybody may read and write.
 pub(crate) const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
-/// The ensemble at these addresses.
+/// Returns a configuration for the ensemble at these addresses.
 pub(crate) fn config(servers: &str) -> EnsembleConfig {
     EnsembleConfig::new(servers.parse().unwrap())
 }
@@ -26,22 +26,22 @@ pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
     }
 }
 
-/// Another client.
+/// Connects a client that is independent of the tested session.
 pub(crate) async fn other_client(servers: &str) -> Client {
     soon(Client::connect(servers)).await.unwrap()
 }
 
-/// Await, with a timeout.
+/// Awaits a future, and panics after a timeout.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(NEVER, future).await.unwrap()
 }
 
-/// Waits for a value of which this is true.
+/// Waits for a value that satisfies the condition.
 pub(crate) async fn until<T: Clone>(receiver: &mut watch::Receiver<T>, is_it: impl FnMut(&T) -> bool) -> T {
     soon(receiver.wait_for(is_it)).await.unwrap().clone()
 }
 
-/// Waits for a session other than this one.
+/// Waits for a session other than `before`.
 pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) -> SessionId {
     let is_it = |state: &SessionState| matches!(state, SessionState::Connected { session, .. } if Some(*session) != before);
     match until(&mut zookeeper.states(), is_it).await {
@@ -50,13 +50,13 @@ pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) ->
     }
 }
 
-/// The data of the members, in their order.
+/// Returns the data of the members, in their order.
 pub(crate) fn data_of(list: &ChildList<Member>) -> Vec<&str> {
     let text = |data| std::str::from_utf8(data).unwrap();
     list.children.iter().map(|member| text(&member.data)).collect()
 }
 
-/// A registration with this data.
+/// Returns a registration below `parent` with this data.
 pub(crate) fn registration(parent: &str, data: &str) -> Registration {
     Registration {
         parent: parent.to_owned(),

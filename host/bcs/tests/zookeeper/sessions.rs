@@ -1,4 +1,4 @@
-//! Sessions that come, go, and come again.
+//! Tests of sessions that begin, expire and begin again.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn a_session_leaves_an_unresponsive_server_and_returns() {
     let mut states = zookeeper.states();
     server.suspend();
     until(&mut states, |state| !state.is_connected()).await;
-    // It accepts connections all the same, as the kernel does that.
+    // The kernel still accepts connections to the suspended server.
     let opens_none = |state: &SessionState| {
         state
             .reason()
@@ -98,7 +98,7 @@ async fn the_session_ends_with_its_last_user() {
     drop(zookeeper);
     assert_eq!(server.sessions().len(), 1);
     drop(members);
-    // Both tasks end, and with them who can say anything.
+    // Both tasks end, and so does the sender of the states.
     soon(async { while states.changed().await.is_ok() {} }).await;
     assert!(list.has_changed().is_err());
     soon(async {
@@ -117,7 +117,7 @@ async fn an_ensemble_that_loses_its_leader_keeps_the_session() {
     let mut states = zookeeper.states();
     let leader = ensemble.leader();
     ensemble.kill(leader);
-    // Whichever server it was connected to: without a leader none serves.
+    // Without a leader, no server of the ensemble serves clients.
     until(&mut states, |state| !state.is_connected()).await;
     assert_eq!(session(&zookeeper, None).await, first);
     assert_ne!(ensemble.leader(), leader);

@@ -1,4 +1,4 @@
-//! Modules behind URLs.
+//! Tests of modules behind URLs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -77,7 +77,7 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     for (path, freshness, received) in [
         ("/a.wasm", Freshness::Recorded, 2),
         ("/a.wasm", Freshness::Again, 2),
-        // This is the same module under another name.
+        // The same module is behind another name.
         ("/b.wasm", Freshness::Recorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
@@ -92,7 +92,7 @@ async fn an_interrupted_download_is_resumed() {
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
         (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
-        // A connection that breaks repeatedly but makes progress: more often than there are attempts.
+        // The connection breaks more often than there are attempts, but each makes progress.
         (
             tag,
             false,
@@ -110,7 +110,7 @@ async fn an_interrupted_download_is_resumed() {
             vec![Fault::Cut(MEGABYTE)],
             vec![None, None],
         ),
-        // Servers that do not support ranges, or send another one.
+        // These servers do not support ranges, or send another range.
         (
             tag,
             false,

@@ -1,4 +1,4 @@
-//! Debian's `docker-registry`, started for one test, on a port that the kernel chooses.
+//! Starts Debian's `docker-registry` for one test, on a free port.
 
 use std::{
     env, fs,
@@ -14,10 +14,10 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// Names the program; otherwise it is looked for in PATH.
+/// The environment variable with the path of the program. Without it, `PATH` is searched.
 const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 
-/// Longer than a start takes on a busy machine: it ends a test that would hang.
+/// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(60);
 
 /// The access control of a registry.
@@ -39,7 +39,7 @@ pub(crate) enum Access<'a> {
 /// The user that [`Access::Basic`] knows.
 pub(crate) const USER: (&str, &str) = ("ada", "open sesame");
 
-/// `htpasswd -nbB -C 5 ada "open sesame"`
+/// The output of `htpasswd -nbB -C 5 ada "open sesame"`.
 const HTPASSWD: &str = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
 
 /// A running registry, which ends and is deleted when this is dropped.

@@ -1,4 +1,4 @@
-//! Required signatures: where they are looked for, and that they are kept.
+//! Tests of where required signatures are looked for, and of the store that keeps them.
 
 use admittance_catalog::{
     Digest, Error, Freshness, ModuleReference,
@@ -44,7 +44,7 @@ impl Signer {
         STANDARD.encode(key.sign(&random, bytes).unwrap())
     }
 
-    /// The rule that requires this key for these sources.
+    /// Returns a rule that requires this key for these sources.
     fn required_of(&self, source: &str) -> SignatureRule {
         let key = PublicKey::from_pem(&self.public_key()).unwrap();
         SignatureRule {
@@ -132,7 +132,7 @@ async fn signatures_next_to_a_url_are_found() {
 
 #[tokio::test]
 async fn signatures_in_a_registry_are_found() {
-    // Under cosign's tag, and as a referrer in the index that stands in for the referrers API.
+    // The signature is under cosign's tag, or a referrer in the index that replaces the referrers API.
     for is_referrer in [false, true] {
         let mut scene = Scene::new();
         let registry = Registry::start(Access::Open, None).await;
@@ -203,7 +203,7 @@ async fn signatures_in_a_registry_are_found() {
     }
 }
 
-/// Puts a blob into the registry, and describes it.
+/// Puts a blob into the registry, and returns its descriptor.
 pub(crate) async fn put_blob(registry: &Registry, blob: impl AsRef<[u8]>) -> Value {
     let blob = blob.as_ref();
     let digest = Digest::of(blob);
@@ -214,14 +214,14 @@ pub(crate) async fn put_blob(registry: &Registry, blob: impl AsRef<[u8]>) -> Val
     json!({"mediaType": "application/json", "digest": digest.to_string(), "size": blob.len()})
 }
 
-/// An index with these entries.
+/// Returns an index with these entries.
 pub(crate) fn index(entries: &[Value]) -> Value {
     json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries,
     })
 }
 
-/// Puts a manifest into the registry, and describes it.
+/// Puts a manifest into the registry, and returns its descriptor.
 pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
     let (text, kind) = (manifest.to_string(), manifest["mediaType"].as_str().unwrap());
     let url = format!("http://{}/v2/plugins/a/manifests/{tag}", registry.name);

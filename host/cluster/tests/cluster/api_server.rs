@@ -1,5 +1,5 @@
-//! An API server that keeps objects in memory, and is controlled by the test: it goes down, forgets changes,
-//! refuses requests, or delays replies.
+//! An API server that keeps objects in memory. A test can make it go down, forget changes,
+//! refuse requests and delay replies.
 
 #[path = "api_server/writing.rs"]
 mod writing;
@@ -30,10 +30,10 @@ use tokio_rustls::TlsAcceptor;
 
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
-/// Plural, namespace (empty for none), name.
+/// The plural of the kind, the namespace (empty without one) and the name.
 type ObjectKey = (String, String, String);
 
-/// Lives as long as one test.
+/// A server for one test.
 pub(crate) struct ApiServer {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ struct Shared {
     data: Mutex<Data>,
     /// Wakes watches and held replies at every change of `data`.
     changed: watch::Sender<()>,
-    /// Connections live while this is the number that they began with.
+    /// The number of times that all connections were broken. A connection ends when it changes.
     era: watch::Sender<u64>,
 }
 
@@ -55,20 +55,20 @@ struct Data {
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     changes: Vec<Change>,
-    /// Changes up to this version are forgotten.
+    /// The version up to which changes are forgotten.
     forgotten: u64,
-    /// Verb and plural.
+    /// The verbs and plurals of requests that are refused.
     forbidden: BTreeSet<(String, String)>,
     held: BTreeSet<(String, String)>,
-    /// Verb and path with query.
+    /// The verb, and the path with its query, of each request so far.
     requests: Vec<(String, String)>,
     open_watches: usize,
     page: usize,
-    /// Plurals of kinds, or groups, that are not served.
+    /// The plurals of kinds, and the groups, that are not served.
     absent: BTreeSet<String>,
     /// Kinds that a test defined.
     kinds: Vec<DefinedKind>,
-    /// A field of webhooks that it does not know, and stores them without.
+    /// A field of webhooks that the server drops because it does not know it.
     unknown_field: Option<&'static str>,
     /// An action before the next write of this verb, such as a concurrent write.
     before: BTreeMap<String, Vec<Event>>,
@@ -96,7 +96,7 @@ struct Change {
     object: Value,
 }
 
-/// Kind, plural, whether it is in namespaces, verbs; of `v1`.
+/// The kinds of `v1`: kind, plural, whether it is namespaced, and verbs.
 const CORE: [(&str, &str, bool, &[&str]); 4] = [
     ("Namespace", "namespaces", false, &["get", "list", "watch"]),
     ("Node", "nodes", false, &["get", "list", "watch"]),
@@ -104,7 +104,7 @@ const CORE: [(&str, &str, bool, &[&str]); 4] = [
     ("Secret", "secrets", true, &["get"]),
 ];
 
-/// Kind, plural and version of reports.
+/// The kinds of reports: kind, plural and version.
 const REPORTS: [(&str, &str, &str); 6] = [
     ("Report", "reports", "openreports.io/v1alpha1"),
     ("ClusterReport", "clusterreports", "openreports.io/v1alpha1"),
@@ -177,7 +177,7 @@ impl ApiServer {
         result
     }
 
-    /// Puts an object there, new or changed.
+    /// Creates or replaces an object.
     pub(crate) fn put(&self, plural: &str, object: Value) {
         self.change(|data| data.put(plural, object));
     }
@@ -186,12 +186,12 @@ impl ApiServer {
         self.change(|data| data.delete((plural.into(), namespace.into(), name.into())));
     }
 
-    /// Breaks every connection.
+    /// Breaks all connections.
     pub(crate) fn break_connections(&self) {
         self.shared.era.send_modify(|era| *era += 1);
     }
 
-    /// Breaks every connection, and every one that is made until it comes back.
+    /// Breaks all connections, and each new one until the server comes back.
     pub(crate) fn leave(&self) {
         self.change(|data| data.is_away = true);
         self.break_connections();
@@ -201,7 +201,7 @@ impl ApiServer {
         self.change(|data| data.is_away = false);
     }
 
-    /// Forgets the changes so far, as etcd does with old ones: a watch from before is too late.
+    /// Forgets all changes so far, as etcd does with old ones, so that earlier watches expire.
     pub(crate) fn forget(&self) {
         self.change(|data| {
             data.version += 1;
@@ -210,17 +210,17 @@ impl ApiServer {
         });
     }
 
-    /// Answers 403 to this verb of this resource.
+    /// Answers requests of this verb and resource with 403.
     pub(crate) fn forbid(&self, verb: &str, plural: &str) {
         self.change(|data| data.forbidden.insert((verb.into(), plural.into())));
     }
 
-    /// Answers this verb of this resource again.
+    /// Ends [`forbid`](Self::forbid) for this verb and resource.
     pub(crate) fn allow(&self, verb: &str, plural: &str) {
         self.change(|data| data.forbidden.remove(&(verb.into(), plural.into())));
     }
 
-    /// Answers this verb of this resource only when the test releases it.
+    /// Delays answers to this verb and resource until the test releases them.
     pub(crate) fn hold(&self, verb: &str, plural: &str) {
         self.change(|data| data.held.insert((verb.into(), plural.into())));
     }
@@ -229,7 +229,7 @@ impl ApiServer {
         self.change(|data| data.held.remove(&(verb.into(), plural.into())));
     }
 
-    /// Limits the objects in one reply.
+    /// Limits the number of objects in one reply.
     pub(crate) fn page(&self, page: usize) {
         self.change(|data| data.page = page);
     }
@@ -239,7 +239,7 @@ impl ApiServer {
         self.change(|data| data.access = status);
     }
 
-    /// The received reviews of access.
+    /// Returns the access reviews that were received.
     pub(crate) fn reviews(&self) -> Vec<Value> {
         self.shared.data().reviews.clone()
     }
@@ -310,18 +310,18 @@ impl Data {
     }
 }
 
-/// A parsed path.
+/// The parsed path and query of a request.
 struct Target {
     kind: String,
     api_version: String,
     plural: String,
     namespace: String,
     name: Option<String>,
-    /// Whether it is the status of that.
+    /// Whether the request is for the status of the object.
     is_status: bool,
-    /// The field selector of a list or a watch, which is always of one object.
+    /// The name in the field selector of a list or a watch.
     only: Option<String>,
-    /// The label selector, which is always of one label and value.
+    /// The label and its value in the label selector of a list or a watch.
     label: Option<(String, String)>,
 }
 
@@ -566,7 +566,7 @@ impl Shared {
         }
     }
 
-    /// The named groups, without those whose kinds are removed.
+    /// Returns the API groups that are served.
     fn groups(&self) -> Value {
         let absent = &self.data().absent;
         let group = |name: &str, version: &str| {
@@ -668,8 +668,8 @@ impl Shared {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// The next line of a watch that saw everything up to a version; the version after it, and whether it
-    /// is the last.
+    /// Returns the next line of a watch that has sent everything up to `seen`, the version after it, and whether it
+    /// is the last line.
     fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.forgotten {
@@ -693,7 +693,7 @@ impl Shared {
     }
 }
 
-/// Counts as one open watch while it lives.
+/// A guard that counts as one open watch until it is dropped.
 struct OpenWatch(Arc<Shared>);
 
 impl OpenWatch {

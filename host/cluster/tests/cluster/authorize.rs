@@ -1,4 +1,4 @@
-//! Access reviews.
+//! Tests of access reviews.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Kubeconfigs, credentials and TLS.
+//! Tests of kubeconfigs, credentials and TLS.
 
 use admittance_admission::NamespaceSource;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -8,7 +8,7 @@ use crate::setting::{Setting, TOKEN, connect};
 
 #[tokio::test]
 async fn tokens_of_the_kubeconfig_are_sent() {
-    // (credentials, the error they lead to)
+    // (credentials, the expected error)
     let setting = Setting::new();
     std::fs::write(setting.directory.path().join("token"), TOKEN).unwrap();
     setting
@@ -74,7 +74,7 @@ async fn invalid_kubeconfigs_are_reported() {
     let setting = Setting::new();
     let good = std::fs::read_to_string(setting.kubeconfig("{token: secret-token}")).unwrap();
     let ca = setting.ca_data();
-    // (what replaces what in a good one, context, what the message must say)
+    // (the replaced text of a valid kubeconfig, its replacement, the context, a part of the message)
     for (old, new, context, said) in [
         ("clusters:", "clusters: [", None, "is not a valid kubeconfig: "),
         (

@@ -1,4 +1,4 @@
-//! Events of objects.
+//! Tests of events.
 
 use admittance_cluster::{Event, EventObject, ResourceError};
 use serde_json::json;

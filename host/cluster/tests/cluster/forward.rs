@@ -1,4 +1,4 @@
-//! Forwarded requests.
+//! Tests of forwarded requests.
 
 use bytes::Bytes;
 use http::Request;
@@ -11,7 +11,7 @@ fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
     Request::builder()
         .method(method)
         .uri(path)
-        // Another client's credentials, which the API server would refuse.
+        // The API server would refuse these credentials of the client.
         .header("authorization", "Bearer theirs")
         .header("content-type", "application/json")
         .body(Bytes::from(body.to_owned()))
@@ -25,7 +25,7 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
     setting
         .server
         .put("nodes", json!({"metadata": {"name": "one"}, "spec": {"x": 1}}));
-    // (method, path, status, what the reply holds)
+    // (method, path, status, a pointer into the reply, the expected value there)
     for (method, path, status, pointer, expected) in [
         ("GET", "/api/v1/nodes/one", 200, "/spec/x", json!(1)),
         ("GET", "/api/v1/nodes/two", 404, "/reason", json!("NotFound")),
@@ -47,7 +47,7 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}");
     }
-    // A refusal of the credentials is a reply too.
+    // A server that refuses the credentials has replied too.
     let other = setting.kubeconfig("{token: another}");
     let other = connect(other, None).await.unwrap();
     let reply = other
@@ -81,7 +81,7 @@ async fn a_missing_namespace_is_created_once() {
         .server
         .put("namespaces", json!({"metadata": {"name": "there"}}));
     let made = || setting.server.count("create", "/namespaces");
-    // (name, how many have been made after it)
+    // (name, the number of requests to create a namespace so far)
     for (name, expected) in [("there", 0), ("defaultGroup", 0), ("absent", 1), ("absent", 1)] {
         cluster.ensure_namespace(name).await.unwrap();
         assert_eq!(made(), expected, "{name}");

@@ -1,4 +1,4 @@
-//! Lookups of objects.
+//! Tests of lookups of objects.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -89,7 +89,7 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // The list stays incomplete: lookups request discovery themselves.
+    // The list stays incomplete, so lookups request discovery themselves.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
@@ -178,7 +178,7 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
     assert_eq!(names(&[pod]), ["y/one"]);
 }
 
-/// The names of each page, with these fields.
+/// Lists a kind in pages with these fields, and returns the names on each page.
 async fn pages(cluster: &Cluster, kind: &ClusterKind, limit: u32, fields: &FieldMask) -> Vec<Vec<String>> {
     let mut query = query(None, "tier=web");
     query.limit = NonZeroU32::new(limit);
@@ -243,7 +243,7 @@ async fn lists_come_in_pages() {
         expected(&with_node)
     );
     assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
-    // Only metadata was sent where only metadata is wanted.
+    // A query for metadata gets no other fields from the server.
     let mut query = query(None, "tier=web");
     query.fields = labels.clone();
     let sent = cluster.list(&pod, &query, deadline()).await.unwrap();
@@ -308,7 +308,7 @@ async fn invalid_lookups_are_refused() {
     let list_of = async |name: &str, namespace: Option<&str>, selector: &str| {
         list(&cluster, &kind(name), namespace, selector).await.map(|_| ())
     };
-    // (answer, how its message must be)
+    // (the answer, the expected message)
     for (answer, expected) in [
         (
             get("v1/Widget", None, "a").await,

@@ -1,4 +1,4 @@
-//! The election of a leader by a Lease.
+//! Tests of the election of a leader by a Lease.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::setting::{PATIENCE, Setting, eventually};
 
 const NAME: &str = "admittance";
 
-/// The Lease lasts long enough that nothing but the test ends it.
+/// Terms of a Lease that does not expire during a test.
 const LONG: Terms = Terms {
     duration: Duration::from_secs(600),
     pause: Duration::from_millis(20),
@@ -46,7 +46,7 @@ impl Candidate {
         *self.election.is_leader().borrow()
     }
 
-    /// Ends as a program that is killed.
+    /// Ends the candidate without resigning, as if its program were killed.
     async fn vanish(self) {
         self.task.abort();
         let _ = self.task.await;

@@ -1,4 +1,4 @@
-//! The crate against an API server on real TLS sockets.
+//! Tests of the crate with an API server on real TLS sockets.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]

@@ -1,4 +1,4 @@
-//! The replicas of a program, each with a Lease of its own.
+//! Tests of the replicas of a program, each of which has a Lease.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl Replica {
         Self { members, task }
     }
 
-    /// The annotations of the other live members.
+    /// Returns the annotations of the other live members.
     fn hears(&self) -> Vec<String> {
         let alive = |member: Member| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self

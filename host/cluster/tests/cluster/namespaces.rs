@@ -1,4 +1,4 @@
-//! The labels of namespaces.
+//! Tests of the labels of namespaces.
 
 use admittance_admission::{Labels, NamespaceSource};
 use admittance_cluster::{Cluster, WatchState};
@@ -251,7 +251,7 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
-/// Each success resets the waits. If they kept doubling, the tenth would be longer than this test waits for anything.
+/// If a success did not reset the doubling waits, the tenth would be longer than any timeout of this test.
 #[tokio::test]
 async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();

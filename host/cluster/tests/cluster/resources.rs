@@ -1,4 +1,4 @@
-//! Resources that are read and written.
+//! Tests of resources that are read and written.
 
 use admittance_cluster::{Resource, ResourceError, ResourceKind, Resources};
 use serde_json::{Map, Value, json};
@@ -73,7 +73,7 @@ async fn a_resource_that_was_recreated_is_not_deleted() {
     }
     let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
     assert_eq!(there.object["spec"]["number"], 2);
-    // Another client is faster.
+    // Another client replaces the resource first.
     let other = json!({"metadata": {"name": "a", "namespace": "bkbcs"}, "spec": {"number": 4}});
     setting.server.put_before("delete", KIND.plural, other);
     let result = resources.delete(&there).await;
@@ -97,7 +97,7 @@ async fn a_refused_request_names_the_missing_permission() {
     for verb in ["list", "get", "create", "replace", "delete"] {
         setting.server.forbid(verb, KIND.plural);
     }
-    // (what was refused, what to allow)
+    // (the refused result, the verb to allow)
     for (result, verb) in [
         (resources.list().await.map(|_| ()), "`list`"),
         (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),
@@ -177,14 +177,14 @@ async fn a_new_status_signals_no_change() {
     let there = resources.get("", "a").await.unwrap().unwrap();
     assert_eq!(there.object["status"], json!({"revision": 2}));
     assert_eq!(there.object["spec"], before[0].object["spec"]);
-    // The next change comes after changes of the status, and is the first one that is reported.
+    // Changes of the status are not reported, but the change after them is.
     let seen = resources.changes();
     resources.create("", "b", spec(1)).await.unwrap();
     resources.changed_since(seen).await;
     assert_eq!(resources.changes(), seen + 1);
     changed.as_mut().await;
 
-    // The resource, or the subresource of its kind, may be missing.
+    // A status cannot be applied to a missing resource, or to a kind without the subresource.
     let missing = resources.apply_status("", "c", &status).await;
     assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
     let of_earlier_version = setting.cluster().await.resources(&KIND);

@@ -1,4 +1,4 @@
-//! An API server, a kubeconfig for it, and a `Cluster` of that.
+//! The setting of a test: an API server, a kubeconfig for it, and its `Cluster`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,12 +15,12 @@ use tempfile::TempDir;
 
 use crate::api_server::ApiServer;
 
-/// Longer than anything takes, also on a busy machine; a wait that reaches it fails the test.
+/// A timeout that is generous even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const TOKEN: &str = "a-token";
 
-/// Lives as long as one test.
+/// The setting of one test.
 pub(crate) struct Setting {
     pub(crate) server: ApiServer,
     pub(crate) directory: TempDir,
@@ -28,12 +28,12 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// A server that wants the token.
+    /// Starts a server that requires a token.
     pub(crate) fn new() -> Self {
         Self::with(TOKEN, false)
     }
 
-    /// A server that wants a client certificate.
+    /// Starts a server that requires a client certificate.
     pub(crate) fn with_client_certificates() -> Self {
         Self::with("", true)
     }
@@ -68,7 +68,7 @@ impl Setting {
         }
     }
 
-    /// A certificate and its key, in PEM, that the server accepts from a client.
+    /// Returns a client certificate that the server accepts and its key, both in PEM.
     pub(crate) fn client_certificate(&self) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(Vec::<String>::new()).unwrap();
@@ -80,7 +80,7 @@ impl Setting {
         STANDARD.encode(self.ca.pem())
     }
 
-    /// Writes a kubeconfig whose user is this.
+    /// Writes a kubeconfig with this user.
     pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: main\n\
@@ -114,7 +114,7 @@ pub(crate) async fn connect(path: PathBuf, context: Option<&str>) -> Result<Clus
     Cluster::connect(&ClusterConfig { source }).await
 }
 
-/// Waits until this holds.
+/// Waits until the condition holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {

@@ -1,4 +1,4 @@
-//! Chains as resources of an API server that keeps them in memory.
+//! Tests of chains in resources of an API server that keeps them in memory.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]
@@ -61,7 +61,7 @@ async fn store(setting: &Setting) -> ChainStore {
 
 async fn read(store: &ChainStore) -> Vec<(PathBuf, Value)> {
     let files: Vec<DefinitionFile> = store.read().await.unwrap();
-    // What is read are definitions.
+    // The texts that the store reads are valid definitions.
     DefinitionSet::of_files(files.clone()).chains().unwrap();
     let files = files.into_iter();
     files
@@ -83,7 +83,7 @@ async fn written_chains_are_read_back() {
     store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
-    // kubectl adds its annotation, and the API server metadata and a status: the definition stays the same.
+    // Annotations of kubectl, metadata and a status do not change the definition.
     let mut there = setting.server.object(PLURAL, "", "pods").unwrap();
     there["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
     there["metadata"]["uid"] = json!("u");
@@ -108,7 +108,7 @@ async fn written_chains_are_read_back() {
     );
     assert_eq!(there["status"], json!({"conditions": []}));
 
-    // Only what was read is replaced or deleted.
+    // A definition is replaced or deleted only if the change names its current text.
     for (before, after) in [
         (None, Some(&first)),
         (Some(&first), Some(&second)),
@@ -143,7 +143,7 @@ async fn changes_by_others_are_noticed() {
     until(2).await;
     setting.server.delete(PLURAL, "", "pods");
     until(1).await;
-    // A store that is lost is never an empty one.
+    // An unavailable API server is an error, and not an empty store.
     setting.server.leave();
     tokio::time::timeout(NEVER, store.changed()).await.unwrap();
     let lost = store.read().await;
@@ -155,7 +155,7 @@ async fn changes_by_others_are_noticed() {
 #[tokio::test]
 async fn written_exceptions_are_read_back() {
     let setting = Setting::new();
-    // The API server has no definition of exceptions, as with an earlier version.
+    // The API server has no CustomResourceDefinition of exceptions, as after an update from an earlier version.
     setting.server.remove_kind(EXCEPTIONS);
     setting.server.put(PLURAL, chain("pods", "first"));
     let store = store(&setting).await;
@@ -182,7 +182,7 @@ async fn written_exceptions_are_read_back() {
     let files = store.read().await.unwrap();
     let definitions = DefinitionSet::of_files(files.clone()).definitions().unwrap();
     assert_eq!((definitions.chains.len(), definitions.exceptions.len()), (1, 1));
-    // A change of each kind is seen.
+    // The store notices changes of each kind.
     for (plural, name) in [(EXCEPTIONS, "shop"), (PLURAL, "pods")] {
         let mut object = setting.server.object(plural, "", name).unwrap();
         object["metadata"]["labels"] = json!({"team": "a"});
@@ -195,7 +195,7 @@ async fn written_exceptions_are_read_back() {
         };
         tokio::time::timeout(NEVER, wait).await.unwrap();
     }
-    // What was there once is lost, and not gone, when it cannot be read.
+    // A kind that was served before and is not served now is an error.
     setting.server.remove_kind(EXCEPTIONS);
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");
@@ -211,7 +211,7 @@ async fn written_chains_of_namespaces_are_read_back() {
         chain["metadata"]["namespace"] = json!(namespace);
         chain
     };
-    // Those of one name in several namespaces are different ones.
+    // Chains of one name in several namespaces are different chains.
     setting.server.put(NAMESPACED, in_namespace("bakery", "first"));
     setting.server.put(PLURAL, chain("pods", "first"));
     let path = store
@@ -244,7 +244,7 @@ async fn written_chains_of_namespaces_are_read_back() {
         .commit(&[change(&path, Some(&first), Some(&second))])
         .await
         .unwrap();
-    // A text is only written where it belongs.
+    // A text is written only to the path of its namespace and name.
     let elsewhere = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
     let error = store.commit(&[elsewhere]).await.unwrap_err().to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! Policies of other systems, of an API server that keeps them in memory.
+//! Tests of policies of other systems, on an API server that keeps them in memory.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -72,7 +72,7 @@ fn define_template(setting: &Setting) {
     setting.server.put("constrainttemplates", object);
 }
 
-/// Chain and stages of each.
+/// Returns the name of each chain, and the number of its stages.
 fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
     let chains = DefinitionSet::of_files(files).chains().unwrap();
     chains
@@ -81,7 +81,7 @@ fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// Reads until it is as expected.
+/// Reads the store after every change, until it has the expected chains.
 async fn until(store: &PolicyStore, expected: &[(&str, usize)]) {
     let expected: Vec<_> = expected
         .iter()
@@ -104,7 +104,7 @@ async fn policies_can_be_read_but_not_written() {
         [],
         "the API server has none of the kinds"
     );
-    // Kubernetes 1.28 has them as v1beta1.
+    // Kubernetes 1.28 serves the policies as v1beta1.
     define_kubernetes(&setting, "v1beta1");
     put_policy(&setting);
     put_binding(&setting);
@@ -119,7 +119,7 @@ async fn policies_can_be_read_but_not_written() {
     let gatekeeper = json!({
         "location": "metadata.labels.owner", "parameters": {"assign": {"value": "a"}},
     });
-    // The one kind is in a later version than the other.
+    // The server serves one of the two kinds in a later version than the other.
     setting.server.define_kind(
         "mutations.gatekeeper.sh/v1",
         "assignmetadata",
@@ -171,7 +171,7 @@ async fn policies_can_be_read_but_not_written() {
         assert!(!store.owns(Path::new(path)), "{path}");
     }
 
-    // A binding without its policy is set aside, and the rest is served.
+    // A binding without its policy is reported, and the other policies stay in use.
     setting.server.delete("validatingadmissionpolicies", "", "p");
     let set = DefinitionSet::of_files(store.read().await.unwrap());
     let usable = set.usable(&files, OnBadDefinition::KeepLast);
@@ -198,7 +198,7 @@ async fn the_policies_of_a_kind_come_and_go_with_the_kind() {
     setting.server.define_kind(CONSTRAINTS, "few", "Few", false);
     put(&setting, "few", "", json!({}));
     until(&store, &[("few", 1)]).await;
-    // It is followed from then on.
+    // The store follows the kind from then on.
     setting.server.put("few", json!({"metadata": {"name": "q"}}));
     until(&store, &[("few", 2)]).await;
     setting.server.delete("constrainttemplates", "", "few");
@@ -230,7 +230,7 @@ async fn policies_stay_while_the_api_server_is_unavailable() {
     assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
     setting.server.come_back();
     until(&store, &[("p", 0)]).await;
-    // What is forbidden is named, with the right that is missing.
+    // The error names the kind that cannot be read, and the missing permission.
     setting.server.forbid("list", "validatingadmissionpolicies");
     let error = store.read().await.unwrap_err().to_string();
     assert!(

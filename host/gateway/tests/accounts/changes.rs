@@ -274,7 +274,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        // Other users can still create clusters, and so can alice after one of hers is deleted.
+        // Other users can still create clusters, and alice can after one of hers is deleted.
         let bob = scene.user("bob").await;
         create(Some(&bob), "c".to_owned()).await.unwrap();
         let root = UserName::plain("root").unwrap();

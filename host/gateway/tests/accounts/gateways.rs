@@ -1,4 +1,4 @@
-//! Several gateways with one database, and a database that is unavailable for a while.
+//! Tests of several gateways with one database, and of a database that is unavailable for a while.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     scene::{DAY, NEVER, Scene, report},
 };
 
-/// The most time that a revocation or a change may take to have its effect.
+/// The time within which a revocation or a change has to take effect.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn a_revocation_by_one_gateway_ends_requests_at_another() {
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
 
-    // Other changes end nothing. A lesser permission ends what needs the greater one.
+    // Other changes end no request. A lesser permission ends the requests that need the greater one.
     scene.user("bob").await;
     scene
         .accounts
@@ -177,7 +177,7 @@ async fn a_backup_that_is_restored_is_used() {
         .until("the backup", |directory| directory.authenticate(&token).is_err())
         .await;
     assert_eq!(restored.users().count(), 1);
-    // What belongs to something that another gateway has deleted meanwhile.
+    // Another gateway has deleted the user meanwhile.
     mariadb::shared()
         .run(&database.database, &["DELETE FROM admittance_users"])
         .await;
@@ -196,7 +196,7 @@ async fn a_change_that_cannot_be_read_back_is_made() {
         unreachable!("it is MySQL")
     };
     let (alice, before) = (scene.user("alice").await, scene.accounts.now().unwrap());
-    // What another version has written, and this one cannot read. Without a new revision, it is not noticed yet.
+    // Another version has written a row that this one cannot read. It is noticed only with a new revision.
     let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;

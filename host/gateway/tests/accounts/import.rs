@@ -9,7 +9,7 @@ use crate::{
     scene::{DAY, Scene},
 };
 
-/// The tables as gorm makes them, and what bcs-api writes.
+/// Statements that create the tables as gorm does, with rows that bcs-api writes.
 const ORIGINAL: [&str; 16] = [
     "CREATE TABLE users (id int unsigned AUTO_INCREMENT PRIMARY KEY, name varchar(255) NOT NULL UNIQUE, \
      is_super_user tinyint(1), backend_type varchar(255), backend_credentials text, created_at timestamp NULL)",
@@ -51,7 +51,7 @@ const ORIGINAL: [&str; 16] = [
      (1, 1, 'plain-dev', 'cluster-view', 0)",
 ];
 
-/// A gateway whose database has the tables of bcs-api, with these changes.
+/// Returns a gateway whose database has the tables of bcs-api, after these changes to them.
 async fn with_tables(changes: &[&'static str]) -> Scene {
     let scene = Scene::mysql().await;
     let statements = [&ORIGINAL[..], changes].concat();
@@ -114,11 +114,11 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
         ("BCS-K8S-1", ClusterKind::Kubernetes)
     );
     assert_eq!(bcs.created_at.to_string(), "2020-01-02T03:04:05.000Z");
-    // The address would be the gateway's own machine.
+    // The address is refused, because it would be the gateway's own machine.
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 
-    // A platform that asks for the plain token of a user gets the one that it has, and no token of another type.
+    // A platform that asks for the plain token of a user gets the existing one, and no token of another type.
     let token = accounts.get_or_create_token("test", &alice, DAY).await.unwrap();
     assert_eq!(
         (token.id, token.value.0.as_str()),
@@ -187,7 +187,7 @@ async fn conflicts_are_named_and_nothing_is_imported() {
     ])
     .await;
     let accounts = &scene.accounts;
-    // They have the numbers 1 and 2 here.
+    // In this database, dan has the number 1 and alice has the number 2.
     let dan = scene.user("dan").await;
     let alice = scene.user("alice").await;
     let stage = scene.cluster("stage", None).await;

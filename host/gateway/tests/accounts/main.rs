@@ -1,4 +1,4 @@
-//! Users and clusters in a real SQLite file and a real MariaDB server.
+//! Tests of users and clusters in a real SQLite file and a real MariaDB server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on fails")]

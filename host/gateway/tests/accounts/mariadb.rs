@@ -1,4 +1,4 @@
-//! A real MariaDB server: Debian's, on a port of its own.
+//! Starts a real MariaDB server from Debian's package on a port of its own.
 
 use std::{
     env, fs,
@@ -16,13 +16,13 @@ use sqlx::{AnyConnection, Connection as _, query, raw_sql};
 
 use crate::ensemble::KEEPER;
 
-/// Names the directory with the server; otherwise it is found by `PATH`.
+/// The environment variable with the directory of the server. Without it, `PATH` is searched.
 const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The options of a small server that starts quickly. Its data has to survive the program, but not the machine.
+/// Options for little memory and a fast start. Data survives a kill of the program, but no power failure.
 const OPTIONS: [&str; 7] = [
     "--no-defaults",
     "--user=root",
@@ -33,7 +33,7 @@ const OPTIONS: [&str; 7] = [
     "--performance-schema=OFF",
 ];
 
-/// Killed when this is dropped, or when this process ends.
+/// A server that is killed when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct MariaDb {
     directory: PathBuf,
@@ -77,7 +77,7 @@ impl MariaDb {
         server
     }
 
-    /// Starts the server again with the data that it had.
+    /// Starts the server again with its previous data.
     pub(crate) fn start_again(&mut self) {
         let log = self.directory.join("log");
         let socket = self.directory.join("socket");
@@ -116,17 +116,17 @@ impl MariaDb {
 
     pub(crate) fn stop(&mut self) {
         if let Some(mut keeper) = self.keeper.take() {
-            // Without its input the keeper kills the server, and ends when that is gone.
+            // When its input is closed, the keeper kills the server and then exits.
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
     }
 
-    /// A new, empty database.
+    /// Creates an empty database, and returns its configuration.
     pub(crate) async fn database(&self) -> MySqlConfig {
         let name = format!("test{:016x}", fastrand::u64(..));
         let mut connection = self.connect("mysql").await;
-        // The name is hexadecimal.
+        // The name has only hexadecimal digits, so it needs no quotes.
         let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4"));
         raw_sql(create).execute(&mut connection).await.unwrap();
         MySqlConfig {
@@ -148,7 +148,7 @@ impl MariaDb {
         AnyConnection::connect(&url).await.unwrap()
     }
 
-    /// Run statements without parameters.
+    /// Runs statements without parameters.
     pub(crate) async fn run(&self, database: &str, statements: &[&'static str]) {
         let mut connection = self.connect(database).await;
         for statement in statements {
@@ -164,7 +164,7 @@ impl Drop for MariaDb {
     }
 }
 
-/// The server that tests share, each with a database of its own.
+/// Returns the server that the tests share. Each test has a database of its own.
 pub(crate) fn shared() -> &'static MariaDb {
     static SHARED: OnceLock<MariaDb> = OnceLock::new();
     SHARED.get_or_init(MariaDb::start)

@@ -12,7 +12,7 @@ use crate::mariadb;
 pub(crate) const NEVER: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Users and clusters, followed until this is dropped.
+/// The users and clusters of one gateway, which follows its database until this is dropped.
 pub(crate) struct Scene {
     pub(crate) accounts: Accounts,
     pub(crate) directory: Arc<TempDir>,
@@ -34,7 +34,7 @@ impl Scene {
         Self::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await
     }
 
-    /// Every kind of database.
+    /// Returns a scene for each kind of database.
     pub(crate) async fn all() -> [Self; 2] {
         [Self::sqlite().await, Self::mysql().await]
     }
@@ -58,7 +58,7 @@ impl Scene {
         scene
     }
 
-    /// Another gateway with the same database and keys.
+    /// Returns another gateway with the same database and keys.
     pub(crate) async fn another(&self) -> Self {
         Self::start(self.directory.clone(), self.database.clone(), DAY).await
     }
@@ -71,7 +71,7 @@ impl Scene {
         self.directory.path().join("keys")
     }
 
-    /// Waits until a directory is like this.
+    /// Waits until the directory satisfies the condition, and returns it.
     pub(crate) async fn until(&self, what: &str, is: impl Fn(&Directory) -> bool) -> Arc<Directory> {
         let mut changes = self.accounts.changes();
         let like_this = changes.wait_for(|directory| directory.as_deref().is_some_and(&is));

@@ -1,4 +1,4 @@
-//! Writes through the API.
+//! The part of the API server that handles writes.
 
 use bytes::Bytes;
 use http::{header::CONTENT_TYPE, request::Parts};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ApiServer, Data, DefinedKind, ObjectKey, Reply, Shared, Target, json, status, typed};
 
 impl ApiServer {
-    /// Serves this kind too, as if its CustomResourceDefinition were applied.
+    /// Serves another kind, as if its CustomResourceDefinition were created.
     pub(crate) fn define_kind(&self, api_version: &str, plural: &str, kind: &str, is_namespaced: bool) {
         let kind = DefinedKind {
             api_version: api_version.to_owned(),
@@ -18,22 +18,22 @@ impl ApiServer {
         self.change(|data| data.kinds.push(kind));
     }
 
-    /// Serves this kind no longer, or no kind of this group, as if its CustomResourceDefinition were not there.
+    /// Stops serving a kind, or all kinds of a group, as if their CustomResourceDefinitions were deleted.
     pub(crate) fn remove_kind(&self, plural: &str) {
         self.change(|data| data.absent.insert(plural.into()));
     }
 
-    /// Serves it again.
+    /// Serves a removed kind or group again.
     pub(crate) fn add_kind(&self, plural: &str) {
         self.change(|data| data.absent.remove(plural));
     }
 
-    /// Stores webhooks without this field, as an API server does that is older than the field.
+    /// Drops this field of webhooks, as an API server does that is older than the field.
     pub(crate) fn forget_field(&self, field: &'static str) {
         self.change(|data| data.unknown_field = Some(field));
     }
 
-    /// Puts an object there between a read and a write of a client: right before the next request of
+    /// Writes an object between a read and a write of a client: right before the next request of
     /// this verb is handled.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
         let plural = plural.to_owned();
@@ -43,14 +43,14 @@ impl ApiServer {
         });
     }
 
-    /// All objects of a kind.
+    /// Returns all objects of a kind.
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let data = self.shared.data();
         let objects = data.objects.iter().filter(|(place, _)| place.0 == plural);
         objects.map(|(_, object)| object.clone()).collect()
     }
 
-    /// Every change of the objects of a kind, in their order: `ADDED`, `MODIFIED` or `DELETED`, and the object.
+    /// Returns each change of the objects of a kind, in order: `ADDED`, `MODIFIED` or `DELETED`, and the object.
     pub(crate) fn history(&self, plural: &str) -> Vec<(&'static str, Value)> {
         let data = self.shared.data();
         let changes = data.changes.iter().filter(|change| change.place.0 == plural);
@@ -59,7 +59,7 @@ impl ApiServer {
             .collect()
     }
 
-    /// The current object, as a client receives it.
+    /// Returns the current object, as a client receives it.
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let place: ObjectKey = (plural.into(), namespace.into(), name.into());
         self.shared.data().objects.get(&place).cloned()
@@ -137,7 +137,7 @@ impl Shared {
                 Some(_) => {}
             }
             if has_status(&target.plural) {
-                // It is written at its own path.
+                // A status is written only at its own path.
                 set(&mut object, "status", data.objects[&place].get("status"));
             }
             data.put(&target.plural, object);
@@ -169,7 +169,7 @@ impl Shared {
             let Some(mut object) = data.objects.get(&place).cloned() else {
                 return target.not_found();
             };
-            // What it wrote before and does not write now is removed.
+            // Server-side apply removes fields that the manager applied before and omits now.
             set(&mut object, "status", patch.get("status"));
             if object != data.objects[&place] {
                 data.put(&target.plural, object);
@@ -232,7 +232,7 @@ impl Shared {
     }
 }
 
-/// RFC 7386.
+/// Merges a patch into an object, as in RFC 7386.
 fn merge(object: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *object = patch.clone();
@@ -250,7 +250,7 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-/// Whether resources of this kind have a status of their own.
+/// Returns whether resources of this kind have a status subresource.
 pub(super) fn has_status(plural: &str) -> bool {
     matches!(
         plural,
@@ -258,7 +258,7 @@ pub(super) fn has_status(plural: &str) -> bool {
     )
 }
 
-/// The generation of an object, which every change except of metadata and status increments.
+/// Returns the new generation of an object, which every change increments except of metadata and status.
 pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
     let without = |object: &Value| {
         let mut object = object.clone();
@@ -303,7 +303,7 @@ impl Target {
     }
 }
 
-/// The rules of kube-apiserver for new events of `events.k8s.io/v1`.
+/// Checks a new event by the rules of kube-apiserver for `events.k8s.io/v1`.
 fn mistake_in_event(event: &Value) -> Option<&'static str> {
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let namespace = match text("/regarding/namespace") {
