@@ -1,4 +1,4 @@
-//! The client for servers anywhere.
+//! Tests of the client for servers of other organisations.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn client(proxy: ProxyChoice) -> HttpClient {
     HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
-/// A server that answers one request with these bytes, again and again, and returns the request.
+/// Starts a server that answers one request with these bytes, over and over. The task returns the request.
 async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());
@@ -83,7 +83,7 @@ async fn a_request_without_tls_names_its_server_to_the_proxy() {
         received.starts_with("GET http://modules.example.com/a.wasm HTTP/1.1\r\n"),
         "{received}"
     );
-    // `user:word`, in base64.
+    // The value is `user:word` in base64.
     assert!(
         received.contains("proxy-authorization: Basic dXNlcjp3b3Jk\r\n"),
         "{received}"

@@ -1,4 +1,4 @@
-//! Discovered servers: which one a request is sent to, and what happens when it goes down.
+//! Tests of which discovered server gets a request, and of what happens when it goes down.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
 };
 
-/// Long, for a machine that has much else to do.
+/// A timeout that is generous even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -37,7 +37,7 @@ fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// A server with these routes.
+/// Starts a server with these routes.
 async fn serve(routes: Router) -> SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// A server that holds each request until it is released, and signals its arrival.
+/// Starts a server that holds each request until it is released, and signals its arrival.
 async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -60,17 +60,17 @@ async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     (serve(routes).await, release, arrivals)
 }
 
-/// An address that refuses connections.
+/// Returns an address that refuses connections.
 async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
 type ServersSender = watch::Sender<Arc<FollowedServers>>;
 
-/// Only tests that wait for the timeout reach it.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(600);
 
-/// These servers, by the names of their registrations.
+/// Returns a list of these servers, with the names of their registrations.
 fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
     let server = |(name, address): &(&str, SocketAddr)| FollowedServer {
         name: (*name).to_owned(),
@@ -98,7 +98,7 @@ fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Server
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
 
-/// Posts this body: status and body of the reply, or 502 and why there is none.
+/// Posts a body. Returns the status and body of the reply, or 502 and the error.
 async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     let request = Request::post("/v1/apps").body(body.into()).unwrap();
     let response = match soon(upstream.send(request)).await {
@@ -110,7 +110,7 @@ async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// A server that answers with its name and the body that came.
+/// Starts a server that answers with its name and the received body.
 async fn named(name: &'static str) -> SocketAddr {
     serve(named_routes(name)).await
 }
@@ -119,7 +119,7 @@ fn named_routes(name: &'static str) -> Router {
     Router::new().fallback(async move |body: String| format!("{name} {body}"))
 }
 
-/// When the first server that is known has refused a connection.
+/// Waits until the first known server has refused a connection.
 async fn refused(upstream: &Upstream) {
     let refused = async {
         while upstream.health().first().is_none_or(|server| server.is_up) {
@@ -138,7 +138,7 @@ async fn requests_go_to_the_master_alone() {
         servers.lost = Some("the session is away".to_owned());
         Arc::new(servers)
     };
-    // (what is known now, who answers)
+    // (the known servers, the expected reply)
     for (now, expected) in [
         (known(&[("n1", a), ("n2", b)]), (200, "a x")),
         (known(&[("n2", b)]), (200, "b x")),
@@ -177,7 +177,7 @@ async fn a_new_master_takes_new_requests_while_the_old_one_answers_its_own() {
 
 #[tokio::test]
 async fn a_request_that_was_sent_is_never_sent_again() {
-    // It crashes while it handles a request.
+    // The server crashes while it handles a request.
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let old = listener.local_addr().unwrap();
     let (upstream, sender) = {
@@ -233,7 +233,7 @@ async fn a_request_that_was_not_sent_goes_to_the_next_master() {
     refused(&upstream).await;
     // Only the master gets requests, and changes that keep the master do not end the wait.
     sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    // The list has no master for a moment.
+    // For a moment, the list has no master.
     sender.send_replace(known(&[]));
     sender.send_replace(known(&[("n3", new)]));
     assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
@@ -268,7 +268,7 @@ async fn waiting_for_a_master_ends_after_the_connect_timeout() {
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
-    // There will be no updates.
+    // The list gets no further updates.
     sender.send_replace(known(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);
@@ -294,7 +294,7 @@ async fn requests_wait_until_the_servers_are_known() {
     }
 }
 
-/// A server that says its name when a request has arrived, and answers it when it is released.
+/// Starts a server that sends its name when a request arrives, and answers it when it is released.
 async fn counting(
     name: &'static str,
     arrived: mpsc::UnboundedSender<&'static str>,
@@ -332,7 +332,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
             _ => counts[1] += 1,
         }
     }
-    // The third of them, which refuses connections, has none and is still no place for them.
+    // The third server refuses connections. It has no request in flight, and still gets none.
     assert_eq!(counts, [3, 3]);
     // A completed request is no longer in flight.
     release_a.add_permits(2);
@@ -347,7 +347,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
         waiting.push(start());
         assert_eq!(soon(arrivals.recv()).await.unwrap(), "a");
     }
-    // A new one has none; one that stays keeps its count.
+    // A new server has no request in flight. A server that stays in the list keeps its count.
     sender.send_replace(known(&[("n2", b), ("n3", c)]));
     for _ in 0..3 {
         waiting.push(start());
@@ -398,7 +398,7 @@ async fn listed_schedulers_are_tried_in_their_order() {
     }
 }
 
-/// The server sends them until its connection is closed.
+/// The server sends informational responses until its connection is closed.
 #[tokio::test]
 async fn informational_responses_without_end_are_given_up() {
     let listener = TcpListener::bind(loopback()).await.unwrap();

@@ -35,8 +35,8 @@ fn scheduler() -> &'static Bcs {
     &SCHEDULER_BEHIND
 }
 
-/// The handling of a request, in a line: the method and target at the scheduler and, after it, the body if
-/// there is one; or another server; or a reply, with its status.
+/// Describes in one line how a request is handled: the method, target and body at the scheduler,
+/// another server, or a reply with its status.
 fn describe(forwarding: Forwarding) -> String {
     match forwarding {
         Forwarding::Rewritten(Rewritten {
@@ -151,7 +151,7 @@ fn requests_are_classified_by_method_and_path() {
         };
         if expected.starts_with("the request is ambiguous") {
             assert!(got.starts_with(expected), "{method} {path}: {got}");
-            // In front of the scheduler, such a request gets the driver's own reply.
+            // In front of the scheduler, such a request is not refused as ambiguous.
             let class = scheduler().classify(&head(method, path, clusters));
             assert!(!matches!(class, Class::Refuse(_)), "{method} {path}: {class:?}");
         } else {
@@ -227,7 +227,7 @@ fn the_body_names_the_object_of_a_request() {
         let read = front.read(&head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
         assert_eq!(read.is_err(), is_refused, "{path}");
     }
-    // Go's decoder replaces it.
+    // Go's decoder replaces invalid UTF-8.
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
     let body = Bytes::from_static(b"{\"kind\":\"a\xff\"}");
     assert!(
@@ -307,7 +307,7 @@ fn each_end_of_a_request_has_the_reply_of_the_driver() {
         reason: "too much",
     };
     assert_eq!(bcs().reply(&overloaded).headers()[RETRY_AFTER], "1");
-    // A message cannot add headers, whatever is in it.
+    // No message can add headers to the reply.
     assert_eq!(
         bcs()
             .reply(&End::BodyUnreadable { reason: "a\r\nb: c" })

@@ -39,7 +39,7 @@ fn reports_are_the_data_of_nodes() {
     }
 }
 
-/// The drivers of nodes with these numbers, the leader among them, and whether this one leads.
+/// Returns the drivers of nodes with these numbers, their leader, and whether this driver leads.
 fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<String>, String, bool) {
     let drivers = nodes
         .iter()

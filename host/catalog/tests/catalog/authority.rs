@@ -1,4 +1,4 @@
-//! A CA, and server certificates.
+//! A certificate authority (CA) that issues server certificates.
 
 use std::{path::Path, sync::Arc};
 
@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::ServerConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A CA that lives as long as one test.
+/// A CA for one test.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -22,7 +22,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for this machine, and its key.
+    /// Returns a certificate for this machine, and its key.
     pub(crate) fn sign(&self) -> (CertificateDer<'static>, KeyPair) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().unwrap();

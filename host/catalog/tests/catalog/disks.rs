@@ -1,4 +1,4 @@
-//! Full and read-only disks. Each test runs once more in its own namespace, in which any user may mount, if
+//! Tests with full and read-only disks. Each test runs again in its own namespace, in which any user may mount, if
 //! the kernel allows it.
 
 use std::{env, fs, io, path::Path, process::Command};
@@ -11,7 +11,7 @@ use crate::{
     site::Site,
 };
 
-/// Names the directory with the mount, in the second run.
+/// The environment variable with the directory of the mount. Only the second run has it.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
 /// Returns the directory of the mount in the second run. The first run executes the shell's commands, in which `$at` is

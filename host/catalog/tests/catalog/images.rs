@@ -1,4 +1,4 @@
-//! Images, as policies see them, in a real registry.
+//! Tests of images in a real registry, as policies see them.
 
 use std::{collections::BTreeMap, env::consts};
 
@@ -139,7 +139,7 @@ async fn signatures_of_images_are_verified() {
         kept.signed(&image, &by(&[&signer], &[("env", "test")])).await,
         "found: none",
     );
-    // Each of several must have signed.
+    // Each of several required keys must have signed.
     says(
         kept.signed(&image, &by(&[&other], &[])).await,
         "it needs a signature by the key",
@@ -199,7 +199,7 @@ async fn signatures_of_images_are_verified() {
     kept.signed(&image, &by(&[&signer], &[])).await.unwrap();
 }
 
-/// An authority that certifies signers of code.
+/// An authority that issues certificates for code signing.
 struct CodeAuthority(CertifiedIssuer<'static, KeyPair>);
 
 impl CodeAuthority {

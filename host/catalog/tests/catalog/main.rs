@@ -1,5 +1,5 @@
-//! Modules from files, HTTPS servers and registries, and the store that keeps them. Servers and registries
-//! are real ones.
+//! Tests of modules from files, real HTTPS servers and real registries, and of the store that
+//! keeps them.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Modules in registries.
+//! Tests of modules in registries.
 
 use std::{env, fs, io::ErrorKind, net::TcpListener, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -136,7 +136,7 @@ async fn an_index_stands_for_its_entry_for_wasm() {
     }
 }
 
-/// `wash push` wrote the first; Istio and Envoy Gateway use images of the compat variant.
+/// `wash push` wrote the first media type. Istio and Envoy Gateway use images of the compat variant.
 #[tokio::test]
 async fn modules_of_older_media_types_and_in_archives_are_obtained() {
     let mut scene = Scene::new();
@@ -196,7 +196,7 @@ async fn modules_of_older_media_types_and_in_archives_are_obtained() {
             "is not a WebAssembly module",
         ),
         ("cut", cut, "its layer cannot be unpacked"),
-        // A kilobyte that unpacks to more than may be read.
+        // This kilobyte unpacks to more than the limit.
         (
             "large",
             archive(&[("plugin.wasm", &[0; 60_000])]),
@@ -214,7 +214,7 @@ async fn modules_of_older_media_types_and_in_archives_are_obtained() {
     }
 }
 
-/// Files as the layer of an image.
+/// Returns an image layer with these files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     let mut archive = tar::Builder::new(packed);
@@ -273,10 +273,10 @@ async fn a_registry_may_require_tls_and_a_password() {
     assert!(matches!(error, Error::Tls { .. }), "{error}");
 }
 
-/// Set in the program that this one starts with helpers in its PATH.
+/// The environment variable that is set in the second run, which has helpers in its PATH.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
-/// Helpers are found in PATH, so the test runs itself again with another PATH.
+/// The test runs itself again with another PATH, because helpers are found there.
 #[tokio::test]
 async fn credential_helpers_are_used() {
     if env::var_os(HELPED).is_some() {
@@ -384,7 +384,7 @@ async fn a_registry_may_require_tokens() {
         ]
     );
 
-    // A token that has expired is replaced.
+    // An expired token is replaced.
     *tokens.life.lock().unwrap() = -300;
     let late = scene.catalog();
     let error = scene
@@ -458,7 +458,7 @@ async fn an_artifact_without_a_module_is_refused() {
         "{error}"
     );
 
-    // A registry that sends something other than requested.
+    // The registry sends something other than requested.
     let blob = registry.blob(&pushed.module.to_string());
     let mut bytes = fs::read(&blob).unwrap();
     bytes[50_000] ^= 1;
@@ -484,7 +484,7 @@ async fn an_artifact_without_a_module_is_refused() {
     assert_eq!(scene.kept("partial"), [""; 0]);
 }
 
-/// A registry on this machine, without TLS.
+/// The registry is on this machine and has no TLS.
 #[tokio::test]
 async fn an_endless_sequence_of_informational_responses_fails() {
     let mut scene = Scene::new();

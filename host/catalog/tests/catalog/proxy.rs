@@ -1,4 +1,4 @@
-//! Requests through a proxy.
+//! Tests of requests through a proxy.
 
 use admittance_catalog::Error;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};

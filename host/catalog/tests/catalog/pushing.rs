@@ -1,4 +1,4 @@
-//! Modules that are put into a registry.
+//! Tests of modules that are pushed to a registry.
 
 use std::{
     collections::BTreeMap,

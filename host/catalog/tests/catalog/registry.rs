@@ -27,11 +27,11 @@ pub(crate) enum Access<'a> {
     Open,
     /// Basic authentication of the user `ada` with the password `open sesame`.
     Basic,
-    /// Bearer tokens of this server.
+    /// Bearer tokens from a token server.
     Token {
         /// The URL of the token server.
         realm: &'a str,
-        /// The certificate of their signer, as PEM.
+        /// The certificate of the tokens' signer, as PEM.
         signed_by: &'a str,
     },
 }
@@ -45,7 +45,7 @@ const HTPASSWD: &str = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHm
 /// A running registry, which ends and is deleted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// Host and port.
+    /// The host and port of the registry.
     pub(crate) name: String,
     directory: TempDir,
     _program: Child,
@@ -57,7 +57,7 @@ impl Registry {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("config.yml");
         let text = configuration(directory.path(), access, tls);
-        // JSON is YAML.
+        // The registry reads YAML, which includes JSON.
         fs::write(&config, text.to_string()).unwrap();
         let mut program = Command::new(program())
             .arg("serve")
@@ -92,7 +92,7 @@ impl Registry {
         }
     }
 
-    /// The files of all blobs, by their digests.
+    /// Returns the file of the blob with this digest.
     pub(crate) fn blob(&self, digest: &str) -> PathBuf {
         let hex = digest.trim_start_matches("sha256:");
         self.directory

@@ -88,12 +88,12 @@ impl Scene {
         catalog.obtain(&reference, pinned, freshness, &tell).await
     }
 
-    /// The progress since the last call.
+    /// Returns the progress since the last call.
     pub(crate) fn take_progress(&self) -> Vec<FetchProgress> {
         std::mem::take(&mut *self.told.lock().unwrap())
     }
 
-    /// The errors of retried attempts since the last call.
+    /// Returns the pauses and errors of retried attempts since the last call.
     pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {
         let retries = self
             .take_progress()
@@ -105,7 +105,7 @@ impl Scene {
         retries.collect()
     }
 
-    /// The names of the files in a directory of the store.
+    /// Returns the names of the files in a directory of the store.
     pub(crate) fn kept(&self, kind: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store().directory().join(kind)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -115,10 +115,10 @@ impl Scene {
     }
 }
 
-/// A component of this many bytes, whose content depends on `seed`.
+/// Returns a component of this many bytes, whose content depends on `seed`.
 pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-    // A custom section with an empty name and a length of five bytes.
+    // The rest is a custom section with an empty name and a length of five bytes.
     let content = size - bytes.len() - 1 - 5;
     bytes.push(0);
     for shift in [0, 7, 14, 21, 28] {

@@ -51,7 +51,7 @@ struct State {
     received: Vec<Received>,
 }
 
-/// The server. Ends with the test's runtime.
+/// The server, which stops with the test's runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
@@ -72,7 +72,7 @@ impl Site {
                 let (site, acceptor) = (serving.clone(), acceptor.clone());
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        // A client that goes away is what some tests want.
+                        // In some tests, the client disconnects.
                         let _ = site.serve(stream).await;
                     }
                 });
@@ -96,12 +96,12 @@ impl Site {
         self.state.lock().unwrap().faults.extend(faults);
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.state.lock().unwrap().received.clone()
     }
 
-    /// The requested parts so far.
+    /// Returns the values of `Range` in the requests so far.
     pub(crate) fn ranges(&self) -> Vec<Option<String>> {
         let received = self.received();
         received
@@ -206,10 +206,10 @@ impl Site {
     }
 }
 
-/// The head of a request; `None` when the client disconnected.
+/// Reads the head of a request; `None` if the client disconnected.
 pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Received>> {
     let mut head = Vec::new();
-    // Byte by byte, so that the body stays where it is.
+    // The head is read byte by byte, so that the body stays in the stream.
     while !head.ends_with(b"\r\n\r\n") {
         if stream.take(1).read_buf(&mut head).await? == 0 {
             return Ok(None);

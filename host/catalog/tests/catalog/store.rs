@@ -1,4 +1,4 @@
-//! The entries of the store on disk, and their fate after damage, crashes and pruning.
+//! Tests of the entries of the store on disk, after damage, crashes and pruning.
 
 use std::{
     collections::HashSet,
@@ -24,7 +24,7 @@ async fn module(scene: &Scene, bytes: &[u8]) -> Module {
     scene.obtain(&scene.catalog(), &reference).await.unwrap()
 }
 
-/// The only file of a kind.
+/// Returns the only file in a directory of the store.
 fn only(scene: &Scene, kind: &str) -> std::path::PathBuf {
     let names = scene.kept(kind);
     assert_eq!(names.len(), 1, "{names:?}");
@@ -51,7 +51,7 @@ async fn an_entry_is_found_only_under_its_name() {
     store.keep(&kept).unwrap();
     assert_eq!(store.module(kept.digest()).unwrap(), "bytes");
     assert_eq!(store.module(Digest::of("other")), None);
-    // A rollback wants it although the file has other bytes by now.
+    // A rollback needs the earlier module, although the file has other bytes by now.
     let changed = module(&scene, b"changed").await;
     let recalled = scene
         .catalog()
@@ -122,7 +122,7 @@ fn files_of_killed_programs_are_removed_but_not_files_in_use() {
     for path in [&old, &used] {
         File::open(path).unwrap().set_modified(long_ago).unwrap();
     }
-    // Whoever is at work has a lock.
+    // A program that writes or uses a file holds a lock.
     let (writer, user) = (File::open(&written).unwrap(), File::open(&used).unwrap());
     writer.lock().unwrap();
     user.lock().unwrap();

@@ -1,5 +1,5 @@
-//! A token server for a registry, as for Docker's registries: it knows one user and, by the token of a login,
-//! another.
+//! A token server like those of Docker's registries. It accepts the password of one user and
+//! the identity token of another.
 
 use std::{
     net::SocketAddr,
@@ -29,13 +29,13 @@ use crate::{
 /// The token that a login stores in place of a password.
 pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
 
-/// A token server, which ends with the test's runtime.
+/// A token server, which stops with the test's runtime.
 pub(crate) struct Tokens {
     pub(crate) address: SocketAddr,
     signer: Arc<Signer>,
     /// The validity of tokens in seconds; negative if they are expired.
     pub(crate) life: Arc<Mutex<i64>>,
-    /// The requested scopes.
+    /// The scopes that were requested so far.
     pub(crate) received: Arc<Mutex<Vec<String>>>,
 }
 
@@ -127,7 +127,7 @@ fn parameter(query: &str, name: &str) -> String {
 }
 
 impl Signer {
-    /// `repository:name:actions` as a token that the registry believes.
+    /// Returns a token for the scope `repository:name:actions` that the registry accepts.
     fn token(&self, scope: &str, life: i64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let now = i64::try_from(now).unwrap();

@@ -1,4 +1,4 @@
-//! Signatures of artifacts of a registry, in the form in which `cosign sign --key` of cosign 2 makes them.
+//! Tests of signatures of artifacts, as `cosign sign --key` of cosign 2 makes them.
 
 use admittance_catalog::{
     Digest, ModuleReference,
@@ -126,9 +126,9 @@ fn the_manifest_must_match_the_module_and_the_reference() {
     };
     let reference = named(digest);
     check(&requirement(&key), &reference, &module(), &good).unwrap();
-    // Another module under the manifest that is signed.
+    // The signed manifest belongs to another module.
     unrelated(&reference, b"another module", &good);
-    // Another manifest than the one that is pinned.
+    // The pinned digest is of another manifest.
     unrelated(&named(Digest::of("other")), &module(), &good);
     unrelated(&reference, &module(), &with(None));
     unrelated(&reference, &module(), &with(Some(b"{}".to_vec())));

@@ -15,7 +15,7 @@ use ring::{
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-/// When everything of these tests is signed: in the past, whatever the clock.
+/// The time of all signatures of these tests, which is in the past.
 pub(crate) const SIGNED_AT: i64 = 1_750_000_000;
 
 pub(crate) const IDENTITY: &str = "signer@example.com";
@@ -124,7 +124,7 @@ impl Authority {
     /// Creates the log's promise that it recorded the signature at this time.
     pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
-        // The members in the order of their names, as RFC 8785 has it.
+        // The members are in the order of their names, as RFC 8785 requires.
         let body = json!({
             "apiVersion": "0.0.1",
             "kind": "hashedrekord",
@@ -167,7 +167,7 @@ impl Signed {
     }
 }
 
-/// The bytes before a point of P-256 in a public key's DER form.
+/// The bytes before the point in the DER form of a public key on P-256.
 const P256_KEY: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -177,7 +177,7 @@ fn public_der(point: &[u8]) -> Vec<u8> {
     [P256_KEY.as_slice(), point].concat()
 }
 
-/// The PEM text of a public key on P-256.
+/// Returns the PEM text of a public key on P-256.
 pub(crate) fn public_pem(point: &[u8]) -> String {
     let der = STANDARD.encode(public_der(point));
     format!("-----BEGIN PUBLIC KEY-----\n{der}\n-----END PUBLIC KEY-----\n")

@@ -1,4 +1,4 @@
-//! Signatures next to a file.
+//! Tests of signatures next to a file.
 
 use std::os::unix::fs::symlink;
 

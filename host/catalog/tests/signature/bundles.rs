@@ -1,4 +1,4 @@
-//! Bundles made by other tools, and invalid trust roots.
+//! Tests of bundles made by other tools, and of invalid trust roots.
 
 use admittance_catalog::{
     Digest, ModuleReference,

@@ -1,4 +1,4 @@
-//! Signatures by the owner of a certificate that is known, as from an authority of one's own.
+//! Tests of signatures by the owner of a certificate that a known authority issued.
 
 use admittance_catalog::{
     Digest,
@@ -12,7 +12,7 @@ use crate::{
     subject::{check_artifact, detached, fixture, manifest, outcome, text},
 };
 
-/// A certificate that has not ended, and one that has.
+/// The validity of a certificate that has not expired, and of one that has, in seconds before and after the signing.
 const LONG: (i64, i64) = (-60, 3_000_000_000);
 const ENDED: (i64, i64) = (-60, 540);
 
@@ -34,7 +34,7 @@ fn required(signed: &Signed, log: Option<&Authority>, must_be_logged: bool) -> R
     })
 }
 
-/// The signature without what the log says, and without its certificate.
+/// Returns the signature without the promise of the log, and without its certificate.
 fn bare(signed: &Signed) -> FoundSignature {
     let mut found = signed.found();
     if let FoundSignature::SimpleSigning { certificate, log, .. } = &mut found {

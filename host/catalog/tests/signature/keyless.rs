@@ -1,4 +1,4 @@
-//! Keyless signatures, with certificates of an authority of the trust root.
+//! Tests of keyless signatures, with certificates of an authority of the trust root.
 
 use admittance_catalog::{
     Digest,

@@ -1,4 +1,4 @@
-//! Signatures of a module are accepted, or refused with the reason. Each row of a table is a case.
+//! Tests of which signatures of a module are accepted, and of the reasons for refusals.
 
 #![expect(
     clippy::unwrap_used,

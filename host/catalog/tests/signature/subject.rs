@@ -10,7 +10,7 @@ use admittance_catalog::{
     },
 };
 
-/// A file of `fixtures`; `fixtures/README.md` says how each was made.
+/// Reads a file of `fixtures`. `fixtures/README.md` says how each was made.
 pub(crate) fn fixture(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/signature/fixtures")
@@ -22,12 +22,12 @@ pub(crate) fn text(name: &str) -> String {
     String::from_utf8(fixture(name)).unwrap()
 }
 
-/// The bytes that the fixtures are signatures of.
+/// Returns the module that the fixtures are signatures of.
 pub(crate) fn module() -> Vec<u8> {
     fixture("module.wasm")
 }
 
-/// The manifest that lists them.
+/// Returns the manifest that lists the module.
 pub(crate) fn manifest() -> Vec<u8> {
     fixture("manifest.json")
 }
@@ -54,7 +54,7 @@ pub(crate) fn bundle(content: impl Into<Vec<u8>>) -> FoundSignature {
     }
 }
 
-/// Checks a file.
+/// Checks the signatures of a file.
 pub(crate) fn check_file(
     requirement: &Requirement,
     module: &[u8],
@@ -68,7 +68,7 @@ pub(crate) fn check_file(
     check(requirement, &reference, module, &material)
 }
 
-/// Checks an artifact of a registry.
+/// Checks the signatures of an artifact of a registry.
 pub(crate) fn check_artifact(
     requirement: &Requirement,
     signatures: Vec<FoundSignature>,
@@ -81,7 +81,7 @@ pub(crate) fn check_artifact(
     check(requirement, &reference, &module(), &material)
 }
 
-/// The material goes through the form in which it is kept, as in the product.
+/// Checks signatures after they were written and read in the form that the store keeps, as in the product.
 pub(crate) fn check(
     requirement: &Requirement,
     reference: &ModuleReference,
@@ -98,7 +98,7 @@ pub(crate) fn check(
     verify(requirement, subject, &material)
 }
 
-/// The result, or why each signature was refused.
+/// Returns the description of the valid signature, or the reason why each was refused.
 pub(crate) fn outcome(result: Result<Verified, SignatureError>) -> String {
     match result {
         Ok(verified) => verified.to_string(),

@@ -1,4 +1,4 @@
-//! Requests whose route depends on the body: updates, messages, and bodies that are forwarded unchanged.
+//! Tests of updates, messages, and bodies that are forwarded unchanged.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn an_update_is_sent_to_the_application_in_its_body() {
         assert_eq!(target, expected, "{source}");
         assert_eq!(version["Kind"], kind);
     }
-    // Without a namespace it is updated where it was created.
+    // An application without a namespace is updated where it was created.
     let mut object = application();
     object["metadata"].as_object_mut().unwrap().remove("namespace");
     let (target, _) = sent("PUT", APPLICATIONS, &object.to_string());
@@ -97,7 +97,7 @@ fn checked_bodies_are_forwarded_unchanged() {
 #[test]
 #[rustfmt::skip]
 fn definitions_of_custom_resources_get_the_version_of_kubernetes() {
-    // (source, method, path, body, what is sent)
+    // (source, method, path, body, the request to the scheduler)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "", r#"{"kind":"K","apiVersion":"v4","x":1}"#, r#" {"kind":"K","apiVersion":"apiextensions.k8s.io/v1beta1","x":1}"#),
         ("1.3", "PUT", "/a.b", "{}", r#"/a.b {"apiVersion":"apiextensions.k8s.io/v1beta1"}"#),
@@ -108,7 +108,7 @@ fn definitions_of_custom_resources_get_the_version_of_kubernetes() {
         let got = describe(translate(&head, &Bytes::from(body)));
         assert_eq!(got, format!("kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions{expected}"), "{source}");
     }
-    // (source, reply, to the client)
+    // (source, the scheduler's reply, the reply to the client)
     for (source, reply, expected) in [
         ("1.3 the first place", r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","of":"apiextensions.k8s.io/v1beta1"}"#, r#"{"apiVersion":"v4","of":"apiextensions.k8s.io/v1beta1"}"#),
         ("customresource.go", r#"{"apiVersion":"v1","kind":"Status"}"#, r#"{"apiVersion":"v1","kind":"Status"}"#),

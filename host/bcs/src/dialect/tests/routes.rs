@@ -1,4 +1,4 @@
-//! The table against itself, and requests against the table.
+//! Tests of the table of routes, and of the requests that it defines.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
     let mut seen = HashSet::new();
     for route in routes() {
         assert!(seen.insert((route.verb, route.path)), "{route:?} is there twice");
-        // Every parameter stands for a text that says which it is.
+        // The value of every parameter is its name.
         let path = format!("{PREFIX}{}", pattern(route.path).replace("{*uri}", "{uri}"))
             .replace('{', "x-")
             .replace('}', "");
@@ -37,7 +37,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
         for name in target.parameters() {
             assert!(parameters.contains(&name), "{route:?} has no parameter {name}");
         }
-        // What is taken from the body can be taken only from one that is read.
+        // A target with values of the body needs a body that is read.
         let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
         if of_body.iter().any(|place| call.target.contains(place)) {
             assert!(
@@ -49,7 +49,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
 }
 
 #[rustfmt::skip]
-/// The scheduler's request for every row without a body, or with one that goes on as it is: method and path
+/// The scheduler's request for every route without a body, or with an unchanged one: method and path
 /// below `/mesosdriver/v4` to method and target, as section 1.3 of the reference has them.
 #[test]
 fn requests_without_a_body_are_forwarded_by_their_head() {
@@ -149,7 +149,7 @@ fn requests_without_a_body_are_forwarded_by_their_head() {
         let head = head(method, &path, &[]);
         let got = describe(forwarding(&head, None).unwrap());
         assert_eq!(got, expected, "{source}: {method} {path}");
-        // With its body in hand nothing else comes out.
+        // The request is the same if its body was read.
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies as the scheduler gets them.
+//! Tests of the bodies that the scheduler gets.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::*;
 const DEPLOYMENTS: &str = "/mesosdriver/v4/namespaces/path/deployments";
 const DAEMONSETS: &str = "/mesosdriver/v4/namespaces/path/daemonset";
 
-/// The smallest application of section 5 of the reference.
+/// Returns the smallest application of section 5 of the reference.
 pub(super) fn application() -> Value {
     json!({
         "apiVersion": "v4", "kind": "application",
@@ -26,7 +26,7 @@ pub(super) fn application() -> Value {
     })
 }
 
-/// The smallest deployment of section 5.
+/// Returns the smallest deployment of section 5.
 fn deployment() -> Value {
     json!({
         "apiVersion": "v4", "kind": "deployment",
@@ -44,7 +44,7 @@ fn deployment() -> Value {
     })
 }
 
-/// Converts the object to a daemonset or process.
+/// Returns the smallest object of this kind.
 pub(super) fn of_kind(kind: &str) -> Value {
     let mut object = application();
     object["kind"] = kind.into();
@@ -64,7 +64,7 @@ fn path_of(kind: &str) -> &'static str {
     }
 }
 
-/// The target of the request to the scheduler, and its body.
+/// Returns the target and the body of the request to the scheduler.
 pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
     match translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
         Forwarding::Rewritten(Rewritten {
@@ -178,7 +178,7 @@ fn a_deployment_becomes_its_definition() {
 fn a_deployment_without_a_template_binds_an_application() {
     for template in [None, Some(Value::Null)] {
         let mut object = deployment();
-        // Then its restart policy is not looked at.
+        // The restart policy of such an object is ignored.
         object["restartPolicy"]["policy"] = "other".into();
         match template {
             None => drop(object["spec"].as_object_mut().unwrap().remove("template")),
@@ -229,7 +229,7 @@ fn a_process_is_forwarded_with_all_its_fields() {
         (&version["Kind"], &version["Container"]),
         (&json!("process"), &json!([]))
     );
-    // A deployment of processes is known by them.
+    // A deployment of processes is recognized by its `processes`.
     let mut deployed = object;
     deployed["kind"] = "deployment".into();
     assert_eq!(created(&deployed)["version"]["Kind"], "process");
@@ -238,7 +238,7 @@ fn a_process_is_forwarded_with_all_its_fields() {
 /// Each change of the object changes these fields of the request for the scheduler.
 #[test]
 #[rustfmt::skip]
-fn defaults_and_derived_values() {
+fn the_scheduler_gets_defaults_and_derived_values() {
     let container = "/spec/template/spec/containers/0";
     // (source, kind, place in the object, value there or nothing, place in what is sent, value there)
     for (source, kind, place, value, sent_place, expected) in [
@@ -293,7 +293,7 @@ fn defaults_and_derived_values() {
         let place = place.replacen('C', container, usize::from(place.starts_with('C')));
         let (parent, key) = place.rsplit_once('/').unwrap();
         let members = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-        // Another spelling stands in for the documented one.
+        // The other spelling replaces the documented key.
         members.retain(|own, _| !own.eq_ignore_ascii_case(key));
         if let Some(value) = value {
             members.insert(key.to_owned(), value);

@@ -1,4 +1,5 @@
-//! Replies to wrong requests and to replies of the scheduler: statuses, codes, messages and envelopes of the original.
+//! Tests of replies to invalid requests and of translated replies, with the statuses, codes,
+//! messages and envelopes of the original.
 //! Each row names the section of the reference, or the file of the original, that it is from.
 
 use super::*;
@@ -131,7 +132,7 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
 #[rustfmt::skip]
 fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
-    // (source, status, body, what the client gets with HTTP 200)
+    // (source, status, body, the reply to the client, whose status is 200)
     for (source, status, body, expected) in [
         ("2.2 created", 200, r#"{"result":true,"code":0,"message":"success","data":null}"#, None),
         ("6 create twice", 200, r#"{"result":false,"code":1405201,"message":"(bcs-scheduler):admission already exist","data":null}"#, None),
@@ -156,19 +157,19 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
             (got, expected) => panic!("{source}: {got:?} instead of {expected:?}"),
         }
     }
-    // Only a reply of nothing, with the status of one, says that nothing was done.
+    // Only an empty reply with status 200 says that the scheduler did nothing.
     for (status, body, is_idle) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
         let relayed = relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
         assert_eq!(matches!(relayed, Relay::Idle(_)), is_idle, "{status} {body:?}");
     }
-    // However long it is, and whatever is in it.
+    // The message of the original is shortened, whatever is in it.
     let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
         panic!("it is no JSON")
     };
     assert!(json_of(&response).chars().count() < 500);
 }
 
-/// Go's decoder replaces invalid UTF-8; here it is refused.
+/// Go's decoder replaces invalid UTF-8. This program refuses it.
 #[test]
 #[rustfmt::skip]
 fn a_body_with_invalid_utf8_is_refused() {
@@ -201,7 +202,7 @@ fn an_unreachable_scheduler_gets_the_reply_of_the_original() {
     }
 }
 
-/// 6: which requests run hooks, and the header of the cluster before them.
+/// Section 6: hooks run for these requests, after the header with the cluster was checked.
 #[test]
 #[rustfmt::skip]
 fn hooks_run_for_the_requests_of_the_original() {
@@ -226,7 +227,7 @@ fn hooks_run_for_the_requests_of_the_original() {
         };
         assert_eq!(got, expected, "{source}");
     }
-    // 6: scale has no body, and hooks are not called for a body that is not an object of a kind.
+    // Section 6: a request to scale has no body, and hooks are only called for objects with a kind.
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
     assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(Reading::Nothing)));
 }
