@@ -116,9 +116,9 @@ pub struct Listener {
 /// The signals that stop a listener.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// Stop accepting, and finish requests in flight.
+    /// Stops accepting connections, and lets requests in flight end.
     pub graceful: CancellationToken,
-    /// Drop all connections.
+    /// Drops all connections.
     pub now: CancellationToken,
 }
 

@@ -37,7 +37,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     // The kind is checked before opening, because opening a device may rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path)?;
-    // It is checked again, because the path may have changed.
+    // The open file is checked again, because the path may have changed.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }

@@ -22,9 +22,9 @@ const PAUSES: [Duration; 4] = [
 
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Create a definition, which must not exist.
+    /// Creates a definition, which must not exist.
     Create(BcsObject),
-    /// Replace the existing definition.
+    /// Replaces the existing definition.
     Update(BcsObject),
     Delete(DefinitionName),
 }

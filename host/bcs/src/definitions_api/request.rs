@@ -8,17 +8,17 @@ use crate::{
 /// A request to the API for definitions. Lives as long as the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DefinitionRequest {
-    /// Create a definition. The namespace of the path is used only if the body has none.
+    /// Creates a definition. The namespace of the path is used only if the body has none.
     Create {
         namespace: String,
     },
-    /// Update a definition. The namespace of the path is used only if the body has none.
+    /// Updates a definition. The namespace of the path is used only if the body has none.
     Update {
         namespace: String,
     },
     Delete(DefinitionName),
     Get(DefinitionName),
-    /// List the definitions of all namespaces.
+    /// Lists the definitions of all namespaces.
     List,
 }
 

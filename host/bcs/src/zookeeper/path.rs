@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_nodes_are_checked() {
+    fn only_absolute_paths_of_nodes_are_accepted() {
         for (text, is_valid) in [
             ("/a", true),
             ("/blueking/admissionwebhook", true),

@@ -164,8 +164,9 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration, false)
     }
 
-    /// Follow something in one session after another. What is done in a session ends with an error; that, and why there is
-    /// no session, is reported. Never returns.
+    /// Runs `follow` in one session after another. It ends each session's work with an error, which
+    /// is reported, as is the
+    /// reason why there is no session. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),

@@ -86,7 +86,7 @@ impl Future for Watch {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(event) = &mut self.event else {
-            // It has ended before, and is not polled again.
+            // The event was returned earlier.
             return Poll::Pending;
         };
         let event = ready!(event.as_mut().poll(context));

@@ -81,7 +81,7 @@ fn custom_resources_need_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // These are listed groups, and paths that only look like them.
+        // The following groups are listed, or only look like listed ones.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),

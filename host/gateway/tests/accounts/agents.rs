@@ -65,7 +65,7 @@ async fn a_register_token_has_to_be_used_in_time() {
 }
 
 #[tokio::test]
-async fn reports_are_checked() {
+async fn an_invalid_report_is_refused_with_the_reason() {
     let scene = Scene::sqlite().await;
     let cluster = scene.cluster("dev", None).await;
     let token = scene.register_token(&cluster).await;

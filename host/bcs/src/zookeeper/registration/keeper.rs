@@ -103,7 +103,7 @@ impl Keeper {
         }
     }
 
-    /// Create or find the node, and waits until it changes.
+    /// Creates or finds the node, and waits until it changes.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         if !self.wanted.borrow_and_update().is_present {
             return self.stay_away(client).await;
@@ -161,7 +161,7 @@ impl Keeper {
                 "withdrawn from ZooKeeper until this driver serves the table that the others serve"
             );
         }
-        // It ends with this task.
+        // The sender lives as long as this task.
         let _ = self.wanted.changed().await;
         Ok(())
     }

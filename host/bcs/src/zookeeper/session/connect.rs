@@ -68,7 +68,7 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     connector.connect(&config.servers.to_string()).await
 }
 
-/// Publish the state of the session until it has ended, and return why.
+/// Publishes the state of the session until it has ended, and returns the reason for its end.
 async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     let mut watcher = client.state_watcher();
     let mut state = client.state();

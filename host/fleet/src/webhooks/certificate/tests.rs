@@ -29,7 +29,7 @@ fn a_certificate_is_replaced_step_by_step() {
     let first = after(0, None, false, false);
     assert!(first.is_usable(&service(), OffsetDateTime::now_utc()));
     assert_eq!((first.next.as_ref(), count(&first)), (None, 1));
-    // It is served for two thirds of its validity.
+    // A certificate is served for two thirds of its validity.
     assert_eq!(after(59, Some(&first), true, false), first);
 
     // Its successor is not served before the API server trusts it, and is not made again.
