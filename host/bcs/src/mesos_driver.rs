@@ -60,7 +60,7 @@ impl BcsConfig {
         Bcs::new(self.cluster.clone()).in_front_of(self.behind)
     }
 
-    /// Returns the servers behind the driver. It is an error if they are to be discovered and there is no ensemble.
+    /// Returns the servers behind the driver, or an error if they are to be discovered without an ensemble.
     pub fn connect(&self, ensembles: &Ensembles) -> Result<ConnectedUpstream, NoEnsemble> {
         let (servers, discovery) = match &self.servers {
             SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),

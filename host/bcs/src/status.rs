@@ -31,7 +31,7 @@ pub struct EnsembleStatus {
     pub state: String,
     /// When the session entered that state.
     pub since: Moment,
-    /// The reason why there is no connection. It is absent if it is not known.
+    /// The reason why there is no connection. The field is absent if the reason is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -239,7 +239,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
 }
 
-/// Returns the reply if there is no route, or none for the method; these methods have one.
+/// Returns the reply to a request whose path has no route, or routes of `methods` only.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
     // The messages are those of the original, which sends them in plain text.
     let message = match status {
@@ -251,7 +251,9 @@ pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes
         json!({"result": false, "code": Code::Driver.number(), "message": message, "data": null}).to_string(),
     );
     let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
-    if let (false, Ok(methods)) = (methods.is_empty(), HeaderValue::from_str(&methods.join(", "))) {
+    if !methods.is_empty()
+        && let Ok(methods) = HeaderValue::from_str(&methods.join(", "))
+    {
         response.headers_mut().insert(ALLOW, methods);
     }
     response

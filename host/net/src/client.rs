@@ -51,7 +51,7 @@ const PIECE: usize = 64 << 10;
 pub struct ClientOptions {
     /// The limit for DNS, connection, proxy and TLS handshake together.
     pub connect_timeout: Duration,
-    /// How long a server may be silent, before its response and within it.
+    /// The longest silence of a server, before its response and within it.
     pub silence: Duration,
     pub proxy: ProxyChoice,
 }

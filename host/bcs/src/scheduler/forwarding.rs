@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a request in front of the scheduler is forwarded or answered. Lives as long as the request.
+/// The destination of a request in front of the scheduler, or its answer. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
     /// The request is sent with another head, and perhaps another body.
@@ -52,7 +52,7 @@ pub enum OtherServer {
     CustomResources { path_and_query: PathAndQuery },
 }
 
-/// How a reply of the scheduler is passed on. Lives as long as the reply.
+/// The translation of a scheduler's reply for the client. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
     /// The body is passed on unchanged, with this head.

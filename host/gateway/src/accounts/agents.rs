@@ -267,7 +267,7 @@ fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
         .any(|network| network.contains(&ip.to_canonical()))
 }
 
-/// Returns whether an address belongs to no machine, or to this machine or its link, as that of a cloud's metadata service.
+/// Returns whether an address belongs to no machine, or to this machine or its link, such as a cloud's metadata service.
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

@@ -34,7 +34,7 @@ const MOST_TUNNELS: usize = 8;
 /// reconnect at the same moment.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How connections to API servers are made.
+/// The way to connect to an API server.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
     /// TCP, to the addresses that these accounts allow.
