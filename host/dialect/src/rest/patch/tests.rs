@@ -2,7 +2,7 @@ use admittance_admission::{GroupVersionResource, Operation, Request};
 use http::{HeaderName, HeaderValue};
 
 use super::super::{
-    Inspection, KindSource, Prepared, Rest, RestConfig, Route, RouteProblem, StoredRoute, ValueSource,
+    Inspection, KindSource, PreparedRoute, Rest, RestConfig, Route, RouteProblem, StoredRoute, ValueSource,
 };
 use super::*;
 use crate::{Class, Dialect, StoredQuery};
@@ -438,7 +438,7 @@ fn the_stored_object_is_read_from_its_place() {
     let query = StoredQuery {
         request: http::Request::new(()),
         pointer: "/data".parse().unwrap(),
-        spelling: Prepared::new(0, route()).unwrap().object_spelling,
+        spelling: PreparedRoute::new(0, route()).unwrap().object_spelling,
         may_be_absent: false,
     };
     for (reply, expected) in [
@@ -560,7 +560,7 @@ fn routes_that_cannot_judge_patches_are_mistakes() {
             Some(("get", RouteProblem::StoredPath("/{id".into()))),
         ),
     ] {
-        let mistakes = Prepared::new(0, route).err().unwrap_or_default();
+        let mistakes = PreparedRoute::new(0, route).err().unwrap_or_default();
         let mistakes: Vec<_> = mistakes
             .into_iter()
             .map(|error| (error.field, error.problem))
@@ -600,7 +600,7 @@ fn a_request_without_the_parts_of_its_route_learns_which() {
         ..route()
     };
     assert_eq!(
-        Prepared::new(0, without).unwrap_err()[0].to_string(),
+        PreparedRoute::new(0, without).unwrap_err()[0].to_string(),
         "routes[0].get: {namespace} in `path` has no value: write {namespace} into the path of the route, or `namespace` \
          with its source beside `get`"
     );
