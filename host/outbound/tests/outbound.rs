@@ -368,7 +368,7 @@ async fn a_slow_or_large_answer_is_given_up() {
     assert!(soon.has_passed());
     let large = send(&sender, &scene.grant(), scene.get("/large")).await;
     assert_eq!(large, Err(HttpError::TooLarge(1 << 20)));
-    // The next request finds a connection that works.
+    // The next request works.
     assert_eq!(
         send(&sender, &scene.grant(), scene.get("/"))
             .await
@@ -492,7 +492,7 @@ async fn responses_are_kept_as_their_headers_allow() {
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
         assert_eq!(scene.seen(), requests, "{path}");
     }
-    // What is sent with other headers, any of which may be the plugin's own credential, is not answered with it.
+    // A request with another header, which may be a credential of the plugin, gets no cached response.
     for (name, value) in [
         ("authorization", "Bearer own"),
         ("range", "bytes=0-1"),

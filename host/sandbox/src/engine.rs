@@ -36,7 +36,7 @@ pub(crate) mod per_call {
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
     /// Components have one memory; linked ones have one per part. This reserves address space, not memory.
     pub(crate) const MEMORIES: u32 = 4;
-    /// A plain Rust component takes two tables: its own function table, and the table of the module that breaks import
+    /// The tables of a call. A plain Rust component has two: its own function table, and the table of the module that breaks import
     /// cycles. Linked components may take twice as many.
     pub(crate) const TABLES: u32 = 4;
     /// Elements of one table. Python's function table has some 6,000.
@@ -52,9 +52,8 @@ const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 /// requests never wait for each other.
 const PREPARATIONS: u32 = 4;
 
-/// Prepares, loads and runs plugins. A process has one; it is cheap to clone.
-///
-/// The sandbox lives until the last clone and the last of its plugins are dropped.
+/// Prepares, loads and runs plugins. A process has one; it is cheap to clone, and lives until the last clone and the last
+/// of its plugins are dropped.
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) inner: Arc<Inner>,

@@ -140,7 +140,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The plugin rejected its settings; with every mistake that it found.
+    /// The plugin rejected its settings. Contains every mistake that it found.
     #[error("the plugin rejected its settings: {}", join(.0))]
     Settings(Vec<SettingsMistake>),
     /// A limit of the stage is above the sandbox's maximum.

@@ -114,7 +114,7 @@ impl Plugin {
         }
     }
 
-    /// Runs one call in an instance of its own.
+    /// Runs a call in its own instance.
     async fn call(
         self,
         request: Request,
@@ -264,7 +264,7 @@ type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Plugin {
     async fn slot(&self, deadline: Deadline) -> Result<Slot, Failure> {
-        // Audits wait for one another before they wait for what others need too.
+        // An audit first waits for its own permit, so that waiting audits hold no permit that decisions need.
         let audit = if is_audit() {
             Some(self.permit(&self.sandbox.audits, deadline).await?)
         } else {

@@ -53,12 +53,12 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
 impl Sandbox {
     /// Checks a module, calls `describe` and `configure`, snapshots the resulting memory, and compiles that.
-    /// Takes tens of milliseconds and more; the work is done on a blocking thread, and compilation in a
+    /// Preparing takes tens of milliseconds or more. The work is done on a blocking thread, and compilation in a
     /// separate process if there is a [`compiler`](crate::SandboxConfig::compiler). Dropping the future stops
     /// all of it.
     ///
-    /// `settings` is JSON text, `{}` for none. Of `config`, the limits on memory, output and log are used; no
-    /// capability but logging is available.
+    /// `settings` is JSON text, `{}` for none. The limits on memory, output and log of `config` apply; logging is the
+    /// only available capability.
     ///
     /// # Errors
     ///
@@ -78,8 +78,8 @@ impl Sandbox {
         on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
-    /// Loads a prepared plugin. Takes less than a millisecond, and several hundred kilobytes; for more than one with
-    /// the same module and settings, see [`Plugin::with`].
+    /// Loads a prepared plugin, which takes less than a millisecond and several hundred kilobytes. Plugins with the same
+    /// module and settings can share these: see [`Plugin::with`].
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
                     result = work() => result,
                 }
             });
-            // Does not wait for an abandoned compilation in this process, which continues.
+            // The runtime does not wait for an abandoned compilation in this process, which continues.
             runtime.shutdown_background();
             result
         })

@@ -15,7 +15,7 @@ use crate::{
     shortened,
 };
 
-/// Top-level fields of an object that selectors and front doors need. A field that is absent or of another
+/// Top-level fields of an object that selectors and front ends need. A field that is absent or of another
 /// type is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {

@@ -58,7 +58,7 @@ pub enum Decision {
     Refused(Refusal),
 }
 
-/// A refused request: the stage and the cause, which the message names both.
+/// The refusal of a request. Its message names the stage and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The stage's chain.

@@ -37,7 +37,7 @@ impl Host {
         loop {
             {
                 let state = self.0.state.lock().await;
-                // The live definitions may name other modules than before.
+                // The definitions may name other modules than before.
                 watch.expect(state.source.modules.clone());
                 schedule.set(&state.source.refreshed, Instant::now());
             }

@@ -62,7 +62,7 @@ pub(super) fn of(
 
 impl ChainCounts {
     /// Adds the rows of one chain for one request. Rows of a second round alone are skipped, because the request is
-    /// counted.
+    /// counted already.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision) {
         if rows.iter().all(|row| row.round > 1) {
             return;

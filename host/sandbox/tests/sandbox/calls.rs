@@ -63,7 +63,7 @@ const DEEP: &str = "(func $deep (param i64) (result i64)
 
 #[tokio::test]
 async fn every_failed_call_has_its_kind_of_failure() {
-    // One slot: a call that did not give its slot back would be the last.
+    // There is one slot, so a call that kept it would be the last one.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
     // Discriminant 9 of a variant with four cases.
@@ -157,7 +157,7 @@ async fn every_failed_call_has_its_kind_of_failure() {
         let failure = call(&plugin).await.expect_err(case);
         assert_eq!(failure.kind, kind, "{case}: {failure}");
         assert!(failure.message.contains(says), "{case}: {failure}");
-        // The next call is as good as the first.
+        // The next call works like the first one.
         assert_eq!(call(&plugin).await.expect_err(case), failure, "{case}");
     }
     assert_eq!(sandbox.free_slots(), 1);
@@ -228,7 +228,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
             assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
         }
     }
-    // Deeper ones are not snapshotted.
+    // Components that are nested more deeply are not snapshotted.
     let prepared = sandbox()
         .prepare(in_a_shell(&in_a_shell(&component, 1), 1), "7", &config())
         .await;
@@ -305,7 +305,7 @@ async fn a_looping_plugin_does_not_delay_other_work() {
         .await
         .unwrap();
     let bad = tokio::spawn(async move { call(&bad).await });
-    // It runs now: the calls below take turns with it.
+    // The plugin runs now, and the calls below take turns with it.
     tokio::task::yield_now().await;
     for _ in 0..20 {
         call(&good).await.unwrap();
@@ -347,7 +347,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
     good.unwrap();
 }
 
-/// Plugins of stages in mode `Audit` that hang leave half of the slots to those that decide.
+/// Hanging plugins of stages in mode `Audit` leave half of the slots to enforced stages.
 #[tokio::test]
 async fn audits_leave_slots_for_others() {
     let sandbox = small(4);
@@ -370,7 +370,7 @@ async fn audits_leave_slots_for_others() {
             })
         })
         .collect();
-    // All of them have begun: they were spawned before this task waits.
+    // All of them have begun, because they were spawned before this task waits.
     while sandbox.free_slots() > 2 {
         tokio::task::yield_now().await;
     }

@@ -50,7 +50,7 @@ fn reader() -> Guest {
         .with_data(TEXT, b"v1Nodea")
 }
 
-/// Answers each question with itself.
+/// A control plane that answers each question with the question.
 #[derive(Debug, Default)]
 struct Echo {
     received: Mutex<Vec<String>>,
@@ -97,7 +97,7 @@ impl HttpSender for Echo {
     }
 }
 
-/// Never answers.
+/// A control plane that never answers.
 #[derive(Debug)]
 struct Silent;
 
@@ -340,7 +340,7 @@ async fn a_call_of_files_or_sockets_fails() {
             .contains("`wasi:sockets/instance-network@0.2.3#instance-network`"),
         "{failure}"
     );
-    // A descriptor that it was not given is invalid.
+    // A descriptor that the guest did not get is invalid.
     assert_eq!(answer(&files).await.unwrap_err().kind, FailureKind::Trap);
 }
 
@@ -467,7 +467,7 @@ async fn a_plugin_logs_under_its_name_and_the_request() {
 
 #[tokio::test]
 async fn configure_has_no_grants_even_within_a_call() {
-    // What `configure` sees of the environment is counted in memory, and `admit` counts again.
+    // `configure` counts the environment variables that it sees, and `admit` counts them again.
     let count = |at: u32| {
         format!(
             "(call $environment (i32.const {SCRATCH})) (i32.store (i32.const {at}) (i32.load (i32.const {})))",

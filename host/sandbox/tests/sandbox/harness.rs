@@ -13,7 +13,7 @@ use admittance_sandbox::{Error, Limits, Plugin, PluginConfig, Sandbox, SandboxCo
 
 use crate::guest::Guest;
 
-/// One for all tests that do not need their own, as in a process.
+/// Returns the sandbox that all tests share which do not need their own.
 pub(crate) fn sandbox() -> &'static Sandbox {
     static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| small(16));
     &SANDBOX
@@ -65,9 +65,9 @@ pub(crate) fn log_lines() -> Vec<String> {
 }
 
 pub(crate) fn config() -> PluginConfig {
-    // Before the first line is logged: every test asks for a configuration first.
+    // The log is set up here, because every test gets a configuration before it logs.
     LazyLock::force(&LOG);
-    // Long enough for a busy machine; tests of time set their own.
+    // The limits suit a busy machine; tests of limits set their own.
     let limits = Limits {
         time: Duration::from_secs(30),
         ..Limits::default()
@@ -110,7 +110,7 @@ pub(crate) async fn call(plugin: &Plugin) -> Result<Response, Failure> {
         .await
 }
 
-/// Load and call once.
+/// Loads a plugin and calls it once.
 pub(crate) async fn answer(guest: &Guest) -> Result<Response, Failure> {
     call(&load(guest).await).await
 }

@@ -17,7 +17,7 @@ const KEPT: &str = concat!(
     "/../../tests/guests/contract-0.1.0.wasm"
 );
 
-/// Has the Node `far`, which does not answer.
+/// A control plane that does not answer for the Node `far`.
 #[derive(Debug)]
 struct Nodes;
 

@@ -264,7 +264,7 @@ fn preparing_can_be_given_up_at_any_time() {
         let (sandbox, guest) = (sandbox.clone(), guest.clone());
         let preparing = runtime.spawn(async move { sandbox.prepare(guest, "{}", &config()).await });
         std::thread::sleep(Duration::from_millis(wait));
-        // Waits for the thread, so the guest was stopped.
+        // Dropping the runtime waits for the thread, so the guest was stopped.
         drop(runtime);
         assert!(preparing.is_finished());
     }
@@ -299,13 +299,12 @@ async fn configure_is_limited_in_time_and_memory() {
     }
 }
 
-/// A snapshot is copied several times, and compiled.
 #[tokio::test]
 async fn a_configuration_that_fills_too_much_memory_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
-    // Memory that stays zero does not count.
+    // Memory that stays zero is not counted.
     sandbox().prepare(component(1), "{}", &config).await.unwrap();
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
@@ -406,7 +405,7 @@ async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();
-        // Both report the same errors.
+        // Both ways report the same errors.
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox
             .prepare(module.clone(), "{}", &config())

@@ -14,7 +14,7 @@ use crate::{
     harness::{config, load_with, request, sandbox_with},
 };
 
-/// Keeps the questions. Allows what the user `jo` asks.
+/// Records the questions, and allows everything to the user `jo`.
 #[derive(Debug, Default)]
 struct Reader {
     received: Mutex<Vec<String>>,
@@ -70,7 +70,7 @@ impl ClusterReader for Reader {
     }
 }
 
-/// Denies with a text: the expressions of its place and its length.
+/// Writes code that denies with the text at this address and of this length.
 fn deny(place: &str, length: &str) -> String {
     format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -182,7 +182,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         option(namespace),
         TEXT + 6
     );
-    // The text of the object is in `some` in `ok`.
+    // The answer is `ok(some(text))`.
     let deny = deny(&load(SCRATCH + 8), &load(SCRATCH + 12));
     Guest::running(&format!("{call} {deny}"))
         .with_items(
@@ -193,7 +193,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// A chain of a namespace is not a way to read what is in others, or in none.
+/// A namespaced chain gives no access to objects in other namespaces, or in none.
 #[tokio::test]
 async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
     let reader = Arc::new(Reader::default());

@@ -36,7 +36,7 @@ const ANSWER: usize = 4096;
 const SETTINGS: usize = 8192;
 const VERSION: usize = 12_288;
 const TEXT: usize = 16_384;
-/// The address to which messages of the host are written.
+/// The address at which the guest receives messages of the host.
 const MESSAGE: usize = 65_536;
 
 impl Default for Policy {
@@ -72,7 +72,7 @@ impl Policy {
         }
     }
 
-    /// Calls the host, and passes its answer on as the verdict, or its error as its own.
+    /// Writes a policy that calls the host, and answers with the answer or the error of the host.
     fn asking(path: [&str; 3], payload: &str) -> Self {
         let mut at = TEXT;
         let mut arguments = String::new();

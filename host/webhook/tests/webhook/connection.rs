@@ -39,7 +39,7 @@ async fn connections_are_kept() {
         }
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // Another webhook, and another path, of the same server.
+        // The second webhook has another path on the same server.
         let other = WebhookConfig {
             target: service(ServiceNaming::Bcs, "/other"),
             ..config(Protocol::BcsResource, &authority)
@@ -112,7 +112,7 @@ async fn a_dropped_call_ends_its_connection_attempt() {
         answer = call(&webhook, &request) => panic!("{answer:?}"),
         accepted = listener.accept() => accepted.unwrap().0,
     };
-    // All that comes is a ClientHello, perhaps, and the end.
+    // The peer receives at most a ClientHello before the connection ends.
     let mut hello = Vec::new();
     stream.read_to_end(&mut hello).await.unwrap();
 }
@@ -214,7 +214,7 @@ async fn an_endless_body_of_an_error_is_cut_off() {
 
 #[tokio::test]
 async fn an_unreachable_webhook_is_a_failure() {
-    // Bound and closed again: nothing listens there, and a test server would get another port.
+    // The port was bound and closed, so nothing listens there, and no test server gets it.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -264,7 +264,7 @@ async fn answers_that_break_off_are_failures() {
             FailureKind::InvalidResponse,
         ),
     ] {
-        // With TLS' own goodbye, and without.
+        // The server ends the connection with and without a TLS `close_notify`.
         for says_goodbye in [true, false] {
             let authority = Authority::new();
             let (listener, clients) = mute().await;
@@ -282,7 +282,7 @@ async fn answers_that_break_off_are_failures() {
                     stream.shutdown().await.unwrap();
                 } else {
                     stream.get_mut().0.shutdown().await.unwrap();
-                    // What is not read would have the connection reset.
+                    // Unread bytes would make the kernel reset the connection.
                     while let Ok(1..) = stream.read(&mut request).await {}
                 }
             });

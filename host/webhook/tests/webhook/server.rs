@@ -46,9 +46,9 @@ pub(crate) struct ReceivedRequest {
 /// Lives as long as one test.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// A row for every request that arrived.
+    /// Receives each request that arrived.
     pub(crate) arrived: mpsc::UnboundedReceiver<ReceivedRequest>,
-    /// A row for every request that the client gave up before it was answered.
+    /// Receives a message for each request that the client gave up before it was answered.
     pub(crate) given_up: mpsc::UnboundedReceiver<()>,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,

@@ -180,7 +180,7 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
             &granted,
             Err((FailureKind::Error, "the request cannot be read")),
         ),
-        // No verdict, but its text is in the message.
+        // The text is not a verdict, but the message contains it.
         (
             look_up("localhost"),
             &granted,
@@ -194,13 +194,13 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
                 "add `https://example.com` to `allow.http`",
             )),
         ),
-        // Its manifest is a verdict.
+        // The manifest of this image is a verdict.
         (
             image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &granted,
             Ok("manifest of ghcr.io/acme/a:1"),
         ),
-        // No verdicts, but well-formed.
+        // These answers are well-formed, but not verdicts.
         (
             image("v1/manifest_digest", "ghcr.io/acme/a:1"),
             &granted,
@@ -273,7 +273,7 @@ async fn calls_of_the_host_are_answered_within_the_grants() {
     }
 }
 
-/// A control plane that denies with the name of the thread that asks it.
+/// A control plane that answers with the name of the calling thread.
 #[derive(Debug)]
 struct Threads;
 
@@ -347,7 +347,7 @@ async fn calls_of_the_host_that_take_long_leave_the_threads_that_serve() {
     }
 }
 
-/// Asks the cache for a key, and answers what the host answers; keeps a verdict under the key before it returns.
+/// Writes a policy that answers with the value of a key in the cache, and then stores a verdict under that key.
 fn keeping(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
     let get = r#"{"key":"a"}"#;
@@ -365,7 +365,7 @@ fn keeping(verdict: &str) -> Policy {
         )
     };
     Policy {
-        // A miss is shorter than a hit.
+        // The answer for a missing key is shorter than a value.
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))
@@ -395,7 +395,7 @@ async fn the_cache_of_a_policy_is_private() {
 async fn a_policy_logs_like_a_plugin() {
     let event = r#"{"level":"warning","message":"policy-log-line","policy":"p","line":7}"#;
     let policy = Policy::asking(["kubewarden", "tracing", "log"], event);
-    // Its answer is empty, and no verdict.
+    // The answer is empty, which is not a verdict.
     let failure = policy.answer().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidResponse);
     let lines = log_lines();

@@ -58,7 +58,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
     );
-    // The answer of the host is the rest of standard input: nothing, of a line for the log.
+    // Standard input then has the answer of the host, which is empty for a log line.
     let log = format!(
         "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
             (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
@@ -67,7 +67,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
         TEXT + 17,
         TEXT + 20
     );
-    // 128 MiB of line ends, and as many lines.
+    // The program writes 128 MiB of line ends, each of which ends a line of the log.
     let lines = "(memory.fill (i32.const 131072) (i32.const 10) (i32.const 131072))
          (loop $again
             (i32.store (i32.add (i32.const 65536) (i32.load (i32.const 8))) (i32.const 131072))
