@@ -85,6 +85,13 @@ impl Writer {
         Ok(self.text)
     }
 
+    /// Any value as JSON.
+    pub(crate) fn json(mut self, value: &Value<'_>) -> Result<String, Failure> {
+        self.converts = true;
+        self.value(value, None)?;
+        Ok(self.text)
+    }
+
     fn push(&mut self, text: &str) -> WriteResult {
         if text.len() > self.limit.saturating_sub(self.text.len()) {
             return Err(PatchError::ResultTooLarge(self.limit).into());

@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
-use admittance_admission::Deadline;
+use admittance_admission::{ClusterKind, Deadline};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
 
 use crate::{
     expression::{Entry, Expression, Item, OrElse},
-    functions::{Style, find, format, regex::Pattern},
+    functions::{Function, Style, find, find_for_kyverno, format, lookup, refusal, regex::Pattern},
     machine::{Fault, MOST_ARGUMENTS, Machine},
     types::{Type, join, list, map},
     value::{Text, Value},
@@ -39,6 +39,8 @@ pub(crate) struct Checked {
     pub(crate) height: usize,
     /// The values that a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
+    /// The kinds of objects that it looks up.
+    pub(crate) lookups: Vec<ClusterKind>,
 }
 
 /// The variables and functions that only some expressions may use.
@@ -52,8 +54,17 @@ pub(crate) struct Scope {
     pub(crate) params: bool,
     /// The type of `params`, if the schema is known.
     pub(crate) params_type: Option<Type>,
+    /// The policy of Kyverno that it is an expression of, whose functions it may call.
+    pub(crate) kyverno: Option<KyvernoScope>,
     /// Whether the expression may use `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`, as a mutation.
     pub(crate) mutates: bool,
+}
+
+/// A policy of Kyverno.
+#[derive(Clone, Debug)]
+pub(crate) struct KyvernoScope {
+    /// The only namespace whose objects it may look up, if it is a policy of a namespace.
+    pub(crate) namespace: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -71,6 +82,7 @@ pub(crate) struct Checker<'s> {
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
+    lookups: Vec<ClusterKind>,
     depth: usize,
     height: usize,
     /// Whether lists and maps may have items of several types, as in the arguments of `format`.
@@ -87,6 +99,7 @@ impl<'s> Checker<'s> {
             items: HashMap::new(),
             uses: Uses::default(),
             set_values: Vec::new(),
+            lookups: Vec::new(),
             depth: 0,
             height: 0,
             mixed: false,
@@ -101,6 +114,7 @@ impl<'s> Checker<'s> {
             uses: self.uses,
             height: self.height,
             set_values: self.set_values,
+            lookups: self.lookups,
         })
     }
 
@@ -160,12 +174,22 @@ impl<'s> Checker<'s> {
             }
             (None, [only]) if name == operators::HAS => return self.has(node, only),
             (Some(target), arguments) => {
+                if let (Expr::Ident(space), Some(_)) = (&target.expr, &self.scope.kyverno)
+                    && self.local(space).is_none()
+                {
+                    if let Some(why) = refusal(space, name) {
+                        return fail(node, format!("'{space}.{name}' cannot be called here: {why}"));
+                    }
+                    if let ("cel", "bind", [variable, value, body]) = (space.as_str(), name, arguments) {
+                        return self.bind(variable, value, body);
+                    }
+                }
                 if let Some(typed) = self.macro_call(node, name, target, arguments)? {
                     return Ok(typed);
                 }
                 if let Expr::Ident(space) = &target.expr {
                     let qualified = format!("{space}.{name}");
-                    if self.local(space).is_none() && find(&qualified, Style::Global).is_some() {
+                    if self.local(space).is_none() && self.find(&qualified, Style::Global).is_some() {
                         return self.function(node, &qualified, None, arguments);
                     }
                 }
@@ -257,6 +281,13 @@ impl<'s> Checker<'s> {
         }
     }
 
+    fn find(&self, name: &str, style: Style) -> Option<&'static Function> {
+        match self.scope.kyverno {
+            Some(_) => find_for_kyverno(name, style),
+            None => find(name, style),
+        }
+    }
+
     fn function(
         &mut self,
         node: u64,
@@ -270,7 +301,7 @@ impl<'s> Checker<'s> {
         };
         let name = name.strip_prefix('.').unwrap_or(name);
         let is_known = name != ESCAPE_KEY || self.scope.mutates;
-        let Some(function) = find(name, style).filter(|_| is_known) else {
+        let Some(function) = self.find(name, style).filter(|_| is_known) else {
             return fail(
                 node,
                 format!("undeclared reference to '{name}': there is no such function here"),
@@ -286,6 +317,18 @@ impl<'s> Checker<'s> {
             kinds.push(kind);
         }
         self.mixed = outer;
+        if lookup::is_lookup(name)
+            && let Some(scope) = &self.scope.kyverno
+        {
+            let read = lookup::kind_of(checked.get(0..2).unwrap_or_default());
+            let read = read.or_else(|message| fail(node, message))?;
+            checked.splice(0..2, [read.api_version(), read.kind()].map(text));
+            self.lookups.push(read);
+            if let Some(namespace) = &scope.namespace {
+                checked.insert(2, text(namespace));
+                kinds.insert(2, Type::String);
+            }
+        }
         let Some(kind) = function
             .resolve(&kinds)
             .filter(|_| checked.len() <= MOST_ARGUMENTS)
@@ -353,6 +396,10 @@ static NONE: Variables<'static> = Variables::NONE;
 const CONSTANT_COST: u64 = 1_000_000;
 const CONSTANT_TIME: Duration = Duration::from_secs(60);
 const ESCAPE_KEY: &str = "jsonpatch.escapeKey";
+
+fn text(text: &str) -> Expression {
+    Expression::Constant(Value::string(text))
+}
 
 fn fail<T>(node: u64, message: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake::At {

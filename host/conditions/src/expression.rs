@@ -41,6 +41,8 @@ pub(crate) enum Variable {
     Authorizer,
     RequestResource,
     Params,
+    /// The images and values that exceptions of Kyverno allow.
+    Exceptions,
 }
 
 #[derive(Debug)]

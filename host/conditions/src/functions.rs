@@ -16,7 +16,11 @@ pub(crate) mod collections;
 mod conversions;
 pub(crate) mod format;
 pub(crate) mod formats;
+pub(crate) mod image;
+mod kyverno;
 mod literals;
+pub(crate) mod lookup;
+mod math;
 mod network;
 mod operators;
 pub(crate) mod quantity;
@@ -100,6 +104,13 @@ struct Library {
 }
 
 impl Library {
+    fn get(&self, name: &str, style: Style) -> Option<&Function> {
+        match style {
+            Style::Global => self.globals.get(name),
+            Style::Member => self.members.get(name),
+        }
+    }
+
     fn function(&mut self, name: &'static str, style: Style) -> &mut Function {
         let functions = match style {
             Style::Global => &mut self.globals,
@@ -188,12 +199,27 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
+/// The functions that only expressions of Kyverno may call.
+static KYVERNO: LazyLock<Library> = LazyLock::new(|| {
+    let mut library = Library::default();
+    image::register(&mut library);
+    kyverno::register(&mut library);
+    lookup::register(&mut library);
+    math::register(&mut library);
+    regex::register_for_kyverno(&mut library);
+    library
+});
+
 pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
-    match style {
-        Style::Global => LIBRARY.globals.get(name),
-        Style::Member => LIBRARY.members.get(name),
-    }
+    LIBRARY.get(name, style)
 }
+
+/// The function of this name and call style in expressions of Kyverno.
+pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Function> {
+    KYVERNO.get(name, style).or_else(|| find(name, style))
+}
+
+pub(crate) use kyverno::refusal;
 
 /// Returns the value, or this error without one.
 fn some_or<T>(value: Option<T>, message: &'static str) -> Result<T, Fault> {
@@ -206,14 +232,18 @@ mod tests {
 
     #[test]
     fn every_function_has_signatures_that_a_call_can_have() {
-        for (functions, least) in [(&LIBRARY.globals, 0), (&LIBRARY.members, 1)] {
-            for (name, function) in functions {
+        let libraries = [&LIBRARY, &KYVERNO];
+        for (functions, least) in libraries
+            .map(|library| [(&library.globals, 0), (&library.members, 1)])
+            .as_flattened()
+        {
+            for (name, function) in *functions {
                 assert!(!function.signatures.is_empty(), "{name}");
                 let counts = function
                     .signatures
                     .iter()
                     .map(|signature| signature.arguments.len());
-                let fits = |count| (least..=crate::machine::MOST_ARGUMENTS).contains(&count);
+                let fits = |count| (*least..=crate::machine::MOST_ARGUMENTS).contains(&count);
                 assert!(counts.into_iter().all(fits), "{name}");
             }
         }

@@ -4,19 +4,21 @@ use std::{fmt, sync::Arc};
 
 use admittance_admission::{
     Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Expectation, Failure, FailureKind,
-    FailurePolicy, GroupVersionKind, Hook, Request, Response, async_trait, leave_for, run_long, words,
+    FailurePolicy, GroupVersionKind, Hook, Moment, Request, Response, async_trait, leave_for, run_long,
+    words,
 };
 use serde_json::Value as Json;
 
 use self::findings::{Findings, Objection};
 pub use self::params::{Params, ParamsMissing, ParamsSelector};
 use crate::{
-    ConditionFailure, DenialReason, Policy, PolicyExpression, Structure, TOTAL_COST, Validation,
+    ConditionFailure, DenialReason, MatchCondition, Policy, PolicyExpression, Structure, TOTAL_COST,
+    Validation,
     error::failure_message,
     first_false,
-    machine::{Fault, Halt, Machine},
+    machine::{Fault, Halt, Machine, Sources},
     value::Value,
-    variables::Variables,
+    variables::{Uses, Variables},
 };
 
 mod findings;
@@ -47,29 +49,62 @@ words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit
 /// The settings with which a policy is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The names of policy and binding, for messages; `None` for a stage of a native chain, whose messages have no names,
-    /// and where a failed expression is a failure of the stage.
-    pub names: Option<(String, String)>,
+    /// The system whose responses it gives, with the names in them.
+    pub wording: Wording,
     /// The reactions to an invalid object. A stage of a native chain always denies it.
     pub actions: Vec<Action>,
     /// The reaction to a failed expression. In a native chain, the failure policy of the stage is used instead.
     pub failure_policy: FailurePolicy,
     /// The objects that are the value of `params`, one after another.
     pub params: Option<Params>,
-    /// The constraint of a Gatekeeper template, which is the value of `params` and is named in messages.
-    pub constraint: Option<ConstraintBinding>,
+    /// The exceptions of Kyverno that only allow images and values, in `exceptions`.
+    pub allowances: Vec<Arc<Allowance>>,
     /// The structures of kinds, which have precedence over the built-in ones.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
 }
 
-/// A constraint of Gatekeeper.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConstraintBinding {
-    /// The prefix of messages: the name in brackets.
-    pub prefix: String,
-    /// The value of `params`.
-    pub object: Arc<Json>,
+/// The system whose responses a policy gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Wording {
+    /// A stage of a native chain: messages have no names, and an expression that fails is a failure of the stage.
+    #[default]
+    Native,
+    /// kube-apiserver.
+    Kubernetes {
+        /// The name of the policy.
+        policy: String,
+        /// The name of its binding.
+        binding: String,
+    },
+    /// Gatekeeper.
+    Gatekeeper {
+        /// The prefix of its messages: the name of the constraint in brackets.
+        prefix: String,
+        /// The constraint, which is `params`.
+        constraint: Arc<Json>,
+    },
+    /// Kyverno, which stops at the first validation that is not true.
+    Kyverno {
+        /// The name of the policy.
+        policy: String,
+    },
 }
+
+/// An exception of Kyverno that does not except a request from a policy, but allows images and values that the policy
+/// knows of.
+#[derive(Debug, PartialEq)]
+pub struct Allowance {
+    /// The time from which it allows nothing.
+    pub until: Moment,
+    /// The conditions of the requests for which it allows something. All must be true.
+    pub conditions: Vec<MatchCondition>,
+    /// The values of `exceptions.allowedImages`.
+    pub images: Vec<String>,
+    /// The values of `exceptions.allowedValues`.
+    pub values: Vec<String>,
+}
+
+impl Eq for Allowance {}
 
 /// A policy that is applied to the requests of a stage.
 #[derive(Clone)]
@@ -143,11 +178,13 @@ impl PolicyHook {
             Err(why) => return self.without_namespace(request, why),
         };
         let mut object = request.object.clone();
+        let allowances = self.allowances(request, deadline).await;
         for params in &params {
             let inputs = Inputs {
                 request,
                 namespace: namespace.as_ref(),
                 params: params.as_ref(),
+                allowances: &allowances,
                 deadline,
             };
             match self.applies(inputs).await? {
@@ -167,18 +204,38 @@ struct Inputs<'a> {
     request: &'a Request,
     namespace: Option<&'a Json>,
     params: Option<&'a Json>,
+    allowances: &'a [&'a Allowance],
     deadline: Deadline,
 }
 
 impl PolicyHook {
+    /// The exceptions for this request that allow images or values. One whose conditions fail is not for it.
+    async fn allowances(&self, request: &Request, deadline: Deadline) -> Vec<&Allowance> {
+        let mut found = Vec::new();
+        if self.binding.allowances.is_empty() {
+            return found;
+        }
+        let now = Moment::now();
+        let variables = Variables::new(request, Uses::ALL);
+        for allowance in &self.binding.allowances {
+            let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
+            let conditions = &allowance.conditions;
+            let first_false = first_false(&mut machine, conditions, self.sources(request)).await;
+            if now < allowance.until && matches!(first_false, Ok(None)) {
+                found.push(&**allowance);
+            }
+        }
+        found
+    }
+
     /// Returns the parameters; a single `None` if the policy is bound without. The inner error says why none can be read.
     async fn params(
         &self,
         request: &Request,
         deadline: Deadline,
     ) -> Result<Result<Vec<Option<Json>>, String>, Failure> {
-        if let Some(constraint) = &self.binding.constraint {
-            return Ok(Ok(vec![Some(Json::clone(&constraint.object))]));
+        if let Wording::Gatekeeper { constraint, .. } = &self.binding.wording {
+            return Ok(Ok(vec![Some(Json::clone(constraint))]));
         }
         let Some(params) = &self.binding.params else {
             return Ok(Ok(vec![None]));
@@ -238,12 +295,36 @@ impl PolicyHook {
 
     /// Responds if the namespace cannot be read. kube-apiserver then denies the request, regardless of the failure policy.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
-        match &self.binding.names {
-            Some(names) if self.binding.failure_policy == FailurePolicy::Ignore => Ok(Response::deny(
-                self.denial(names, request, &Objection::failed(why), &[]),
-            )),
+        match &self.binding.wording {
+            Wording::Kubernetes { policy, binding }
+                if self.binding.failure_policy == FailurePolicy::Ignore =>
+            {
+                let denial = self.denial((policy, binding), request, &Objection::failed(why), &[]);
+                Ok(Response::deny(denial))
+            }
             _ => Err(Failure::new(FailureKind::NamespaceUnknown, why)),
         }
+    }
+
+    fn sources<'s>(&'s self, request: &'s Request) -> Sources<'s> {
+        Sources {
+            request,
+            authorizer: &*self.authorizer,
+            cluster: self.cluster.as_deref(),
+        }
+    }
+
+    fn variables<'v>(&self, inputs: Inputs<'v>) -> Variables<'v> {
+        let variables =
+            Variables::new(inputs.request, self.policy.uses).with(inputs.namespace, inputs.params);
+        if !self.policy.uses.exceptions {
+            return variables;
+        }
+        let texts = |of: fn(&Allowance) -> &Vec<String>| {
+            let texts = inputs.allowances.iter().flat_map(|allowance| of(allowance));
+            texts.map(|text| Value::text(text)).collect()
+        };
+        variables.with_exceptions(texts(|known| &known.images), texts(|known| &known.values))
     }
 
     /// Whether all match conditions are true. The inner error is a failed condition.
@@ -252,16 +333,10 @@ impl PolicyHook {
         if policy.conditions.is_empty() {
             return Ok(Ok(true));
         }
-        let variables = Variables::new(inputs.request, policy.uses).with(inputs.namespace, inputs.params);
-        let mut machine = Machine::new(&variables, &[], TOTAL_COST, inputs.deadline);
-        match first_false(
-            &mut machine,
-            &policy.conditions,
-            inputs.request,
-            &*self.authorizer,
-        )
-        .await
-        {
+        let variables = self.variables(inputs);
+        // The conditions of Kubernetes' policies refer to no variables.
+        let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST, inputs.deadline);
+        match first_false(&mut machine, &policy.conditions, self.sources(inputs.request)).await {
             Ok(first_false) => Ok(Ok(first_false.is_none())),
             Err(_) if inputs.deadline.has_passed() => Err(too_late()),
             Err(failed) => Ok(Err(Objection::failed(ConditionFailure::new(failed).message()))),
@@ -270,14 +345,16 @@ impl PolicyHook {
 
     async fn validate(&self, inputs: Inputs<'_>, findings: &mut Findings) -> Result<(), Failure> {
         let policy = &*self.policy;
-        let variables = Variables::new(inputs.request, policy.uses).with(inputs.namespace, inputs.params);
+        let variables = self.variables(inputs);
         let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
+        let sources = self.sources(inputs.request);
+        let is_kyverno = matches!(self.binding.wording, Wording::Kyverno { .. });
         for (index, validation) in policy.validations.iter().enumerate() {
+            if is_kyverno && !findings.objections.is_empty() {
+                break;
+            }
             let expression = &validation.expression;
-            match machine
-                .settle(expression.expression(), inputs.request, &*self.authorizer)
-                .await
-            {
+            match machine.settle(expression.expression(), sources).await {
                 Ok(Value::Bool(true)) => continue,
                 Ok(_) => {}
                 Err(fault) => {
@@ -291,7 +368,7 @@ impl PolicyHook {
                     continue;
                 }
             }
-            let message = self.message(&mut machine, validation, inputs).await;
+            let message = self.message(&mut machine, validation, sources).await;
             findings.objections.push(Objection {
                 message,
                 reason: validation.reason,
@@ -302,10 +379,7 @@ impl PolicyHook {
         }
         machine.allow(POLICY_COST);
         for (key, expression) in &policy.audit_annotations {
-            match machine
-                .settle(expression.expression(), inputs.request, &*self.authorizer)
-                .await
-            {
+            match machine.settle(expression.expression(), sources).await {
                 Ok(Value::String(value)) if !value.trim().is_empty() => {
                     let value = annotation(value.trim());
                     match findings.annotations.iter_mut().find(|(known, _)| known == key) {
@@ -329,15 +403,15 @@ impl PolicyHook {
         &self,
         machine: &mut Machine<'a>,
         validation: &'a Validation,
-        inputs: Inputs<'_>,
+        sources: Sources<'_>,
     ) -> String {
         if let Some(expression) = &validation.message_expression
-            && let Ok(Value::String(message)) = machine
-                .settle(expression.expression(), inputs.request, &*self.authorizer)
-                .await
+            && let Ok(Value::String(message)) = machine.settle(expression.expression(), sources).await
         {
             let message = message.trim();
-            if !message.is_empty() && message.len() <= MAX_MESSAGE && !message.contains('\n') {
+            let is_kyverno = matches!(self.binding.wording, Wording::Kyverno { .. });
+            if !message.is_empty() && message.len() <= MAX_MESSAGE && (is_kyverno || !message.contains('\n'))
+            {
                 return message.to_owned();
             }
         }

@@ -12,6 +12,8 @@
 //! Expressions have the functions of kube-apiserver 1.36. `docs/kubernetes-policies.md` lists them by library, and
 //! the test `library` has a row for each.
 //!
+//! Expressions of Kyverno have its functions too; `docs/kyverno.md` lists them.
+//!
 //! # Cost
 //!
 //! Every operation is charged before it runs, in roughly the units of kube-apiserver and with its limits: 1,000,000 for
@@ -25,7 +27,7 @@ use admittance_admission::{
     Authorizer, Conditions, Deadline, Failure, FailureKind, MatchConditions, Request, async_trait,
 };
 use check::{Checked, Scope};
-use machine::{Fault, Halt, Machine};
+use machine::{Fault, Halt, Machine, Sources};
 use types::Type;
 use value::Value;
 use variables::{Uses, Variables};
@@ -51,7 +53,7 @@ mod tests;
 
 pub use error::{ConditionError, ConditionFailure, FailedCondition};
 pub use group::GroupExpression;
-pub use hook::{Action, Binding, ConstraintBinding, Params, ParamsMissing, ParamsSelector, PolicyHook};
+pub use hook::{Action, Allowance, Binding, Params, ParamsMissing, ParamsSelector, PolicyHook, Wording};
 pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, Validation};
 pub use schema::{Components, ObjectSchema};
 pub use structure::Structure;
@@ -149,7 +151,12 @@ impl CelConditions {
     ) -> Result<Option<Arc<str>>, ConditionFailure> {
         let variables = Variables::new(request, self.uses);
         let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
-        first_false(&mut machine, &self.conditions, request, authorizer)
+        let sources = Sources {
+            request,
+            authorizer,
+            cluster: None,
+        };
+        first_false(&mut machine, &self.conditions, sources)
             .await
             .map_err(ConditionFailure::new)
     }
@@ -159,13 +166,12 @@ impl CelConditions {
 async fn first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],
-    request: &Request,
-    authorizer: &dyn Authorizer,
+    sources: Sources<'_>,
 ) -> Result<Option<Arc<str>>, Vec<FailedCondition>> {
     let mut failed = Vec::new();
     for condition in conditions {
         let expression = &condition.checked.expression;
-        let fault = match machine.settle(expression, request, authorizer).await {
+        let fault = match machine.settle(expression, sources).await {
             Ok(Value::Bool(true)) => continue,
             Ok(Value::Bool(false)) => return Ok(Some(Arc::clone(&condition.name))),
             Ok(_) => Fault::no_overload(),

@@ -6,7 +6,7 @@ use admittance_admission::{Deadline, may_leave, shortened};
 
 use crate::{
     expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
-    functions::{Function, authorizer::Answers},
+    functions::{Function, authorizer::Answers, lookup::Lookups},
     value::{Map, Part, Value},
     variables::Variables,
 };
@@ -16,7 +16,10 @@ mod fault;
 mod macros;
 mod run;
 
-pub(crate) use self::fault::{Fault, Halt};
+pub(crate) use self::{
+    fault::{Fault, Halt},
+    run::Sources,
+};
 
 /// The cost limit of one expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
@@ -36,6 +39,7 @@ pub(crate) struct Machine<'a> {
     /// The values of the variables that were used so far.
     composed: Vec<Option<Result<Value<'a>, String>>>,
     answers: Answers,
+    lookups: Lookups,
     locals: Vec<Value<'a>>,
     /// The remaining cost limit of all expressions.
     budget: u64,
@@ -93,6 +97,7 @@ impl<'a> Machine<'a> {
             definitions,
             composed: vec![None; definitions.len()],
             answers: Answers::default(),
+            lookups: Lookups::default(),
             locals: Vec::new(),
             budget,
             unpaused: 0,
@@ -103,6 +108,14 @@ impl<'a> Machine<'a> {
 
     pub(crate) fn answers(&self) -> &Answers {
         &self.answers
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    pub(crate) fn lookups(&self) -> &Lookups {
+        &self.lookups
     }
 
     /// Adds to the cost. Every operation is charged before it runs.

@@ -1,11 +1,13 @@
 //! Policies that validate or mutate an object, with the parts of Kubernetes' ValidatingAdmissionPolicy and
 //! MutatingAdmissionPolicy.
 
-use admittance_admission::words;
+use std::collections::BTreeSet;
+
+use admittance_admission::{ClusterKind, words};
 
 use crate::{
     ConditionError, MatchCondition, ObjectSchema, Structure,
-    check::{Checked, DeclaredVariable, Scope},
+    check::{Checked, DeclaredVariable, KyvernoScope, Scope},
     compile,
     expression::{Definition, Expression},
     types::{JSON_PATCH, Type, list},
@@ -17,6 +19,7 @@ use crate::{
 pub struct Policy {
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Uses,
+    lookups: BTreeSet<ClusterKind>,
     /// The conditions that must all be true for the policy to apply to a request.
     pub conditions: Vec<MatchCondition>,
     /// The expressions that must be true.
@@ -142,6 +145,15 @@ impl PolicyCompiler {
         }
     }
 
+    /// Compiles expressions of a policy of Kyverno: they may call its functions, and match conditions see variables. A policy
+    /// of a namespace may look up only the objects in it.
+    #[must_use]
+    pub fn of_kyverno(mut self, namespace: Option<&str>) -> Self {
+        let namespace = namespace.map(Into::into);
+        self.scope.kyverno = Some(KyvernoScope { namespace });
+        self
+    }
+
     /// Sets the type of `object` and `oldObject`, and that of `params` if it is known too.
     #[must_use]
     pub fn with_schemas(mut self, object: ObjectSchema, params: Option<ObjectSchema>) -> Self {
@@ -150,18 +162,23 @@ impl PolicyCompiler {
         self
     }
 
-    /// Compiles a match condition, which may use `params` but no variables.
+    /// Compiles a match condition, which may use `params`, and variables only in a policy of Kyverno.
     ///
     /// # Errors
     ///
     /// The errors of [`MatchCondition::compile`].
     pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
-        let scope = Scope {
+        let of_kubernetes = Scope {
             params: self.scope.params,
             ..Scope::default()
         };
-        let condition = MatchCondition::compile_in(name, expression, &scope)?;
-        self.policy.uses = self.policy.uses.or(condition.checked.uses);
+        let scope = if self.scope.kyverno.is_some() {
+            &self.scope
+        } else {
+            &of_kubernetes
+        };
+        let condition = MatchCondition::compile_in(name, expression, scope)?;
+        self.policy.record(&condition.checked);
         Ok(condition)
     }
 
@@ -181,7 +198,7 @@ impl PolicyCompiler {
         };
         self.scope.mutates = matches!(role, Role::ApplyConfiguration | Role::JsonPatch);
         let checked = compile::compile(text, &self.scope, &wanted)?;
-        self.policy.uses = self.policy.uses.or(checked.uses);
+        self.policy.record(&checked);
         Ok(PolicyExpression {
             text: text.into(),
             checked,
@@ -243,6 +260,16 @@ impl Policy {
     /// Iterates over name and expression of each variable, in the order of their definitions.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.definitions.iter().map(|known| (&*known.name, &*known.text))
+    }
+
+    fn record(&mut self, checked: &Checked) {
+        self.uses = self.uses.or(checked.uses);
+        self.lookups.extend(checked.lookups.iter().cloned());
+    }
+
+    /// The kinds of objects that expressions of Kyverno look up in the cluster.
+    pub fn lookups(&self) -> impl Iterator<Item = &ClusterKind> {
+        self.lookups.iter()
     }
 
     /// Whether an expression may use the authorizer, so that the stage needs a cluster.

@@ -10,6 +10,7 @@ use admittance_admission::{
 
 mod groups;
 mod hostile;
+mod kyverno;
 mod language;
 mod library;
 mod policies;

@@ -43,6 +43,7 @@ pub(crate) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
 pub(crate) const FORMAT: Type = Type::Opaque("kubernetes.NamedFormat");
 pub(crate) const URL: Type = Type::Opaque("kubernetes.URL");
 pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
+pub(crate) const IMAGE: Type = Type::Opaque("kyverno.image");
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
 /// A part of an object with the fields of its schema.
@@ -80,6 +81,8 @@ pub(crate) enum Record {
     NamespaceMetadata,
     NamespaceSpec,
     NamespaceStatus,
+    /// `exceptions` of a policy of Kyverno.
+    Exceptions,
 }
 
 impl Record {
@@ -98,7 +101,8 @@ impl Record {
             (Self::Request, "userInfo") => Type::Record(Self::User),
             (Self::Request, "dryRun") => Type::Bool,
             (Self::Request, "options") => Type::Dyn,
-            (Self::User, "groups")
+            (Self::Exceptions, "allowedImages" | "allowedValues")
+            | (Self::User, "groups")
             | (Self::NamespaceMetadata, "finalizers")
             | (Self::NamespaceSpec, "finalizers") => strings(),
             (Self::User, "extra") => map(Type::String, strings()),
@@ -122,6 +126,7 @@ impl Record {
             Self::NamespaceMetadata => "kubernetes.NamespaceMetadata",
             Self::NamespaceSpec => "kubernetes.NamespaceSpec",
             Self::NamespaceStatus => "kubernetes.NamespaceStatus",
+            Self::Exceptions => "libs.Exception",
         }
     }
 }

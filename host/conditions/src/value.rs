@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use crate::functions::{
     authorizer::{AccessCheck, Answer},
     formats::Format,
+    image::ImageName,
     quantity::Quantity,
     regex::Pattern,
     url::Url,
@@ -44,6 +45,7 @@ pub(crate) enum Value<'a> {
     Format(&'static Format),
     Url(Arc<Url>),
     Semver(Arc<semver::Version>),
+    Image(Arc<ImageName>),
     /// A part of an object to apply, or an operation of a JSON Patch.
     Part(Arc<Part<'a>>),
 }
@@ -199,6 +201,25 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// A value that shares nothing with this tree.
+    pub(crate) fn owned(tree: &Tree) -> Value<'static> {
+        match tree {
+            Tree::Null => Value::Null,
+            Tree::Bool(value) => Value::Bool(*value),
+            Tree::Number(number) => match number.as_i64() {
+                Some(value) => Value::Int(value),
+                None => Value::Double(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Tree::String(text) => Value::string(text.as_str()),
+            Tree::Array(items) => Value::list(items.iter().map(Self::owned).collect()),
+            Tree::Object(members) => {
+                let members = members.iter();
+                let members = members.map(|(key, value)| (Value::string(key.as_str()), Self::owned(value)));
+                Value::map(members.collect())
+            }
+        }
+    }
+
     pub(crate) fn text(text: &'a str) -> Self {
         Self::String(Text::Borrowed(text))
     }
@@ -251,6 +272,7 @@ impl<'a> Value<'a> {
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Url(_) => "kubernetes.URL",
             Self::Semver(_) => "kubernetes.Semver",
+            Self::Image(_) => "kyverno.image",
             Self::Part(_) => "Object",
         }
     }
@@ -285,6 +307,7 @@ impl<'a> Value<'a> {
             (Self::Url(one), Self::Url(other)) => one == other,
             // Comparisons ignore the build.
             (Self::Semver(one), Self::Semver(other)) => one.cmp_precedence(other).is_eq(),
+            (Self::Image(one), Self::Image(other)) => one == other,
             (Self::Decision(one), Self::Decision(other)) => one == other,
             (Self::AccessCheck(one), Self::AccessCheck(other)) => one == other,
             _ => false,

@@ -16,14 +16,23 @@ pub(crate) struct Uses {
     pub(crate) request: bool,
     pub(crate) authorizer: bool,
     pub(crate) namespace: bool,
+    pub(crate) exceptions: bool,
 }
 
 impl Uses {
+    pub(crate) const ALL: Self = Self {
+        request: true,
+        authorizer: true,
+        namespace: true,
+        exceptions: true,
+    };
+
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             request: self.request || other.request,
             authorizer: self.authorizer || other.authorizer,
             namespace: self.namespace || other.namespace,
+            exceptions: self.exceptions || other.exceptions,
         }
     }
 }
@@ -38,6 +47,7 @@ pub(crate) struct Variables<'a> {
     request_resource: Value<'a>,
     namespace: Value<'a>,
     params: Value<'a>,
+    exceptions: Value<'a>,
 }
 
 impl<'a> Variables<'a> {
@@ -50,6 +60,7 @@ impl<'a> Variables<'a> {
         request_resource: Value::Null,
         namespace: Value::Null,
         params: Value::Null,
+        exceptions: Value::Null,
     };
 
     /// Builds the used variables. The others are null.
@@ -86,6 +97,15 @@ impl<'a> Variables<'a> {
         }
     }
 
+    /// Adds what exceptions of Kyverno allow.
+    pub(crate) fn with_exceptions(self, images: Vec<Value<'a>>, values: Vec<Value<'a>>) -> Self {
+        let exceptions = Fields(Vec::new())
+            .always("allowedImages", Value::list(images))
+            .always("allowedValues", Value::list(values))
+            .value();
+        Self { exceptions, ..self }
+    }
+
     pub(crate) fn get(&self, variable: Variable) -> Value<'a> {
         match variable {
             Variable::Object => tree(self.object),
@@ -95,6 +115,7 @@ impl<'a> Variables<'a> {
             Variable::Authorizer => self.authorizer.clone(),
             Variable::RequestResource => self.request_resource.clone(),
             Variable::Params => self.params.clone(),
+            Variable::Exceptions => self.exceptions.clone(),
         }
     }
 }

@@ -34,6 +34,10 @@ impl Checker<'_> {
                 self.uses.authorizer = true;
                 (Variable::Authorizer, AUTHORIZER)
             }
+            "exceptions" if self.scope.kyverno.is_some() => {
+                self.uses.exceptions = true;
+                (Variable::Exceptions, Type::Record(Record::Exceptions))
+            }
             _ => {
                 return match type_named(name) {
                     Some(name) => Ok((Expression::Constant(Value::Type(name)), Type::Kind)),

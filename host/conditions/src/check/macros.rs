@@ -4,8 +4,9 @@ use cel::common::ast::{Expr, IdedExpr};
 
 use super::{Checker, Mistake, Typed, fail};
 use crate::{
-    expression::{Each, EachKind, Expression, WithValue},
+    expression::{Each, EachKind, Expression, Index, Item, WithValue},
     types::{Type, list, map, optional},
+    value::Value,
 };
 
 /// The variable in which kube-apiserver's macros collect their result.
@@ -157,6 +158,35 @@ impl Checker<'_> {
             result,
         };
         Ok(Some((Expression::Each(Box::new(each)), checked)))
+    }
+
+    /// `cel.bind(variable, value, body)` of Kyverno: the body for the only item of a list.
+    pub(super) fn bind(&mut self, variable: &IdedExpr, value: &IdedExpr, body: &IdedExpr) -> Typed {
+        let name = variable_name(variable)?;
+        let (value, kind) = self.check(value)?;
+        let slot = self.locals.len();
+        self.locals.push((name.to_owned(), kind));
+        let typed = self.check(body);
+        self.locals.truncate(slot);
+        let (result, kind) = typed?;
+        let item = Item {
+            value,
+            optional: false,
+        };
+        let each = Each {
+            kind: EachKind::Map,
+            range: Expression::List([item].into()),
+            slot,
+            pairs: false,
+            test: None,
+            result: Some(result),
+        };
+        let index = Index {
+            operand: Expression::Each(Box::new(each)),
+            index: Expression::Constant(Value::Int(0)),
+            optional: false,
+        };
+        Ok((Expression::Index(Box::new(index)), kind))
     }
 
     fn with_value(

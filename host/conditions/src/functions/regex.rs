@@ -7,12 +7,12 @@ use ::regex::{Regex, RegexBuilder};
 use super::{
     Library, Style,
     strings::limit,
-    typed::{CelType, ListOf, Str},
+    typed::{CelType, ListOf, OptionalOf, Str},
 };
 use crate::{
     machine::{Fault, Machine},
     types::Type,
-    value::{List, Value},
+    value::{List, Text, Value},
 };
 
 /// The cost of compiling a pattern that is not a literal of the condition.
@@ -61,6 +61,84 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(Str, Re, i64), ListOf<Str>>("findAll", |machine, (text, pattern, times)| {
         find_all(machine, &text, &pattern, limit(times))
     });
+}
+
+/// Registers the functions of cel-go's library of regular expressions, which Kyverno has.
+pub(super) fn register_for_kyverno(library: &mut Library) {
+    library.global::<(Str, Re, Str), Str>("regex.replace", |machine, (text, pattern, by)| {
+        replace(machine, &text, &pattern, &by, usize::MAX)
+    });
+    library.global::<(Str, Re, Str, i64), Str>("regex.replace", |machine, (text, pattern, by, times)| {
+        replace(machine, &text, &pattern, &by, limit(times))
+    });
+    library.global::<(Str, Re), OptionalOf<Str>>("regex.extract", |machine, (text, pattern)| {
+        let found = extract_all(machine, &text, &pattern, 1)?;
+        Ok(found.get(0).map(Arc::new))
+    });
+    library.global::<(Str, Re), ListOf<Str>>("regex.extractAll", |machine, (text, pattern)| {
+        extract_all(machine, &text, &pattern, usize::MAX)
+    });
+}
+
+/// The text in which the replacement takes the place of each match. `\1` in it is the first group of the match.
+fn replace<'a>(
+    machine: &mut Machine<'_>,
+    text: &str,
+    pattern: &Value<'_>,
+    by: &str,
+    times: usize,
+) -> Result<Text<'a>, Fault> {
+    let most = text.len().saturating_add(1).min(times);
+    // A group may be the whole text.
+    machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
+    let pattern = compiled(machine, text, pattern)?;
+    let mut replacement = String::with_capacity(by.len());
+    let mut characters = by.chars();
+    while let Some(character) = characters.next() {
+        match (character, character == '\\') {
+            ('$', _) => replacement.push_str("$$"),
+            (_, false) => replacement.push(character),
+            (_, true) => match characters.next() {
+                Some('\\') => replacement.push('\\'),
+                Some(digit) if digit.is_ascii_digit() => replacement.push_str(&format!("${{{digit}}}")),
+                _ => {
+                    return Err(Fault::error(
+                        "invalid replacement string: \\ must be followed by a digit or \\",
+                    ));
+                }
+            },
+        }
+    }
+    // The engine takes 0 for all.
+    let count = if times == usize::MAX { 0 } else { times };
+    Ok(match times {
+        0 => text.to_owned().into(),
+        _ => pattern
+            .regex
+            .replacen(text, count, replacement.as_str())
+            .into_owned()
+            .into(),
+    })
+}
+
+/// The first group of each match, or the whole match if the pattern has no group.
+fn extract_all<'a>(
+    machine: &mut Machine<'_>,
+    text: &str,
+    pattern: &Value<'_>,
+    times: usize,
+) -> Result<List<'a>, Fault> {
+    let most = text.len().saturating_add(1).min(times);
+    machine.charge_items(most.saturating_mul(3))?;
+    let pattern = compiled(machine, text, pattern)?;
+    if pattern.regex.captures_len() > 2 {
+        return Err(Fault::error(
+            "regular expression has more than one capturing group",
+        ));
+    }
+    let found = pattern.regex.captures_iter(text).take(times);
+    let found = found.filter_map(|groups| groups.get(groups.len() - 1));
+    Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
 /// Returns the compiled pattern, and charges for compiling it and for searching the text.

@@ -5,7 +5,7 @@ use std::{marker::PhantomData, net::IpAddr, sync::Arc};
 use ::time::OffsetDateTime;
 use ipnet::IpNet;
 
-use super::{authorizer::Answer, formats::Format, quantity::Quantity, url::Url};
+use super::{authorizer::Answer, formats::Format, image::ImageName, quantity::Quantity, url::Url};
 use crate::{
     types::{self, Type},
     value::{List, Map, Text, Value},
@@ -102,6 +102,7 @@ cel_types! {
     Named: &'static Format = types::FORMAT, Format;
     Address: Arc<Url> = types::URL, Url;
     Semver: Arc<semver::Version> = types::SEMVER, Semver;
+    Image: Arc<ImageName> = types::IMAGE, Image;
     ListOf<T>: List<'a> = types::list(T::cel()), List, [T];
     MapOf<K, V>: Map<'a> = types::map(K::cel(), V::cel()), Map, [K, V];
     OptionalOf<T>: Option<Arc<Value<'a>>> = types::optional(T::cel()), Optional, [T];
@@ -114,6 +115,8 @@ pub(super) struct Kind;
 pub(super) struct Decision;
 pub(super) struct Named;
 pub(super) struct Semver;
+/// A reference to an image.
+pub(super) struct Image;
 pub(super) struct Address;
 /// A type parameter: any type, which is the same everywhere in a signature.
 pub(super) struct A;

@@ -3,7 +3,7 @@
 use admittance_admission::{Denial, Failure, FailureKind, FailurePolicy, Object, Request, Response, Verdict};
 use serde_json::{Value as Json, json};
 
-use super::{Action, PolicyHook};
+use super::{Action, PolicyHook, Wording};
 use crate::DenialReason;
 
 /// A reason to deny a request.
@@ -66,27 +66,38 @@ impl PolicyHook {
             .into_iter()
             .map(|(key, values)| (key, values.join(", ")))
             .collect();
-        if let Some(constraint) = &self.binding.constraint {
-            objections.extend(refusals);
-            self.respond_for_constraint(&constraint.prefix, objections, &mut response);
-            return Ok(response);
-        }
-        let Some(names) = &self.binding.names else {
-            // In a stage of a native chain, a failed expression does not undo the denial by another one.
-            let (failed, denied): (Vec<_>, Vec<_>) = objections
-                .into_iter()
-                .chain(refusals)
-                .partition(|objection| objection.failed || objection.unreadable);
-            response.verdict = match (denied.into_iter().next(), failed.into_iter().next()) {
-                (Some(denied), _) => Verdict::Deny(Denial::new(
-                    denied.reason.code(),
-                    denied.reason.as_str(),
-                    denied.message,
-                )),
-                (None, Some(failed)) => return Err(Failure::new(FailureKind::Error, failed.message)),
-                (None, None) => replaced(request, object),
-            };
-            return Ok(response);
+        let names = match &self.binding.wording {
+            Wording::Gatekeeper { prefix, .. } => {
+                objections.extend(refusals);
+                self.respond_for_constraint(prefix, objections, &mut response);
+                return Ok(response);
+            }
+            Wording::Kyverno { policy } => {
+                objections.extend(refusals);
+                self.answer_as_kyverno(policy, objections, &mut response);
+                if matches!(response.verdict, Verdict::Allow) {
+                    response.verdict = replaced(request, object);
+                }
+                return Ok(response);
+            }
+            Wording::Native => {
+                // A failed expression does not undo the denial by another one.
+                let (failed, denied): (Vec<_>, Vec<_>) = objections
+                    .into_iter()
+                    .chain(refusals)
+                    .partition(|objection| objection.failed || objection.unreadable);
+                response.verdict = match (denied.into_iter().next(), failed.into_iter().next()) {
+                    (Some(denied), _) => Verdict::Deny(Denial::new(
+                        denied.reason.code(),
+                        denied.reason.as_str(),
+                        denied.message,
+                    )),
+                    (None, Some(failed)) => return Err(Failure::new(FailureKind::Error, failed.message)),
+                    (None, None) => replaced(request, object),
+                };
+                return Ok(response);
+            }
+            Wording::Kubernetes { policy, binding } => (policy.as_str(), binding.as_str()),
         };
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -130,8 +141,36 @@ impl PolicyHook {
         }
     }
 
+    /// Denies, warns and notes in the words of Kyverno. A policy with mutations has no actions: what fails denies.
+    fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
+        if self.binding.failure_policy == FailurePolicy::Ignore {
+            objections.retain(|objection| !objection.failed);
+        }
+        let worded = |objection: &Objection| {
+            let what = if objection.failed { "error" } else { "failed" };
+            format!("Policy {policy} {what}: {}", objection.message)
+        };
+        let messages: Vec<String> = objections.iter().map(worded).collect();
+        if messages.is_empty() {
+            return;
+        }
+        let does = |action: Action| self.binding.actions.contains(&action);
+        if does(Action::Audit) {
+            response
+                .audit_annotations
+                .push(("validation_failure".to_owned(), messages.join("; ")));
+        }
+        if does(Action::Warn) {
+            response.warnings.extend(messages.iter().cloned());
+        }
+        if does(Action::Deny) || !self.policy.mutations.is_empty() {
+            // kube-apiserver answers a denial without a code so.
+            response.verdict = Verdict::Deny(Denial::new(400, "", messages.join("; ")));
+        }
+    }
+
     /// Adds warnings and a note for the audit log, if they are actions of the binding.
-    fn note(&self, (policy, binding): &(String, String), objections: &[Objection], response: &mut Response) {
+    fn note(&self, (policy, binding): (&str, &str), objections: &[Objection], response: &mut Response) {
         let does = |action: Action| self.binding.actions.contains(&action);
         if does(Action::Warn) {
             response.warnings.extend(objections.iter().map(|objection| {
@@ -167,7 +206,7 @@ impl PolicyHook {
     /// Makes a denial in the words of kube-apiserver. A denial by mutations has all objections as causes.
     pub(super) fn denial(
         &self,
-        (policy, binding): &(String, String),
+        (policy, binding): (&str, &str),
         request: &Request,
         first: &Objection,
         others: &[Objection],

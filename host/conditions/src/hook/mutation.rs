@@ -10,7 +10,7 @@ use super::{
     findings::{Findings, Objection},
     reported,
 };
-use crate::{Structure, apply, machine::Machine, value::Value, variables::Variables};
+use crate::{Structure, apply, machine::Machine, value::Value};
 
 /// The most bytes that a mutation writes on a thread that serves requests.
 const BRIEF: usize = 16 << 10;
@@ -33,14 +33,10 @@ impl PolicyHook {
         let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
             let given = {
-                let variables = Variables::new(inputs.request, policy.uses)
-                    .with_object(Some(&current))
-                    .with(inputs.namespace, inputs.params);
+                let variables = self.variables(inputs).with_object(Some(&current));
                 let mut machine = Machine::new(&variables, &policy.definitions, POLICY_COST, inputs.deadline);
-                match machine
-                    .settle(mutation.expression(), inputs.request, &*self.authorizer)
-                    .await
-                {
+                let sources = self.sources(inputs.request);
+                match machine.settle(mutation.expression(), sources).await {
                     Ok(value) => Change::written(&value, limit, inputs.deadline).await,
                     Err(fault) => {
                         findings

@@ -1,6 +1,6 @@
 use admittance_admission::{Failure, shorten};
 
-use crate::functions::authorizer::Question;
+use crate::functions::{authorizer::Question, lookup::Lookup};
 
 /// The reason why the evaluation of an expression ended early.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub(crate) enum Halt {
     Deadline,
     /// The authorizer must be called first.
     Question(Box<Question>),
+    /// Objects of the cluster must be looked up first.
+    Lookup(Box<Lookup>),
     /// The evaluation must leave this thread first.
     Leave,
 }
@@ -28,7 +30,7 @@ pub(crate) enum Halt {
 impl Halt {
     /// Whether the expression is evaluated again.
     pub(super) fn is_pause(&self) -> bool {
-        matches!(self, Self::Question(_) | Self::Leave)
+        matches!(self, Self::Question(_) | Self::Lookup(_) | Self::Leave)
     }
 }
 

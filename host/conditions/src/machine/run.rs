@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use admittance_admission::{Authorizer, Request, leave, may_leave};
+use admittance_admission::{Authorizer, ClusterReader, Request, leave, may_leave};
 
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
@@ -10,23 +10,34 @@ use crate::expression::Expression;
 /// The cost of expressions after which the task yields to others.
 const YIELD_COST: u64 = 100_000;
 
+/// The sources of what is not in a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'s> {
+    pub(crate) request: &'s Request,
+    pub(crate) authorizer: &'s dyn Authorizer,
+    /// The cluster in which policies of Kyverno look up objects.
+    pub(crate) cluster: Option<&'s dyn ClusterReader>,
+}
+
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. If it calls the authorizer, it is evaluated again when the answer has arrived, so that no
-    /// thread is blocked; the cost limits allow two calls in an expression. If it turns out to be expensive, it is evaluated
-    /// again on a thread for long work.
-    pub(crate) async fn settle(
-        &mut self,
-        expression: &'a Expression,
-        request: &Request,
-        authorizer: &dyn Authorizer,
-    ) -> Outcome<'a> {
+    /// Evaluates an expression. If it asks one of the sources, it is evaluated again when the answer has arrived, so that no
+    /// thread is blocked; the cost limits allow two calls of the authorizer in an expression. If it turns out to be expensive,
+    /// it is evaluated again on a thread for long work.
+    pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {
                 Err(Fault::Halt(Halt::Question(question))) => {
-                    let user = question.user.as_ref().unwrap_or(&request.user);
-                    let answer = authorizer.authorize(user, &question.attributes);
+                    let user = question.user.as_ref().unwrap_or(&sources.request.user);
+                    let answer = sources.authorizer.authorize(user, &question.attributes);
                     match tokio::time::timeout_at(self.deadline.instant(), answer).await {
                         Ok(answer) => self.answers.insert(*question, answer),
+                        Err(_) => break Err(Fault::Halt(Halt::Deadline)),
+                    }
+                }
+                Err(Fault::Halt(Halt::Lookup(lookup))) => {
+                    let found = lookup.find(sources.cluster, self.deadline);
+                    match tokio::time::timeout_at(self.deadline.instant(), found).await {
+                        Ok(found) => self.lookups.insert(*lookup, found),
                         Err(_) => break Err(Fault::Halt(Halt::Deadline)),
                     }
                 }

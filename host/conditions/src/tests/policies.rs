@@ -114,7 +114,10 @@ impl ClusterReader for Shelf {
 
 fn bound(actions: &[Action]) -> Binding {
     Binding {
-        names: Some(("p".to_owned(), "b".to_owned())),
+        wording: Wording::Kubernetes {
+            policy: "p".to_owned(),
+            binding: "b".to_owned(),
+        },
         actions: actions.to_vec(),
         ..Binding::default()
     }

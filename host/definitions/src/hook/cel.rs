@@ -5,10 +5,10 @@ mod read;
 use std::{collections::BTreeSet, sync::Arc};
 
 use admittance_admission::{Authorizer, ClusterKind, ClusterReader, FailureKind, Hook};
-use admittance_conditions::{Action, Binding, Policy, PolicyExpression, PolicyHook, Validation};
+use admittance_conditions::{Action, Binding, Policy, PolicyExpression, PolicyHook, Validation, Wording};
 use serde_json::{Map, Value as Json, json};
 
-pub(crate) use self::read::{read, read_policy, read_template};
+pub(crate) use self::read::{read, read_kyverno, read_policy, read_template};
 use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
 use crate::forms::{kubernetes::typing::WrittenExpression, native::write::put};
 
@@ -25,6 +25,14 @@ pub struct CelDefinition {
 }
 
 impl CelDefinition {
+    /// Returns the same expressions with the action Deny alone.
+    #[must_use]
+    pub fn denying(&self) -> Self {
+        let mut denying = self.clone();
+        denying.binding.actions = vec![Action::Deny];
+        denying
+    }
+
     /// Makes the hook that evaluates the expressions. They may use the authorizer, and read parameters from the cluster.
     pub fn hook(
         &self,
@@ -42,7 +50,8 @@ impl HookKind for CelDefinition {
         let uses_namespace = self.policy.uses_namespace();
         let namespace = uses_namespace.then(|| ClusterKind::new("v1", "Namespace"));
         let access = self.policy.uses_authorizer().then(ClusterKind::any_access);
-        params.chain(namespace).chain(access).collect()
+        let lookups = self.policy.lookups().cloned();
+        params.chain(namespace).chain(access).chain(lookups).collect()
     }
 
     fn conditions(&self) -> Vec<(&str, &str)> {
@@ -109,16 +118,19 @@ impl HookKind for CelDefinition {
     }
 
     fn differences_of_native(&self) -> Vec<&'static str> {
-        match self.binding.names {
-            Some(_) => vec!["messages and audit annotations do not name the policy and the binding"],
-            None => Vec::new(),
+        match self.binding.wording {
+            Wording::Native => Vec::new(),
+            Wording::Kyverno { .. } => vec!["messages do not name the policy"],
+            Wording::Kubernetes { .. } | Wording::Gatekeeper { .. } => {
+                vec!["messages and audit annotations do not name the policy and the binding"]
+            }
         }
     }
 
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         native.get::<Self>().is_some_and(|native| {
             let mut binding = self.binding.clone();
-            (binding.names, binding.actions) = (None, Vec::new());
+            (binding.wording, binding.actions) = (Wording::Native, Vec::new());
             binding.failure_policy = native.binding.failure_policy;
             let (policy, other) = (&self.policy, &native.policy);
             policy.variables().eq(other.variables())

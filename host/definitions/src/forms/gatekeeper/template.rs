@@ -8,7 +8,7 @@ use admittance_admission::{
     ClusterKind, FailurePolicy, Mode, ModuleReference, ObjectGenerator, Operation, Phase, Reinvocation,
     StageSpec,
 };
-use admittance_conditions::{Action, Binding, ConstraintBinding, Policy};
+use admittance_conditions::{Action, Binding, Policy, Wording};
 use admittance_mutation::Mutator;
 use serde_json::{Map, Value as Json, json};
 
@@ -360,10 +360,10 @@ fn cel(
                 actions
             },
             failure_policy,
-            constraint: Some(ConstraintBinding {
+            wording: Wording::Gatekeeper {
                 prefix: constrained.prefix(),
-                object: Arc::new(object),
-            }),
+                constraint: Arc::new(object),
+            },
             ..Binding::default()
         },
         written: Arc::default(),

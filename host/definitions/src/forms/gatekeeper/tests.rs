@@ -3,7 +3,7 @@ mod generated;
 use admittance_admission::{
     ClusterKind, FailurePolicy, Matcher, Mode, ModuleReference, Operation, Phase, Scope,
 };
-use admittance_conditions::Action;
+use admittance_conditions::{Action, Wording};
 use serde_json::json;
 
 use crate::{CelDefinition, ChainDefinition, PluginDefinition, StageDefinition, load_text};
@@ -235,12 +235,11 @@ spec:
         panic!("{stage:?}")
     };
     assert_eq!(cel.binding.actions, [Action::Warn]);
-    let constraint = cel.binding.constraint.as_ref().unwrap();
+    let Wording::Gatekeeper { prefix, constraint } = &cel.binding.wording else {
+        panic!("{cel:?}")
+    };
     assert_eq!(
-        (
-            constraint.prefix.as_str(),
-            &constraint.object["spec"]["parameters"]
-        ),
+        (prefix.as_str(), &constraint["spec"]["parameters"]),
         ("[a]", &json!({"most": 2}))
     );
 }

@@ -6,7 +6,7 @@ use admittance_admission::{
     ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
     StageSpec,
 };
-use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy};
+use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy, Wording};
 
 use super::{
     read_head, read_kind,
@@ -25,7 +25,7 @@ use crate::{
 mod tests;
 
 /// The timeout of a stage: the default of webhooks, as policies have no timeout.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(in crate::forms) const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct PolicyDocument {
@@ -61,11 +61,11 @@ struct ParamRef {
 
 /// `matchConstraints` of a policy, `matchResources` of a binding.
 #[derive(Clone, Debug, Default)]
-struct Constraints {
-    rules: Vec<Rule>,
-    exclude: Vec<Rule>,
-    namespaces: LabelSelector,
-    objects: LabelSelector,
+pub(in crate::forms) struct Constraints {
+    pub(in crate::forms) rules: Vec<Rule>,
+    pub(in crate::forms) exclude: Vec<Rule>,
+    pub(in crate::forms) namespaces: LabelSelector,
+    pub(in crate::forms) objects: LabelSelector,
 }
 
 pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<PolicyDocument> {
@@ -110,15 +110,8 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
     };
     let before = mistakes.len();
     let (policy, written) = cel::read_policy(&mut spec, has_params, mistakes);
-    let has_expressions = !policy.validations.is_empty()
-        || !policy.audit_annotations.is_empty()
-        || !policy.mutations.is_empty();
-    if mistakes.len() == before && !has_expressions {
-        let fix = match phase {
-            Phase::Validating => "write `validations` or `auditAnnotations`",
-            Phase::Mutating => "write `mutations`",
-        };
-        spec.node().wrong("the policy has no expressions", fix, mistakes);
+    if mistakes.len() == before {
+        refuse_empty(&policy, phase, spec.node(), mistakes);
     }
     spec.finish(mistakes);
     Some(PolicyDocument {
@@ -132,6 +125,24 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         failure_policy,
         reinvocation,
     })
+}
+
+/// Refuses a policy without expressions.
+pub(in crate::forms) fn refuse_empty(
+    policy: &Policy,
+    phase: Phase,
+    spec: &Node<'_>,
+    mistakes: &mut Mistakes,
+) {
+    let is_empty =
+        policy.validations.is_empty() && policy.audit_annotations.is_empty() && policy.mutations.is_empty();
+    if is_empty {
+        let fix = match phase {
+            Phase::Validating => "write `validations` or `auditAnnotations`",
+            Phase::Mutating => "write `mutations`",
+        };
+        spec.wrong("the policy has no expressions", fix, mistakes);
+    }
 }
 
 pub(super) fn read_binding(
@@ -167,7 +178,11 @@ pub(super) fn read_binding(
     })
 }
 
-fn read_constraints(node: &Node<'_>, needs_rules: bool, mistakes: &mut Mistakes) -> Option<Constraints> {
+pub(in crate::forms) fn read_constraints(
+    node: &Node<'_>,
+    needs_rules: bool,
+    mistakes: &mut Mistakes,
+) -> Option<Constraints> {
     let mut fields = node.object(mistakes)?;
     let match_policy = fields.get("matchPolicy", MatchPolicy::default(), Node::word, mistakes);
     let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
@@ -220,7 +235,7 @@ fn read_param_ref(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ParamRef> 
     })
 }
 
-fn read_actions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Action>> {
+pub(in crate::forms) fn read_actions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Action>> {
     let twice = "the action is listed twice";
     let actions: Vec<Action> = node.different_words("list Deny, Warn or Audit", twice, mistakes)?;
     if actions.contains(&Action::Deny) && actions.contains(&Action::Warn) {
@@ -323,7 +338,10 @@ impl PolicyDocument {
         let hook = CelDefinition {
             policy: Arc::clone(&self.policy),
             binding: Binding {
-                names: Some((self.name.clone(), binding.name.clone())),
+                wording: Wording::Kubernetes {
+                    policy: self.name.clone(),
+                    binding: binding.name.clone(),
+                },
                 actions: binding.actions.clone(),
                 failure_policy: self.failure_policy,
                 params: params.map(|(kind, at)| Params {
@@ -332,7 +350,7 @@ impl PolicyDocument {
                     which: at.which,
                     missing: at.missing,
                 }),
-                constraint: None,
+                allowances: Vec::new(),
                 structures: Arc::clone(structures),
             },
             written: Arc::default(),

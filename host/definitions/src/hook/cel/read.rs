@@ -20,15 +20,32 @@ use crate::{
 const MOST: usize = 64;
 
 /// Compiles expressions, and collects their texts and locations.
-struct ExpressionReader {
+struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
+    /// Rewrites the expressions of a policy of Kyverno, which may also have messages of several lines.
+    rewrite: Option<&'r Rewrite<'r>>,
 }
 
-impl ExpressionReader {
+/// Changes the text of an expression with this role. Match conditions have no role.
+type Rewrite<'r> = dyn Fn(Option<Role>, &str) -> String + 'r;
+
+impl ExpressionReader<'_> {
+    fn new(compiler: PolicyCompiler) -> Self {
+        Self {
+            compiler,
+            written: Vec::new(),
+            rewrite: None,
+        }
+    }
+
     fn compile(&mut self, node: &Node<'_>, role: Role, mistakes: &mut Mistakes) -> Option<PolicyExpression> {
         let text = node.text(mistakes)?;
-        let compiled = node.accept(self.compiler.compile(role, text), mistakes)?;
+        let compiled = match self.rewrite {
+            Some(rewrite) => self.compiler.compile(role, &rewrite(Some(role), text)),
+            None => self.compiler.compile(role, text),
+        };
+        let compiled = node.accept(compiled, mistakes)?;
         self.written.push(WrittenExpression::new(node, role, text));
         Some(compiled)
     }
@@ -72,6 +89,29 @@ pub(crate) fn read_policy(
     let compile = |name: &str, text: &str| compiler.condition(name, text);
     let conditions = conditions::read_with(&conditions, compile, mistakes);
     read_expressions(fields, compiler, conditions, mistakes)
+}
+
+/// Reads the expressions of a policy of Kyverno, each rewritten. Expressions with mistakes are left out.
+pub(crate) fn read_kyverno(
+    fields: &mut Fields<'_>,
+    namespace: Option<&str>,
+    rewrite: &Rewrite<'_>,
+    mistakes: &mut Mistakes,
+) -> Policy {
+    let mut reading = ExpressionReader {
+        rewrite: Some(rewrite),
+        ..ExpressionReader::new(PolicyCompiler::new(false).of_kyverno(namespace))
+    };
+    read_variables(fields, &mut reading, mistakes);
+    let conditions = entries(fields, "matchConditions", mistakes);
+    let compile = |name: &str, text: &str| reading.compiler.condition(name, &rewrite(None, text));
+    let conditions = conditions::read_with(&conditions, compile, mistakes);
+    let (mut policy, _) = read_results(fields, reading, conditions, mistakes);
+    for (index, validation) in policy.validations.iter_mut().enumerate() {
+        let message = &mut validation.message;
+        message.get_or_insert_with(|| format!("CEL expression validation failed at index {index}"));
+    }
+    policy
 }
 
 /// Reports parts of a policy that kube-apiserver rejects, although they could be evaluated.
@@ -190,13 +230,24 @@ fn read_expressions(
     conditions: Vec<MatchCondition>,
     mistakes: &mut Mistakes,
 ) -> (Policy, Vec<WrittenExpression>) {
-    let mut reading = ExpressionReader {
-        compiler,
-        written: Vec::new(),
-    };
+    let mut reading = ExpressionReader::new(compiler);
+    read_variables(fields, &mut reading, mistakes);
+    read_results(fields, reading, conditions, mistakes)
+}
+
+fn read_variables(fields: &mut Fields<'_>, reading: &mut ExpressionReader<'_>, mistakes: &mut Mistakes) {
     for entry in entries(fields, "variables", mistakes) {
-        read_variable(&entry, &mut reading, mistakes);
+        read_variable(&entry, reading, mistakes);
     }
+}
+
+/// Reads `validations`, `auditAnnotations` and `mutations`.
+fn read_results(
+    fields: &mut Fields<'_>,
+    mut reading: ExpressionReader<'_>,
+    conditions: Vec<MatchCondition>,
+    mistakes: &mut Mistakes,
+) -> (Policy, Vec<WrittenExpression>) {
     let validations = entries(fields, "validations", mistakes);
     let read = |entry: &Node<'_>| read_validation(entry, &mut reading, mistakes);
     let validations = validations.iter().filter_map(read).collect();
@@ -207,7 +258,9 @@ fn read_expressions(
     let mutations = entries(fields, "mutations", mistakes);
     let read = |entry: &Node<'_>| read_mutation(entry, &mut reading, mistakes);
     let mutations = mutations.iter().filter_map(read).collect();
-    let ExpressionReader { compiler, written } = reading;
+    let ExpressionReader {
+        compiler, written, ..
+    } = reading;
     let policy = compiler.finish(conditions, validations, annotations, mutations);
     (policy, written)
 }
@@ -224,7 +277,7 @@ fn entries<'a>(fields: &mut Fields<'a>, name: &'static str, mistakes: &mut Mista
     entries
 }
 
-fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader, mistakes: &mut Mistakes) {
+fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>, mistakes: &mut Mistakes) {
     let Some(mut fields) = node.object(mistakes) else {
         return;
     };
@@ -252,12 +305,13 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader, mistakes: &mut
 
 fn read_validation(
     node: &Node<'_>,
-    reading: &mut ExpressionReader,
+    reading: &mut ExpressionReader<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<Validation> {
     let mut fields = node.object(mistakes)?;
     let fix = "write what must be true, `object.spec.replicas <= 5`";
     let expression = fields.required("expression", fix, mistakes);
+    let is_kyverno = reading.rewrite.is_some();
     let has_several_lines = expression.as_ref().is_some_and(|node| {
         let text = node.string(&mut Mistakes::new());
         text.is_some_and(|text| text.trim().contains('\n'))
@@ -265,14 +319,14 @@ fn read_validation(
     let expression = expression.and_then(|node| reading.compile(&node, Role::Validation, mistakes));
     let message = fields.optional("message").and_then(|node| {
         let message = node.text(mistakes)?;
-        if message.trim().contains('\n') {
+        if message.trim().contains('\n') && !is_kyverno {
             node.wrong("the message has several lines", "write it on one line", mistakes);
         }
         Some(message.to_owned())
     });
     let message_expression = fields.optional("messageExpression");
     // As in Kubernetes, an expression is the default of its message, which must be on one line.
-    if has_several_lines && message.is_none() && message_expression.is_none() {
+    if has_several_lines && !is_kyverno && message.is_none() && message_expression.is_none() {
         let fix = "write a `message`";
         node.wrong("an expression of several lines needs a message", fix, mistakes);
     }
@@ -290,7 +344,7 @@ fn read_validation(
 
 fn read_annotation(
     node: &Node<'_>,
-    reading: &mut ExpressionReader,
+    reading: &mut ExpressionReader<'_>,
     seen: &mut HashMap<String, u32>,
     mistakes: &mut Mistakes,
 ) -> Option<(String, PolicyExpression)> {
@@ -314,7 +368,7 @@ fn read_annotation(
 
 fn read_mutation(
     node: &Node<'_>,
-    reading: &mut ExpressionReader,
+    reading: &mut ExpressionReader<'_>,
     mistakes: &mut Mistakes,
 ) -> Option<PolicyExpression> {
     const PATCHES: [(&str, (&str, Role)); 2] = [

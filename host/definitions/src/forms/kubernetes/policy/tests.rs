@@ -1,6 +1,7 @@
 use std::fs;
 
 use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation};
+use admittance_conditions::Wording;
 
 use crate::{CelDefinition, ChainDefinition, load, load_text};
 
@@ -90,7 +91,11 @@ fn a_policy_and_its_bindings_are_a_chain() {
     let Some(cel) = second.hook.get::<CelDefinition>() else {
         panic!("{second:?}");
     };
-    assert_eq!(cel.binding.names, Some(("p".to_owned(), "second".to_owned())));
+    let wording = Wording::Kubernetes {
+        policy: "p".to_owned(),
+        binding: "second".to_owned(),
+    };
+    assert_eq!(cel.binding.wording, wording);
     assert_eq!(cel.policy.summary(), "1 validation");
 }
 

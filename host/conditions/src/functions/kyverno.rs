@@ -1,0 +1,210 @@
+//! The functions that Kyverno adds to CEL, and the reasons for which some are refused.
+
+use std::sync::Arc;
+
+use ::md5::Md5;
+use ::sha1::Sha1;
+use admittance_admission::Moment;
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+    prelude::BASE64_STANDARD,
+};
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+
+use super::{
+    Library,
+    typed::{A, Bytes, Duration, Dyn, ListOf, MapOf, Str},
+};
+use crate::{
+    apply::Writer,
+    machine::{Fault, Machine, Outcome},
+    value::{List, Map, Value},
+};
+
+/// The prefix of the names of service accounts.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+/// The longest text that `json.marshal` writes, in bytes.
+const LONGEST: usize = 1 << 20;
+/// Base64 with or without padding, as Kyverno reads it.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The reason for which a function of Kyverno cannot be called.
+pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
+    Some(match (space, name) {
+        ("http", "Get" | "get" | "Post" | "post" | "Client" | "client") => {
+            "a policy in CEL has no grant for requests; ask the server in a plugin with `allow.http`"
+        }
+        ("globalContext", "Get" | "get") => {
+            "there is no global context; look the objects up with `resource.Get` or `resource.List`"
+        }
+        ("image", "GetMetadata" | "getMetadata") => {
+            "a policy in CEL has no grant for registries; read images in a policy of Kubewarden"
+        }
+        ("resource", "Post" | "post") => {
+            "a policy creates no objects; ask what a user may do with `authorizer`"
+        }
+        ("resource", "ToGVR" | "toGVR") => {
+            "write the version and the resource in `resource.Get` or `resource.List`"
+        }
+        ("x509", "decode") => "certificates are not decoded in CEL; read them in a plugin",
+        ("gzip", "compress" | "decompress") => "texts are not compressed in CEL; read them in a plugin",
+        ("random", "random") => "write `random()`",
+        _ => return None,
+    })
+}
+
+pub(super) fn register(library: &mut Library) {
+    register_hashes(library);
+    register_texts(library);
+    register_times(library);
+    for name in ["parseServiceAccount", "user.parseServiceAccount"] {
+        library.global::<(Str,), MapOf<Str, Str>>(name, |machine, (user,)| {
+            machine.charge_bytes(user.len())?;
+            let account = user
+                .strip_prefix(SERVICE_ACCOUNT)
+                .and_then(|account| account.split_once(':'));
+            let (namespace, name) = account.unwrap_or_default();
+            let field = |key, value: &str| (Value::text(key), Value::string(value));
+            Ok(Map::Shared(
+                [field("Name", name), field("Namespace", namespace)].into(),
+            ))
+        });
+    }
+    for name in ["listObjToMap", "transform.listObjToMap"] {
+        library.global::<(ListOf<Dyn>, ListOf<Dyn>, Str, Str), MapOf<Str, Dyn>>(
+            name,
+            |machine, (keys, values, key, value)| merged(machine, &keys, &values, (&key, &value)),
+        );
+    }
+    library.global::<(), Str>("random", |_, ()| {
+        let characters =
+            std::iter::repeat_with(|| char::from(fastrand::choice(ALPHABET).copied().unwrap_or(b'0')));
+        Ok(characters.take(8).collect::<String>().into())
+    });
+}
+
+/// The characters of `random()`.
+const ALPHABET: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+fn register_hashes(library: &mut Library) {
+    let hashes: [([&str; 2], fn(&str) -> String); 3] = [
+        (["md5", "hash.md5"], |text| hex::encode(Md5::digest(text))),
+        (["sha1", "hash.sha1"], |text| hex::encode(Sha1::digest(text))),
+        (["sha256", "hash.sha256"], |text| {
+            hex::encode(Sha256::digest(text))
+        }),
+    ];
+    for (names, hash) in hashes {
+        for name in names {
+            library.global::<(Str,), Str>(name, move |machine, (text,)| {
+                machine.charge_bytes(text.len().saturating_mul(16))?;
+                Ok(hash(&text).into())
+            });
+        }
+    }
+}
+
+fn register_texts(library: &mut Library) {
+    library.global::<(Str,), Dyn>("json.unmarshal", |machine, (text,)| {
+        parsed(machine, &text, |text| {
+            serde_json::from_str(text).map_err(|error| error.to_string())
+        })
+    });
+    library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
+        parsed(machine, &text, |text| {
+            serde_saphyr::from_str(text).map_err(|error| error.to_string())
+        })
+    });
+    library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
+        // The length is known when it is written.
+        machine.charge_bytes(LONGEST / 16)?;
+        let written = Writer::new(LONGEST, machine.deadline()).json(&value);
+        let text = written.map_err(|failure| Fault::error(failure.message))?;
+        machine.charge_bytes(text.len())?;
+        Ok(text.into())
+    });
+    library.global::<(Bytes,), Str>("base64.encode", |machine, (bytes,)| {
+        machine.charge_bytes(bytes.len())?;
+        Ok(BASE64_STANDARD.encode(&bytes).into())
+    });
+    library.global::<(Str,), Bytes>("base64.decode", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        let bytes = LENIENT.decode(text.as_bytes());
+        bytes
+            .map(Arc::from)
+            .map_err(|error| Fault::error(error.to_string()))
+    });
+}
+
+fn parsed<'a>(
+    machine: &mut Machine<'a>,
+    text: &str,
+    parse: fn(&str) -> Result<serde_json::Value, String>,
+) -> Outcome<'a> {
+    // A byte of a tree takes more than a byte of text.
+    machine.charge_bytes(text.len().saturating_mul(16))?;
+    let tree = parse(text).map_err(Fault::error)?;
+    Ok(Value::owned(&tree))
+}
+
+fn register_times(library: &mut Library) {
+    library.global::<(), OffsetDateTime>("time.now", |_, ()| Ok(Moment::now().0.into()));
+    library.global::<(OffsetDateTime, Duration), OffsetDateTime>("time.truncate", |_, (time, unit)| {
+        // Go counts from the year 1.
+        const YEAR_ONE: i128 = -62_135_596_800 * 1_000_000_000;
+        let nanos = time.unix_timestamp_nanos();
+        let whole = match unit {
+            ..=0 => nanos,
+            unit => nanos - (nanos - YEAR_ONE).rem_euclid(i128::from(unit)),
+        };
+        OffsetDateTime::from_unix_timestamp_nanos(whole).map_err(|error| Fault::error(error.to_string()))
+    });
+    library.global::<(OffsetDateTime,), Str>("time.toCron", |_, (time,)| {
+        let (minute, hour, day, month) = (time.minute(), time.hour(), time.day(), u8::from(time.month()));
+        let weekday = time.weekday().number_days_from_sunday();
+        Ok(format!("{minute} {hour} {day} {month} {weekday}").into())
+    });
+}
+
+/// The field `value` of each item of `values` by the field `key` of the item of `keys` at the same place.
+fn merged<'a>(
+    machine: &mut Machine<'a>,
+    keys: &List<'a>,
+    values: &List<'a>,
+    (key, value): (&str, &str),
+) -> Result<Map<'a>, Fault> {
+    if keys.len() != values.len() {
+        let lengths = format!("list1: {}, list2: {}", keys.len(), values.len());
+        return Err(Fault::error(format!(
+            "listObjToMap must take lists of equal length. {lengths}"
+        )));
+    }
+    let mut entries: Vec<(Value<'a>, Value<'a>)> = Vec::new();
+    for (of_key, of_value) in keys.iter().zip(values.iter()) {
+        machine.charge_items(entries.len() + 1)?;
+        let (Value::Map(of_key), Value::Map(of_value)) = (of_key, of_value) else {
+            return Err(Fault::error("the items of both lists must be objects"));
+        };
+        let found = of_value.field(value).unwrap_or(Value::Null);
+        match of_key.field(key) {
+            Some(key @ Value::String(_)) => {
+                match entries.iter_mut().find(|(known, _)| known.same_scalar(&key)) {
+                    Some((_, known)) => *known = found,
+                    None => entries.push((key, found)),
+                }
+            }
+            _ => {
+                return Err(Fault::error(
+                    "the passed key name cannot be handled as a string in the key object list",
+                ));
+            }
+        }
+    }
+    Ok(Map::Shared(entries.into()))
+}

@@ -1,0 +1,179 @@
+//! Kyverno's `resource.Get` and `resource.List`: objects of the cluster.
+
+use admittance_admission::{ClusterKind, ClusterQuery, ClusterReader, Deadline, LabelSelector, Requirement};
+use serde_json::{Value as Json, json};
+
+use super::{
+    Library,
+    typed::{Dyn, MapOf, Str},
+};
+use crate::{
+    Structure,
+    expression::Expression,
+    machine::{Fault, Halt, Machine, Outcome},
+    value::{Map, Value},
+};
+
+/// The cost of a lookup: an expression can afford twenty.
+const LOOKUP_COST: u64 = 50_000;
+
+/// A lookup that is to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lookup {
+    kind: ClusterKind,
+    namespace: Option<String>,
+    /// The name of the object; none for a list.
+    name: Option<String>,
+    labels: LabelSelector,
+}
+
+/// The objects that one evaluation has looked up; few, because every lookup is expensive.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups(Vec<(Lookup, Result<Value<'static>, String>)>);
+
+impl Lookups {
+    pub(crate) fn insert(&mut self, lookup: Lookup, found: Result<Value<'static>, String>) {
+        self.0.push((lookup, found));
+    }
+}
+
+/// Whether the function of this name looks up objects.
+pub(crate) fn is_lookup(name: &str) -> bool {
+    matches!(
+        name,
+        "resource.Get" | "resource.get" | "resource.List" | "resource.list"
+    )
+}
+
+/// The kind of the objects that a lookup with these first arguments reads: the version and the plural. They must be known
+/// when the policy is read, since the host is given the right to read each kind before the policy runs.
+pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
+    let [
+        Expression::Constant(Value::String(version)),
+        Expression::Constant(Value::String(plural)),
+    ] = arguments
+    else {
+        return Err("write the version and the resource as literals, `'v1', 'configmaps'`".to_owned());
+    };
+    let kind = Structure::builtin_kinds().find(|kind| {
+        let resource = kind.guess_resource();
+        kind.api_version() == **version && resource.resource == **plural
+    });
+    match kind {
+        Some(kind) => Ok(ClusterKind::new(kind.api_version(), &*kind.kind)),
+        None => Err(format!(
+            "{} of {} is not a resource of Kubernetes 1.36, which are the ones that a policy can look up",
+            &**plural, &**version
+        )),
+    }
+}
+
+impl Lookup {
+    /// The object, null if there is none, or a list with `items`. The error is for the expression.
+    pub(crate) async fn find(
+        &self,
+        cluster: Option<&dyn ClusterReader>,
+        deadline: Deadline,
+    ) -> Result<Value<'static>, String> {
+        let failed = |why: String| match self.name {
+            Some(_) => format!("failed to get resource: {why}"),
+            None => format!("failed to list resource: {why}"),
+        };
+        let cluster = cluster.ok_or_else(|| {
+            failed(format!(
+                "{} is looked up in a cluster, and none is configured; write `cluster: {{}}`, or with `run` name a file that \
+                 has the objects with `--cluster`",
+                self.kind
+            ))
+        })?;
+        let namespace = self.namespace.as_deref();
+        let found = match &self.name {
+            Some(name) => {
+                let found = cluster.get(&self.kind, namespace, name, deadline).await;
+                found
+                    .map_err(|error| failed(error.to_string()))?
+                    .map(|text| serde_json::from_str(&text))
+            }
+            None => {
+                let mut query = ClusterQuery::default();
+                query.namespace = self.namespace.clone();
+                query.label_selector = self.labels.to_string();
+                let page = cluster.list(&self.kind, &query, deadline).await;
+                let page = page.map_err(|error| failed(error.to_string()))?;
+                let items = page.objects.iter().map(|text| serde_json::from_str(text));
+                let items: Result<Vec<Json>, _> = items.collect();
+                let (version, kind) = (self.kind.api_version(), format!("{}List", self.kind.kind()));
+                Some(items.map(|items| json!({"apiVersion": version, "kind": kind, "items": items})))
+            }
+        };
+        match found {
+            Some(Ok(found)) => Ok(Value::owned(&found)),
+            Some(Err(error)) => Err(failed(error.to_string())),
+            None => Ok(Value::Null),
+        }
+    }
+}
+
+pub(super) fn register(library: &mut Library) {
+    for name in ["resource.Get", "resource.get"] {
+        library.global::<(Str, Str, Str, Str), Dyn>(name, |machine, (version, kind, namespace, name)| {
+            look_up(
+                machine,
+                (&version, &kind),
+                &namespace,
+                Some(&name),
+                LabelSelector::default(),
+            )
+        });
+    }
+    for name in ["resource.List", "resource.list"] {
+        library.global::<(Str, Str, Str), Dyn>(name, |machine, (version, kind, namespace)| {
+            look_up(
+                machine,
+                (&version, &kind),
+                &namespace,
+                None,
+                LabelSelector::default(),
+            )
+        });
+        library.global::<(Str, Str, Str, MapOf<Str, Str>), Dyn>(
+            name,
+            |machine, (version, kind, namespace, labels)| {
+                let labels = selector(&labels)?;
+                look_up(machine, (&version, &kind), &namespace, None, labels)
+            },
+        );
+    }
+}
+
+/// The labels as a selector.
+fn selector(labels: &Map<'_>) -> Result<LabelSelector, Fault> {
+    let requirements = labels.entries().map(|(key, value)| match (key, value) {
+        (Value::String(key), Value::String(value)) => {
+            Requirement::equals(&*key, &*value).map_err(|error| Fault::error(error.to_string()))
+        }
+        _ => Err(Fault::no_overload()),
+    });
+    Ok(LabelSelector::new(requirements.collect::<Result<_, _>>()?))
+}
+
+fn look_up<'a>(
+    machine: &mut Machine<'a>,
+    (version, kind): (&str, &str),
+    namespace: &str,
+    name: Option<&str>,
+    labels: LabelSelector,
+) -> Outcome<'a> {
+    machine.charge_question(LOOKUP_COST)?;
+    let lookup = Lookup {
+        kind: ClusterKind::new(version, kind),
+        namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
+        name: name.map(str::to_owned),
+        labels,
+    };
+    let known = machine.lookups().0.iter().find(|(known, _)| *known == lookup);
+    match known {
+        Some((_, found)) => found.clone().map_err(Fault::error),
+        None => Err(Fault::Halt(Halt::Lookup(Box::new(lookup)))),
+    }
+}

@@ -1,0 +1,378 @@
+//! Policies of Kyverno as hooks. Sources of the expectations: the documentation of Kyverno's libraries, and how it answers.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use admittance_admission::{
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailurePolicy, Hook,
+    Moment, Response, Verdict,
+};
+
+use super::*;
+
+/// A ConfigMap, and the number of lookups.
+#[derive(Debug, Default)]
+struct Shelf(AtomicU32);
+
+#[async_trait]
+impl ClusterReader for Shelf {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        _: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(match (kind.to_string().as_str(), namespace, name) {
+            ("v1/ConfigMap", Some("shop"), "limits") => Some(json!({"data": {"most": "2"}}).to_string()),
+            ("v1/Namespace", None, "shop") => Some(json!({"metadata": {"labels": {"a": "b"}}}).to_string()),
+            (_, _, "hidden") => return Err(ClusterError::Refused("forbidden".to_owned())),
+            _ => None,
+        })
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        _: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        let name = format!("{kind} {:?} {}", query.namespace, query.label_selector);
+        let mut page = ClusterPage::default();
+        page.objects
+            .push(json!({"metadata": {"name": name}}).to_string().into());
+        Ok(page)
+    }
+}
+
+fn binding(actions: &[Action]) -> Binding {
+    Binding {
+        wording: Wording::Kyverno {
+            policy: "p".to_owned(),
+        },
+        actions: actions.to_vec(),
+        ..Binding::default()
+    }
+}
+
+fn compile(namespace: Option<&str>, expressions: &[&str]) -> Result<Policy, ConditionError> {
+    let mut compiler = PolicyCompiler::new(false).of_kyverno(namespace);
+    let mut validations = Vec::new();
+    for expression in expressions {
+        let (expression, message) = expression.split_once(" | ").unwrap_or((expression, "no"));
+        validations.push(Validation {
+            expression: compiler.compile(Role::Validation, expression)?,
+            message: Some(message.to_owned()),
+            message_expression: None,
+            reason: DenialReason::Invalid,
+        });
+    }
+    Ok(compiler.finish(Vec::new(), validations, Vec::new(), Vec::new()))
+}
+
+async fn admit(policy: Policy, binding: Binding, cluster: Option<Arc<Shelf>>) -> Result<Response, Failure> {
+    let cluster = cluster.map(|cluster| cluster as Arc<dyn ClusterReader>);
+    let hook = PolicyHook::new(Arc::new(policy), binding, Arc::new(NoAuthorizer), cluster);
+    hook.admit(&pod(), Deadline::after(Duration::from_secs(60))).await
+}
+
+/// The message of the denial; none if the request is allowed.
+fn message(answer: &Response) -> Option<&str> {
+    match &answer.verdict {
+        Verdict::Deny(denial) => Some(&denial.message),
+        _ => None,
+    }
+}
+
+async fn denied(expression: &str) -> Option<String> {
+    let policy = compile(None, &[expression]).unwrap_or_else(|error| panic!("{expression}: {error}"));
+    let answer = admit(policy, binding(&[Action::Deny]), Some(Arc::default())).await;
+    message(&answer.unwrap()).map(str::to_owned)
+}
+
+const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+#[tokio::test]
+async fn each_function_of_kyverno_gives_its_value() {
+    let digest = format!("image('ghcr.io/a/b:1@{DIGEST}')");
+    let of_digest = [
+        format!(
+            "{digest}.digest() == '{DIGEST}' && {digest}.identifier() == '{DIGEST}' && {digest}.tag() == ''"
+        ),
+        format!(
+            "{digest}.containsDigest() && {digest}.repository() == 'a/b' && {digest} == parseImageReference('ghcr.io/a/b@{DIGEST}')"
+        ),
+    ];
+    let others = [
+        "image('nginx').registry() == 'index.docker.io' && image('nginx').repository() == 'library/nginx'",
+        "image('nginx').tag() == 'latest' && image('nginx').identifier() == 'latest' && !image('nginx').containsDigest()",
+        "image('docker.io/a/b:1').registry() == 'index.docker.io' && image('a/b:1').repository() == 'a/b'",
+        "image('localhost:5000/a:1').registry() == 'localhost:5000' && image('localhost/aa').repository() == 'aa'",
+        "isImage('a.b/cc:1') && !isImage('A/b') && !isImage('aa:') && !isImage('aa@sha256:0') && !isImage('')",
+        "parseServiceAccount('system:serviceaccount:a:b') == {'Name': 'b', 'Namespace': 'a'}",
+        "parseServiceAccount('alice').Name == '' && user.parseServiceAccount('system:serviceaccount:a:b').Namespace == 'a'",
+        "md5('a') == '0cc175b9c0f1b6a831c399e269772661' && hash.md5('a') == md5('a')",
+        "sha1('a') == '86f7e437faa5a7fce15d1ddcb9eaeaea377667b8' && hash.sha1('a') == sha1('a')",
+        "sha256('').startsWith('e3b0c442') && hash.sha256('a') == sha256('a')",
+        "json.unmarshal('{\"a\": [1, 2.5, null, true]}').a == [dyn(1), dyn(2.5), dyn(null), dyn(true)]",
+        "json.marshal({'a': [1, 2]}) == '{\"a\":[1,2]}' && json.marshal('b') == '\"b\"'",
+        "yaml.parse('a:\\n- b: 1\\n').a[0].b == 1",
+        "random().matches('^[0-9a-z]{8}$') && random() != random()",
+        "time.now() > timestamp('2024-01-01T00:00:00Z')",
+        "time.toCron(timestamp('2024-02-29T12:30:15Z')) == '30 12 29 2 4'",
+        "time.truncate(timestamp('2024-02-29T12:30:15Z'), duration('1h')) == timestamp('2024-02-29T12:00:00Z')",
+        "listObjToMap([{'n': 'a'}, {'n': 'b'}], [{'v': 1}, {'v': 2}], 'n', 'v') == {'a': 1, 'b': 2}",
+        "transform.listObjToMap([{'n': 'a'}], [{'v': 1}], 'n', 'v').a == 1",
+        "math.round(2.456, 2) == 2.46 && math.round(2.5) == 3.0 && math.ceil(1.2) == 2.0 && math.floor(1.8) == 1.0",
+        "math.greatest(1, 2.5, 2u) == 2.5 && math.least([3, 2, 4]) == 2 && math.trunc(-1.5) == -1.0",
+        "math.abs(-1) == 1 && math.abs(-1.5) == 1.5 && math.sign(-3) == -1 && math.sign(-0.5) == -1.0",
+        "math.bitAnd(6, 3) == 2 && math.bitOr(6, 3) == 7 && math.bitXor(6, 3) == 5 && math.bitNot(0) == -1",
+        "!math.isNaN(1.0) && !math.isInf(1.0) && math.isFinite(1.0)",
+        "base64.encode(b'hello') == 'aGVsbG8=' && base64.decode('aGVsbG8') == b'hello'",
+        "regex.replace('foo bar', '(fo)o', '\\\\1-$') == 'fo-$ bar' && regex.replace('aaa', 'a', 'b', 2) == 'bba'",
+        "regex.extract('item-A', 'item-(\\\\w+)') == optional.of('A') && regex.extract('x', 'y') == optional.none()",
+        "regex.extractAll('id:1, id:2', 'id:(\\\\d)') == ['1', '2'] && regex.extractAll('ab', '[a-z]') == ['a', 'b']",
+        "cel.bind(x, object.metadata.name, x + x) == 'webweb' && cel.bind(x, 1, cel.bind(y, x + 1, x + y)) == 3",
+        "object.spec.replicas.orValue(1) == 3 && object.?nope.orValue(2) == 2",
+        "resource.Get('v1', 'configmaps', 'shop', 'limits').data.most == '2' && resource.get('v1', 'configmaps', 'a', 'b') == null",
+        "resource.Get('v1', 'namespaces', '', request.namespace).metadata.labels.a == 'b'",
+        "resource.List('apps/v1', 'deployments', 'shop').items[0].metadata.name == 'apps/v1/Deployment Some(\"shop\") '",
+        "resource.list('v1', 'pods', '', {'a': 'b'}).items[0].metadata.name == 'v1/Pod None a in (b)'",
+        "exceptions.allowedImages == [] && exceptions.allowedValues == []",
+    ];
+    let mut wrong = Vec::new();
+    for expression in of_digest.iter().map(String::as_str).chain(others) {
+        if let Some(message) = denied(expression).await {
+            wrong.push(format!("{expression}: {message}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn an_expression_that_fails_says_why() {
+    for (expression, expected) in [
+        (
+            "image(object.spec.image).tag() == ''",
+            "could not parse reference \"Example.com/Web:1.2\": the repository",
+        ),
+        ("json.unmarshal('{').a == 1", "EOF while parsing"),
+        (
+            "listObjToMap([{'n': 'a'}], [], 'n', 'v') == {}",
+            "listObjToMap must take lists of equal length",
+        ),
+        (
+            "regex.replace('a', 'a', '\\\\x') == ''",
+            "invalid replacement string",
+        ),
+        (
+            "regex.extract('ab', '(a)(b)') == optional.none()",
+            "more than one capturing group",
+        ),
+        (
+            "resource.Get('v1', 'secrets', 'a', 'hidden') == null",
+            "failed to get resource: refused: forbidden",
+        ),
+        (
+            "lists.range(30).all(i, resource.Get('v1', 'pods', 'a', string(i)) == null)",
+            "cost limit exceeded",
+        ),
+    ] {
+        let message = denied(expression).await.unwrap_or_default();
+        assert!(
+            message.starts_with("Policy p error: ") && message.contains(expected),
+            "{expression}: {message}"
+        );
+    }
+    let policy = compile(None, &["resource.Get('v1', 'pods', 'a', 'b') == null"]).unwrap();
+    let answer = admit(policy, binding(&[Action::Deny]), None).await.unwrap();
+    assert!(
+        format!("{:?}", answer.verdict).contains("none is configured; write `cluster: {}`"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_called_is_refused_with_the_reason() {
+    for (namespace, expression, expected) in [
+        (
+            None,
+            "http.Get('http://a').x == 1",
+            "'http.Get' cannot be called here: a policy in CEL has no grant for requests",
+        ),
+        (
+            None,
+            "http.Client('x') == 1",
+            "'http.Client' cannot be called here",
+        ),
+        (
+            None,
+            "globalContext.Get('a', 'b') == 1",
+            "there is no global context; look the objects up with `resource.Get`",
+        ),
+        (
+            None,
+            "image.GetMetadata('a').config == 1",
+            "a policy in CEL has no grant for registries",
+        ),
+        (
+            None,
+            "resource.Post('v1', 'pods', {}) == 1",
+            "a policy creates no objects",
+        ),
+        (
+            None,
+            "x509.decode('a') == 1",
+            "certificates are not decoded in CEL",
+        ),
+        (
+            None,
+            "resource.Get('v1', object.kind, 'a', 'b') == 1",
+            "write the version and the resource as literals",
+        ),
+        (
+            None,
+            "resource.Get('a/v1', 'widgets', 'a', 'b') == 1",
+            "widgets of a/v1 is not a resource of Kubernetes",
+        ),
+        (
+            Some("shop"),
+            "resource.Get('v1', 'pods', 'a', 'b') == 1",
+            "found no matching overload for 'resource.Get'",
+        ),
+    ] {
+        let error = compile(namespace, &[expression]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    // Other policies have none of these functions.
+    for expression in [
+        "image('a').tag() == ''",
+        "md5('a') == ''",
+        "cel.bind(x, 1, x) == 1",
+        "exceptions == null",
+    ] {
+        let error = PolicyCompiler::new(false)
+            .compile(Role::Validation, expression)
+            .unwrap_err();
+        assert!(error.to_string().contains("undeclared reference"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_of_a_namespace_looks_up_objects_of_that_namespace() {
+    let expressions = [
+        "resource.Get('v1', 'configmaps', 'limits').data.most == '2'",
+        "resource.List('v1', 'pods').items[0].metadata.name == 'v1/Pod Some(\"shop\") '",
+        "resource.List('v1', 'pods', {'a': 'b'}).items.size() == 1",
+    ];
+    let policy = compile(Some("shop"), &expressions).unwrap();
+    let kinds: Vec<String> = policy.lookups().map(ToString::to_string).collect();
+    assert_eq!(kinds, ["v1/ConfigMap", "v1/Pod"]);
+    let answer = admit(policy, binding(&[Action::Deny]), Some(Arc::default()))
+        .await
+        .unwrap();
+    assert_eq!(message(&answer), None);
+}
+
+#[tokio::test]
+async fn an_object_is_looked_up_once_for_a_policy() {
+    let lookup = "resource.Get('v1', 'configmaps', 'shop', 'limits') != null";
+    let shelf = Arc::new(Shelf::default());
+    let policy = compile(None, &[lookup, lookup]).unwrap();
+    admit(policy, binding(&[Action::Deny]), Some(shelf.clone()))
+        .await
+        .unwrap();
+    assert_eq!(shelf.0.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn answers_are_worded_as_by_kyverno() {
+    let ignoring = Binding {
+        failure_policy: FailurePolicy::Ignore,
+        ..binding(&[Action::Deny])
+    };
+    let failed = "Policy p failed: a";
+    let error = "Policy p error: expression 'object.nope == 1' resulted in error: no such key: nope";
+    for (expressions, binding, verdict, warnings, note) in [
+        // Evaluation ends with the first validation that is not true.
+        (
+            vec!["true", "false | a", "false | b"],
+            binding(&[Action::Deny]),
+            Some(failed),
+            vec![],
+            None,
+        ),
+        (
+            vec!["false | a\nb"],
+            binding(&[Action::Deny]),
+            Some("Policy p failed: a\nb"),
+            vec![],
+            None,
+        ),
+        (
+            vec!["object.nope == 1", "false | b"],
+            binding(&[Action::Deny]),
+            Some(error),
+            vec![],
+            None,
+        ),
+        (
+            vec!["false | a"],
+            binding(&[Action::Warn]),
+            None,
+            vec![failed],
+            None,
+        ),
+        (
+            vec!["false | a"],
+            binding(&[Action::Audit]),
+            None,
+            vec![],
+            Some(failed),
+        ),
+        (vec!["object.nope == 1"], ignoring, None, vec![], None),
+    ] {
+        let answer = admit(compile(None, &expressions).unwrap(), binding, None)
+            .await
+            .unwrap();
+        assert_eq!(message(&answer), verdict);
+        assert_eq!(answer.warnings, warnings);
+        let notes: Vec<_> = answer
+            .audit_annotations
+            .iter()
+            .map(|(_, note)| note.as_str())
+            .collect();
+        assert_eq!(notes, Vec::from_iter(note));
+    }
+}
+
+#[tokio::test]
+async fn an_exception_allows_images_and_values() {
+    let allowance = |condition: &str, until: u64| {
+        let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
+        Arc::new(Allowance {
+            until: Moment(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(until)),
+            conditions: vec![compiler.condition("a", condition).unwrap()],
+            images: vec!["nginx".to_owned()],
+            values: vec!["x".to_owned(), "y".to_owned()],
+        })
+    };
+    let never = 253_402_300_799;
+    for (condition, until, is_allowed) in [
+        ("object.metadata.name == 'web'", never, true),
+        ("object.metadata.name == 'other'", never, false),
+        ("object.nope == 1", never, false),
+        ("true", 1, false),
+    ] {
+        let policy = compile(
+            None,
+            &["'nginx' in exceptions.allowedImages && exceptions.allowedValues == ['x', 'y']"],
+        );
+        let binding = Binding {
+            allowances: vec![allowance(condition, until)],
+            ..binding(&[Action::Deny])
+        };
+        let answer = admit(policy.unwrap(), binding, None).await.unwrap();
+        assert_eq!(message(&answer).is_none(), is_allowed, "{condition}");
+    }
+}
