@@ -8,6 +8,7 @@ pub(crate) mod gatekeeper;
 mod head;
 pub(crate) mod kubernetes;
 mod kubewarden;
+mod kyverno;
 pub(crate) mod native;
 mod openkruise;
 mod read;
@@ -95,6 +96,8 @@ pub struct DocumentKind {
     pub is_needed: bool,
     /// The fields that identify a document without a kind: one of them suffices.
     pub fields: &'static [&'static str],
+    /// The reason for which documents of the kind are refused, and the fix; it has no versions.
+    pub refusal: Option<(&'static str, &'static str)>,
 }
 
 impl DocumentKind {
@@ -107,6 +110,7 @@ impl DocumentKind {
             is_supporting: false,
             is_needed: false,
             fields: &[],
+            refusal: None,
         }
     }
 
@@ -131,6 +135,14 @@ impl DocumentKind {
         Self {
             is_needed: true,
             ..Self::new(name, versions)
+        }
+    }
+
+    /// A kind of definitions that are refused for this reason, with this fix.
+    pub const fn refused(name: &'static str, reason: &'static str, fix: &'static str) -> Self {
+        Self {
+            refusal: Some((reason, fix)),
+            ..Self::new(name, &[])
         }
     }
 
@@ -178,6 +190,7 @@ impl Default for DocumentForms {
                 Arc::new(kubernetes::Kubernetes),
                 Arc::new(kubewarden::Kubewarden),
                 Arc::new(gatekeeper::Gatekeeper),
+                Arc::new(kyverno::Kyverno),
                 Arc::new(openkruise::OpenKruise),
                 Arc::new(bcs::Bcs),
             ])

@@ -33,9 +33,12 @@ pub enum PolicySystem {
     Gatekeeper,
     /// Kubewarden's policies and groups of them.
     Kubewarden,
+    /// Kyverno's policies in CEL, and exceptions from them.
+    Kyverno,
 }
 
-words!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeeper", Kubewarden = "Kubewarden");
+words!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeeper", Kubewarden = "Kubewarden",
+    Kyverno = "Kyverno");
 
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyGroup {
@@ -101,6 +104,17 @@ impl PolicySystem {
                     "admissionpolicies",
                     "clusteradmissionpolicygroups",
                     "admissionpolicygroups",
+                ],
+            }],
+            Self::Kyverno => &[PolicyGroup {
+                name: "policies.kyverno.io",
+                versions: &["v1", "v1beta1", "v1alpha1"],
+                resources: &[
+                    "validatingpolicies",
+                    "namespacedvalidatingpolicies",
+                    "mutatingpolicies",
+                    "namespacedmutatingpolicies",
+                    "policyexceptions",
                 ],
             }],
         }

@@ -154,6 +154,10 @@ impl<'a> Head<'a> {
             self.kind_node.wrong(message, &*forms.fix, mistakes);
             return None;
         };
+        if let Some((reason, fix)) = kind.refusal {
+            self.kind_node.wrong(reason, fix, mistakes);
+            return None;
+        }
         if !kind.supports(self.version) {
             self.wrong_version(kind.version(), mistakes);
             if !kind.is_needed {

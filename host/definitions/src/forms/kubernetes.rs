@@ -5,7 +5,7 @@
 //! are additions.
 
 mod openapi;
-mod policy;
+pub(super) mod policy;
 mod resource;
 pub(crate) mod typing;
 mod webhook;

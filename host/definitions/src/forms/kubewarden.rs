@@ -69,7 +69,8 @@ fn read(root: &Node<'_>, policy: PolicyKind, mistakes: &mut Mistakes) -> Option<
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the policy: `metadata: { name: ... }`";
-    let read_names = |node: &Node<'_>, mistakes: &mut Mistakes| read_metadata(node, policy, mistakes);
+    let read_names =
+        |node: &Node<'_>, mistakes: &mut Mistakes| read_metadata(node, policy.is_namespaced, mistakes);
     let names = fields.get_required("metadata", fix, read_names, mistakes);
     let spec = fields.get_required(
         "spec",
@@ -102,15 +103,15 @@ fn read(root: &Node<'_>, policy: PolicyKind, mistakes: &mut Mistakes) -> Option<
 }
 
 /// Reads the name of a policy, and the namespace if it is for one.
-fn read_metadata(
+pub(super) fn read_metadata(
     metadata: &Node<'_>,
-    policy: PolicyKind,
+    is_namespaced: bool,
     mistakes: &mut Mistakes,
 ) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object(mistakes)?;
     let read = || readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "name the policy", read(), mistakes);
-    let namespace = if policy.is_namespaced {
+    let namespace = if is_namespaced {
         let fix = "name the namespace whose objects it is for";
         fields.get_required("namespace", fix, read(), mistakes).map(Some)
     } else {
@@ -244,7 +245,7 @@ fn read_evaluation_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> 
     read_seconds(fields, "timeoutEvalSeconds", 1..=30, EVALUATION_TIMEOUT, mistakes)
 }
 
-fn read_seconds(
+pub(super) fn read_seconds(
     fields: &mut Fields<'_>,
     name: &'static str,
     range: RangeInclusive<u8>,

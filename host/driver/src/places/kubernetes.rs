@@ -81,7 +81,7 @@ impl DefinitionPlace for KubernetesResources {
 }
 
 fn policies(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PolicySystem>> {
-    let fix = "list Kubernetes, Gatekeeper or Kubewarden, or remove it";
+    let fix = "list Kubernetes, Gatekeeper, Kubewarden or Kyverno, or remove it";
     node.different_words(fix, "the system is listed twice", mistakes)
 }
 

@@ -110,7 +110,7 @@ fn read_stage(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(StageId, Valu
 }
 
 /// Reads a moment, or a day, which ends at midnight in UTC.
-fn read_end(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Moment> {
+pub(crate) fn read_end(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();
         let (text, more) = if is_day {

@@ -1,0 +1,110 @@
+//! Policies of Kyverno in CEL: `ValidatingPolicy`, `MutatingPolicy`, their forms for one namespace, and exceptions from
+//! them.
+//!
+//! Each is a chain with the policy's name. Its first stage is the policy itself; a policy for Pods has stages for the
+//! resources that create Pods too.
+
+mod autogen;
+mod exception;
+mod spec;
+
+use admittance_admission::Phase;
+
+use self::{exception::ExceptionDocument, spec::Scope};
+use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
+use crate::{Definitions, ImportResult, document::Mistakes};
+
+/// The content is the same in all versions.
+const VERSIONS: &[&str] = &[
+    "policies.kyverno.io/v1",
+    "policies.kyverno.io/v1beta1",
+    "policies.kyverno.io/v1alpha1",
+];
+
+const CLASSIC: &str = "policies of kyverno.io with rules are not run here: Kyverno has deprecated them";
+const CONVERT: &str = "write a ValidatingPolicy or MutatingPolicy of policies.kyverno.io";
+const CHANGES_OTHERS: &str = "it creates or deletes other objects, which an admission hook cannot";
+const CONTROLLER: &str = "keep it in Kyverno, whose controllers do this without a webhook";
+const IMAGES: &str = "signatures of images are not verified by policies here";
+const VERIFY: &str = "verify them with a policy of Kubewarden, or keep this one in Kyverno";
+
+static KINDS: [DocumentKind; 16] = [
+    DocumentKind::new("ValidatingPolicy", VERSIONS),
+    DocumentKind::namespaced("NamespacedValidatingPolicy", VERSIONS),
+    DocumentKind::new("MutatingPolicy", VERSIONS),
+    DocumentKind::namespaced("NamespacedMutatingPolicy", VERSIONS),
+    DocumentKind {
+        is_namespaced: true,
+        ..DocumentKind::supporting("PolicyException", VERSIONS)
+    },
+    DocumentKind::refused("ClusterPolicy", CLASSIC, CONVERT),
+    DocumentKind::refused("Policy", CLASSIC, CONVERT),
+    DocumentKind::refused("GeneratingPolicy", CHANGES_OTHERS, CONTROLLER),
+    DocumentKind::refused("NamespacedGeneratingPolicy", CHANGES_OTHERS, CONTROLLER),
+    DocumentKind::refused("DeletingPolicy", CHANGES_OTHERS, CONTROLLER),
+    DocumentKind::refused("NamespacedDeletingPolicy", CHANGES_OTHERS, CONTROLLER),
+    DocumentKind::refused("CleanupPolicy", CHANGES_OTHERS, CONTROLLER),
+    DocumentKind::refused("ClusterCleanupPolicy", CHANGES_OTHERS, CONTROLLER),
+    DocumentKind::refused("ImageValidatingPolicy", IMAGES, VERIFY),
+    DocumentKind::refused("NamespacedImageValidatingPolicy", IMAGES, VERIFY),
+    DocumentKind::refused(
+        "GlobalContextEntry",
+        "policies do not read a global context here",
+        "read the objects with `resource.Get` or `resource.List` in the policy",
+    ),
+];
+
+/// Kyverno.
+#[derive(Debug)]
+pub(super) struct Kyverno;
+
+impl DocumentForm for Kyverno {
+    fn kinds(&self) -> &'static [DocumentKind] {
+        &KINDS
+    }
+
+    fn recognize(&self, kind: &str, version: &str) -> Option<&'static DocumentKind> {
+        let (group, _) = version.split_once('/')?;
+        let is_own = group == "kyverno.io" || group.ends_with(".kyverno.io");
+        KINDS.iter().find(|known| is_own && known.name == kind)
+    }
+
+    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+        if document.kind.is_supporting {
+            let exception = exception::read(&document.root, mistakes)?;
+            let name = exception.name.clone();
+            return Some(FormContent::of_part(
+                "exception",
+                Phase::Validating,
+                name,
+                exception,
+            ));
+        }
+        let scope = Scope {
+            phase: match document.kind.name.ends_with("MutatingPolicy") {
+                true => Phase::Mutating,
+                false => Phase::Validating,
+            },
+            is_namespaced: document.kind.is_namespaced,
+        };
+        spec::read(&document.root, scope, mistakes).map(FormContent::of_chain)
+    }
+
+    fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {
+        let policies = all.own.iter();
+        let policies = policies.filter_map(|policy| Some((policy.kind.name, policy.chain()?.clone())));
+        let mut chains: Vec<_> = policies.collect();
+        for exception in all.parts::<ExceptionDocument>() {
+            exception.attach(&mut chains, mistakes);
+        }
+        defined.chains.extend(chains.into_iter().map(|(_, chain)| chain));
+    }
+
+    fn import(&self, kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
+        let reason = "it stays with its policies; write an AdmissionException for stages of native chains";
+        kind.is_supporting.then_some((ImportResult::Kept, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! The stages of a policy for Pods that are for the resources that create Pods.
+
+use admittance_admission::{Matcher, Phase, ResourcePattern, Rule};
+use admittance_conditions::Role;
+
+use crate::forms::kubernetes::policy::Constraints;
+
+/// The place of a Pod in the object of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    /// The object is the Pod, or what else the policy is for.
+    Object,
+    /// The Pod is a template in the object's specification.
+    Template,
+    /// The Pod is a template in a CronJob's template of a Job.
+    JobTemplate,
+}
+
+/// The resources that create Pods, with their groups and the level of the Pod.
+const CONTROLLERS: [(&str, &str, Level); 6] = [
+    ("daemonsets", "apps", Level::Template),
+    ("deployments", "apps", Level::Template),
+    ("replicasets", "apps", Level::Template),
+    ("statefulsets", "apps", Level::Template),
+    ("jobs", "batch", Level::Template),
+    ("cronjobs", "batch", Level::JobTemplate),
+];
+
+/// The further levels of a policy with these constraints, with the constraints of each. `controllers` are the resources
+/// that the policy names; without them, it is for all. There are none unless the policy is for all Pods alone.
+pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) -> Vec<(Level, Constraints)> {
+    let Some(pods) = pods_alone(constraints) else {
+        return Vec::new();
+    };
+    let rules = |level: Level| {
+        let is_chosen =
+            |name: &&str| controllers.is_none_or(|chosen| chosen.iter().any(|chosen| chosen == name));
+        let of_level = CONTROLLERS.iter().filter(|controller| controller.2 == level);
+        let chosen: Vec<_> = of_level.filter(|controller| is_chosen(&controller.0)).collect();
+        let of_group = |group: &str| Rule {
+            api_groups: Matcher::Only(vec![group.to_owned()]),
+            resources: chosen
+                .iter()
+                .filter(|controller| controller.1 == group)
+                .filter_map(|controller| ResourcePattern::parse(controller.0).ok())
+                .collect(),
+            ..pods.clone()
+        };
+        let rules = ["apps", "batch"].map(of_group);
+        rules
+            .into_iter()
+            .filter(|rule| !rule.resources.is_empty())
+            .collect()
+    };
+    [Level::Template, Level::JobTemplate]
+        .map(|level| {
+            let constraints = Constraints {
+                rules: rules(level),
+                namespaces: constraints.namespaces.clone(),
+                ..Constraints::default()
+            };
+            (level, constraints)
+        })
+        .into_iter()
+        .filter(|(_, constraints)| !constraints.rules.is_empty())
+        .collect()
+}
+
+/// The rule of a policy that is for Pods, whatever their labels and names, and for nothing else.
+fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
+    let [rule] = constraints.rules.as_slice() else {
+        return None;
+    };
+    let only = |text: &str| Matcher::Only(vec![text.to_owned()]);
+    let is_pods = rule.resources.iter().map(ToString::to_string).eq(["pods"]);
+    let is_alone = constraints.exclude.is_empty() && constraints.objects.is_empty() && rule.names.is_empty();
+    let is_core = rule.api_groups == only("") && rule.api_versions == only("v1");
+    (is_alone && is_core && is_pods).then_some(rule)
+}
+
+impl Level {
+    /// The path from the object to the Pod, with a dot at its end.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Object => "",
+            Self::Template => "spec.template.",
+            Self::JobTemplate => "spec.jobTemplate.spec.template.",
+        }
+    }
+
+    /// The name of a further stage.
+    pub(super) fn stage_name(self) -> Option<&'static str> {
+        match self {
+            Self::Object => None,
+            Self::Template => Some("autogen-defaults"),
+            Self::JobTemplate => Some("autogen-cronjobs"),
+        }
+    }
+
+    /// The expression for an object at this level, as Kyverno rewrites its text. Match conditions have no role.
+    pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
+        let is_rewritten = match phase {
+            Phase::Validating => true,
+            Phase::Mutating => matches!(role, None | Some(Role::ApplyConfiguration)),
+        };
+        if self == Self::Object || !is_rewritten {
+            return text.to_owned();
+        }
+        let mut text = text.to_owned();
+        for variable in ["object", "oldObject", "Object"] {
+            for part in ["spec", "metadata"] {
+                let (from, to) = (
+                    format!("{variable}.{part}"),
+                    format!("{variable}.{}{part}", self.path()),
+                );
+                text = replace_path(&text, &from, &to);
+            }
+        }
+        match role {
+            Some(Role::ApplyConfiguration) => self.wrapped(&text).unwrap_or(text),
+            _ => text,
+        }
+    }
+
+    /// The change of a Pod as the change of an object that has the Pod at this level.
+    fn wrapped(self, text: &str) -> Option<String> {
+        let rest = text
+            .trim()
+            .strip_prefix("Object")?
+            .trim_start()
+            .strip_prefix('{')?;
+        let mut depth = 1;
+        let (end, _) = rest.char_indices().find(|(_, character)| {
+            depth += match character {
+                '{' => 1,
+                '}' => -1,
+                _ => 0,
+            };
+            depth == 0
+        })?;
+        let (fields, rest) = rest.split_at_checked(end)?;
+        let mut wrapped = format!("{{{fields}}}");
+        let names: Vec<&str> = self.path().split_terminator('.').collect();
+        for end in (1..=names.len()).rev() {
+            let (Some(path), Some(name)) = (names.get(..end), names.get(end - 1)) else {
+                break;
+            };
+            wrapped = format!("{{{name}: Object.{}{wrapped}}}", path.join("."));
+        }
+        Some(format!("Object{wrapped}{}", rest.strip_prefix('}')?))
+    }
+}
+
+/// Replaces a path wherever it begins, but for the namespace of an object, which a template of a Pod does not have.
+fn replace_path(text: &str, from: &str, to: &str) -> String {
+    let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let mut parts = text.split(from);
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let namespace = part.strip_prefix(".namespace");
+        let is_kept =
+            replaced.ends_with(is_of_name) || namespace.is_some_and(|rest| !rest.starts_with(is_of_name));
+        replaced.push_str(if is_kept { from } else { to });
+        replaced.push_str(part);
+    }
+    replaced
+}

@@ -1,0 +1,167 @@
+//! `PolicyException`: requests that policies do not decide about, or values that they allow.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use admittance_admission::{Exception, Moment};
+use admittance_conditions::{Allowance, CelConditions, MatchCondition, PolicyCompiler};
+
+use crate::{
+    CelDefinition, ChainDefinition, Location, Mistake, conditions,
+    document::{Fields, Mistakes, Node, quoted, readers},
+    forms::{kubewarden::read_metadata, native::exception::read_end},
+};
+
+/// The end of an exception that has none, in the year 9999.
+const NEVER: Duration = Duration::from_secs(253_402_300_799);
+
+/// The content of an exception's document.
+#[derive(Debug)]
+pub(super) struct ExceptionDocument {
+    /// The namespace and the name.
+    pub(super) name: String,
+    until: Moment,
+    policies: Vec<PolicyReference>,
+    /// Reads the conditions again for each policy.
+    conditions: Vec<(String, String)>,
+    images: Vec<String>,
+    values: Vec<String>,
+}
+
+/// A policy that the exception names.
+#[derive(Debug)]
+struct PolicyReference {
+    kind: String,
+    name: String,
+    /// The place in the document.
+    at: (Location, String),
+}
+
+/// An exception, as far as it could be read.
+pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDocument> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let fix = "name the exception: `metadata: { name: ..., namespace: ... }`";
+    let read_names = |node: &Node<'_>, mistakes: &mut Mistakes| read_metadata(node, true, mistakes);
+    let names = fields.get_required("metadata", fix, read_names, mistakes);
+    let fix = "write which policies the exception is for";
+    let spec = fields.get_required("spec", fix, Node::object, mistakes);
+    fields.finish(mistakes);
+    let mut spec = spec?;
+    // Both are for Kyverno's reports, and the mode for its other servers.
+    spec.ignore(&["reportResult", "properties", "evaluationMode"]);
+    let until = spec.get_optional("expiresAt", read_end, mistakes);
+    let fix = "list the policies, each with `name` and `kind`";
+    let policies = spec.required("policyRefs", fix, mistakes);
+    let policies = policies.and_then(|node| node.filled_list_of(fix, read_reference, mistakes));
+    let conditions = read_conditions(&mut spec, mistakes);
+    let images = spec.get_or_default("images", Node::strings, mistakes);
+    let values = spec.get_or_default("allowedValues", Node::strings, mistakes);
+    spec.finish(mistakes);
+    let (name, namespace) = names?;
+    Some(ExceptionDocument {
+        name: format!("{}/{name}", namespace.unwrap_or_default()),
+        until: until.unwrap_or(Moment(SystemTime::UNIX_EPOCH + NEVER)),
+        policies: policies?,
+        conditions,
+        images,
+        values,
+    })
+}
+
+fn read_reference(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PolicyReference> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields.get_required("name", "name the policy", readers::text, mistakes);
+    let kind = fields.get_required(
+        "kind",
+        "write the kind, `ValidatingPolicy`",
+        readers::text,
+        mistakes,
+    );
+    fields.finish(mistakes);
+    Some(PolicyReference {
+        kind: kind?,
+        name: name?,
+        at: (node.location(), node.path().to_owned()),
+    })
+}
+
+/// Names and expressions of the conditions. What they look up in the cluster is a mistake: they are evaluated before the
+/// policy is.
+fn read_conditions(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<(String, String)> {
+    let Some(node) = spec.optional("matchConditions") else {
+        return Vec::new();
+    };
+    let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
+    let entries = node.list(mistakes).unwrap_or_default();
+    let compile = |name: &str, text: &str| compiler.condition(name, text);
+    let conditions = conditions::read_with(&entries, compile, mistakes);
+    let policy = compiler.finish(Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    if policy.lookups().next().is_some() || policy.uses_namespace() {
+        let message = "the conditions of an exception see nothing but the request";
+        let fix = "write them in the policy, with `exceptions.allowedValues`";
+        node.wrong(message, fix, mistakes);
+    }
+    let texts = conditions.iter();
+    texts
+        .map(|condition| (condition.name().to_owned(), condition.expression().to_owned()))
+        .collect()
+}
+
+impl ExceptionDocument {
+    /// Gives the exception to all stages of the policies that it names. `chains` have the kinds of their documents.
+    pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
+        for reference in &self.policies {
+            let is_named = |chain: &ChainDefinition| {
+                let name = chain.name.rsplit_once('/').map_or(&*chain.name, |(_, name)| name);
+                name == reference.name
+            };
+            let mut named = chains
+                .iter_mut()
+                .filter(|(kind, chain)| *kind == reference.kind && is_named(chain))
+                .peekable();
+            if named.peek().is_none() {
+                let (location, path) = reference.at.clone();
+                mistakes.push(Mistake {
+                    location,
+                    path,
+                    message: format!("there is no {} {}", reference.kind, quoted(&reference.name)),
+                    fix: "add its document, or correct the name".to_owned(),
+                });
+            }
+            for (_, chain) in named {
+                self.except(chain);
+            }
+        }
+    }
+
+    fn except(&self, chain: &mut ChainDefinition) {
+        for stage in &mut chain.stages {
+            if self.images.is_empty() && self.values.is_empty() {
+                let mut exception = Exception::new(&*self.name, self.until);
+                exception.match_conditions = self.compiled().into_iter().collect::<CelConditions>().into();
+                stage.spec.exceptions.push(Arc::new(exception));
+            } else if let Some(cel) = stage.hook.get::<CelDefinition>() {
+                let mut cel = cel.clone();
+                cel.binding.allowances.push(Arc::new(Allowance {
+                    until: self.until,
+                    conditions: self.compiled(),
+                    images: self.images.clone(),
+                    values: self.values.clone(),
+                }));
+                stage.hook = cel.into();
+            }
+        }
+    }
+
+    /// The conditions, which were compiled without a mistake before.
+    fn compiled(&self) -> Vec<MatchCondition> {
+        let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
+        let conditions = self.conditions.iter();
+        conditions
+            .filter_map(|(name, text)| compiler.condition(name, text).ok())
+            .collect()
+    }
+}
