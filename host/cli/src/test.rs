@@ -2,6 +2,7 @@
 
 mod case;
 mod judge;
+mod kyverno;
 mod pattern;
 mod report;
 mod request;
@@ -29,18 +30,18 @@ use crate::{files, logging, modules, project::Project, request_file};
 
 /// Run the cases of a plugin or a chain in the sandbox.
 ///
-/// A project in Rust, JavaScript or Python is built first, unless nothing changed, and its native tests run afterwards. Cases are YAML: a
-/// request, the settings, the objects of a cluster, and what is expected. Suites of Gatekeeper (`kind: Suite`) are read
-/// as they are, also from the directories in a directory. Exits with 0 when all pass, with 1 when one
-/// fails, and with 2 when a case cannot be read.
+/// A project in Rust, JavaScript or Python is built first, unless nothing changed, and its native tests run afterwards.
+/// Cases are YAML: a request, the settings, the objects of a cluster, and what is expected. Suites of Gatekeeper
+/// (`kind: Suite`) and tests of Kyverno (`kyverno-test.yaml`) are read as they are, also from the directories in a
+/// directory. Exits with 0 when all pass, with 1 when one fails, and with 2 when a case cannot be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance test
   admittance test chains/pods.yaml
   admittance test images.wasm --cases cases/ --run 'latest' --output junit")]
 pub(crate) struct Arguments {
-    /// The directory of a plugin's project, a plugin (.wasm, or stock:rego), a chain file, a suite of Gatekeeper, or a directory of
-    /// them.
+    /// The directory of a plugin's project, a plugin (.wasm, or stock:rego), a chain file, a suite of Gatekeeper, a test of
+    /// Kyverno, or a directory of them.
     #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".", value_parser = subject)]
     subject: PathBuf,
     /// A file of cases, or a directory of them [default: the directory `tests` next to the plugin or chain, or in the

@@ -16,6 +16,7 @@ use admittance_dialect::Dialect;
 use serde_json::{Map, Value};
 
 use super::{
+    kyverno,
     pattern::TextPattern,
     request,
     suite::{self, Assertion},
@@ -68,6 +69,13 @@ pub(super) enum CaseHooks {
     },
     Chains(Vec<PathBuf>),
     Constraints(Constraints),
+    /// A policy in a test of Kyverno.
+    Kyverno {
+        /// The files of the policies and exceptions.
+        policies: Vec<PathBuf>,
+        /// The name of the policy, after its namespace if it has one.
+        policy: String,
+    },
 }
 
 /// Constraints of a template of Gatekeeper, and the kinds of objects that it may read.
@@ -140,6 +148,9 @@ impl CaseReader<'_> {
     fn file(&mut self, root: &Node<'_>) -> Option<Vec<TestCase>> {
         if suite::is(root) {
             return suite::read(root, self.mistakes);
+        }
+        if kyverno::is(root) {
+            return kyverno::read(root, self.mistakes);
         }
         let mut fields = root.object(self.mistakes)?;
         let scene = self.scene(&mut fields, &CaseDefaults::default());

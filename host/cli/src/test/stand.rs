@@ -5,7 +5,7 @@ use std::{io::Write, path::PathBuf, sync::Arc};
 use admittance::{
     Table,
     admission::{GroupVersionKind, Matcher, Outcome, ResourcePattern},
-    definitions::{self, ChainDefinition, Mistakes},
+    definitions::{self, CelDefinition, ChainDefinition, Mistakes},
 };
 use admittance_driver::Config;
 use admittance_net::causes;
@@ -15,7 +15,7 @@ use super::{
     case::{CaseExpectation, CaseHooks, Constraints, TestCase},
     judge::{self, UnmetExpectation},
 };
-use crate::{host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
+use crate::{files, host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
 
 /// The tables that cases have needed so far. Cases run one at a time.
 pub(super) struct TestBench {
@@ -63,6 +63,8 @@ impl TestBench {
         let table = table.map_err(|message| UnmetExpectation::new("hooks", message))?;
         self.surroundings.set(case.surroundings.clone());
         let is_expected = match &case.expected {
+            // Kyverno's tests have results of policies that do not match.
+            CaseExpectation::Outcome(_) if matches!(case.hooks, CaseHooks::Kyverno { .. }) => true,
             CaseExpectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
             // A constraint that does not match has no violations.
             CaseExpectation::Violations { .. } | CaseExpectation::Invalid => true,
@@ -101,6 +103,7 @@ impl TestBench {
             )],
             CaseHooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
             CaseHooks::Constraints(constraints) => constraints.for_every_operation()?,
+            CaseHooks::Kyverno { policies, policy } => enforced(policies, policy)?,
         };
         let config = self.config.as_ref();
         let builder = host::builder(config, self.store.clone())
@@ -108,6 +111,25 @@ impl TestBench {
             .namespaces(self.surroundings.clone());
         Ok(host::table(builder, definitions).await?)
     }
+}
+
+/// Loads a policy of Kyverno, whose validations deny: a test is about their results.
+fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
+    let mut chains = definitions::load(files)?;
+    let is_tested = |chain: &ChainDefinition| {
+        let name = chain.name.rsplit_once('/').map_or(&*chain.name, |(_, name)| name);
+        chain.name == policy || name == policy
+    };
+    chains.retain(is_tested);
+    if chains.is_empty() {
+        return Err(format!("there is no policy {policy} in {}", files::list(files)).into());
+    }
+    for stage in chains.iter_mut().flat_map(|chain| &mut chain.stages) {
+        if let Some(cel) = stage.hook.get::<CelDefinition>() {
+            stage.hook = cel.denying().into();
+        }
+    }
+    Ok(chains)
 }
 
 /// Judges constraints that must not fit their template: it is unexpected if they do, or if other files have mistakes.

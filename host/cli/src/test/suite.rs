@@ -1,4 +1,4 @@
-//! Reads suites of Gatekeeper, as its program `gator` runs them: cases of templates with their constraints.
+//! Finds suites of Gatekeeper and tests of Kyverno, and reads suites, as its program `gator` runs them: cases of templates with their constraints.
 
 mod assertion;
 
@@ -17,14 +17,20 @@ use serde_json::{Map, Value, json};
 
 use self::assertion::assertions;
 pub(super) use self::assertion::{Assertion, judge};
-use super::case::{CaseExpectation, CaseHooks, Constraints, TestCase};
+use super::{
+    case::{CaseExpectation, CaseHooks, Constraints, TestCase},
+    kyverno,
+};
 use crate::{files, request_file, surroundings::RequestSurroundings};
 
 /// The kind and the group of suites.
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
 
-/// Finds the suites at a path: the file itself, or the files in the directory and the directories in it.
+/// The directory in which Kyverno's tests are kept, which is read in spite of its dot.
+const KYVERNO: &str = ".kyverno-test";
+
+/// Finds the suites and tests at a path: the file itself, or the files in the directory and the directories in it.
 pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(if is_suite(path) {
@@ -48,22 +54,22 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
             .to_string_lossy()
             .into_owned();
         let is_link = entry.is_symlink();
-        if !(name.starts_with('.') || is_link && entry.is_dir()) {
+        if !(name.starts_with('.') && name != KYVERNO || is_link && entry.is_dir()) {
             suites.extend(find(&entry)?);
         }
     }
     Ok(suites)
 }
 
-/// Whether a file is likely a suite. Reading it finds mistakes.
+/// Whether a file is likely a suite or a test. Reading it finds mistakes.
 fn is_suite(path: &Path) -> bool {
     let is_yaml = path
         .extension()
         .is_some_and(|extension| extension == "yaml" || extension == "yml");
     is_yaml
         && files::read(path).is_ok_and(|text| {
-            let mut lines = text.lines().map(str::trim);
-            text.contains(GROUP) && lines.any(|line| line == "kind: Suite")
+            let has = |line: &str| text.lines().any(|written| written.trim() == line);
+            text.contains(GROUP) && has("kind: Suite") || text.contains(kyverno::GROUP) && has("kind: Test")
         })
 }
 

@@ -1,0 +1,262 @@
+//! Reads the tests of Kyverno, as its command runs them: policies, objects, and the result of each pair.
+
+use std::path::PathBuf;
+
+use admittance::admission::{Object, Operation, Request};
+use admittance_cluster::Manifests;
+use admittance_definitions::{
+    Mistakes,
+    document::{self, Fields, Node, readers},
+};
+use serde_json::{Value, json};
+
+use super::case::{CaseExpectation, CaseHooks, ExpectedOutcome, TestCase};
+use crate::{request_file, surroundings::RequestSurroundings};
+
+/// The kind and the group of tests.
+const KIND: &str = "Test";
+pub(super) const GROUP: &str = "cli.kyverno.io/";
+
+/// Whether this is the root of a test.
+pub(super) fn is(root: &Node<'_>) -> bool {
+    let value = root.json();
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    text("kind") == KIND && text("apiVersion").starts_with(GROUP)
+}
+
+/// The objects and values of a test, which all of its results share.
+struct Scene {
+    /// The files of the policies and exceptions.
+    policies: Vec<PathBuf>,
+    objects: Vec<Value>,
+    /// The content of the file of values.
+    values: Value,
+    user: Value,
+    cluster: Manifests,
+}
+
+/// Reads the cases of a test: one for each object of each result.
+pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind"]);
+    let metadata = fields
+        .optional("metadata")
+        .map(|node| node.json())
+        .unwrap_or_default();
+    let name = fields.get_optional("name", readers::text, mistakes);
+    let scene = read_scene(&mut fields, mistakes);
+    let fix = "list the results, each with `policy`, `kind`, `resources` and `result`";
+    let results = fields.get_required("results", fix, Node::list, mistakes);
+    let other = "only objects of Kubernetes are tested here";
+    for field in ["jsonPayload", "jsonPayloads", "httpPayloads", "envoyPayloads"] {
+        fields.refuse(field, other, "remove it, with its results", mistakes);
+    }
+    let calls = "policies in CEL send no requests and have no global context here";
+    for field in ["apiCallResponses", "globalContextEntries"] {
+        fields.refuse(field, calls, "remove it, with its results", mistakes);
+    }
+    fields.finish(mistakes);
+    let scene = scene?;
+    let named = metadata.get("name").and_then(Value::as_str);
+    let test = name.as_deref().or(named).unwrap_or(KIND);
+    let results = results?;
+    let cases = results
+        .iter()
+        .filter_map(|result| read_result(result, test, &scene, mistakes));
+    Some(cases.flatten().collect())
+}
+
+fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene> {
+    let fix = "list the files of the policies";
+    let read_files = |node: &Node<'_>, mistakes: &mut Mistakes| node.list_of(Node::file, mistakes);
+    let mut policies = fields.get_required("policies", fix, read_files, mistakes)?;
+    policies.extend(fields.get_or_default("exceptions", read_files, mistakes));
+    let objects = fields.get_or_default("resources", read_objects, mistakes);
+    let mut existing = fields.get_or_default("clusterResources", read_objects, mistakes);
+    existing.extend(fields.get_or_default("targetResources", read_objects, mistakes));
+    let context: Value = fields.get_or_default("context", read_content, mistakes);
+    existing.extend(list(&context, "/spec/resources").cloned());
+    let of_file: Value = fields.get_or_default("variables", read_content, mistakes);
+    let values = fields.optional("values").map_or(of_file, |node| node.json());
+    let user: Value = fields.get_or_default("userinfo", read_content, mistakes);
+    existing.extend(list(&values, "/namespaces").map(|namespace| namespace_of(namespace.clone())));
+    existing.extend(list(&values, "/namespaceSelector").map(|selected| {
+        namespace_of(json!({"metadata": {"name": selected["name"], "labels": selected["labels"]}}))
+    }));
+    existing.extend(
+        objects
+            .iter()
+            .filter(|object| object["kind"] == "Namespace")
+            .cloned(),
+    );
+    // Kyverno takes a namespace that it does not know to be one without labels.
+    let mut names: Vec<&Value> = objects
+        .iter()
+        .map(|object| &object["metadata"]["namespace"])
+        .collect();
+    let default = json!("default");
+    names.push(&default);
+    for name in names.into_iter().filter(|name| name.is_string()) {
+        let is_it = |known: &Value| known["kind"] == "Namespace" && known["metadata"]["name"] == *name;
+        if !existing.iter().any(is_it) {
+            existing.push(namespace_of(json!({"metadata": {"name": name}})));
+        }
+    }
+    let cluster = fields.node().accept(Manifests::new(existing), mistakes)?;
+    Some(Scene {
+        policies,
+        objects,
+        values,
+        user: user.get("userInfo").cloned().unwrap_or_default(),
+        cluster,
+    })
+}
+
+/// The object of a namespace, whose kind need not be written.
+fn namespace_of(mut namespace: Value) -> Value {
+    if let Some(fields) = namespace.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), "v1".into());
+        fields.insert("kind".to_owned(), "Namespace".into());
+    }
+    namespace
+}
+
+fn list<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
+    value
+        .pointer(path)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// The objects of a list of files.
+fn read_objects(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Value>> {
+    let files = node.list_of(Node::file, mistakes)?;
+    node.accept(request_file::manifests(&files), mistakes)
+}
+
+/// The content of the file that the node names.
+fn read_content(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
+    let path = node.file(mistakes)?;
+    Some(document::read_one(&path, mistakes)?.root().json())
+}
+
+/// The cases of a result.
+fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
+    let mut fields = node.object(mistakes)?;
+    let policy = fields.get_required("policy", "name the policy", readers::text, mistakes);
+    let kind = fields.get_required("kind", "name the kind of the objects", readers::text, mistakes);
+    let fix = "write pass, fail, skip, error or warn";
+    let result = fields.get_required("result", fix, readers::text, mistakes);
+    let names = fields.get_or_default("resources", Node::strings, mistakes);
+    let operation = fields.get_optional("operation", readers::text, mistakes);
+    let patched = fields.get_optional("patchedResources", Node::file, mistakes);
+    let (policy, kind, result) = (policy?, kind?, result?);
+    // Its other fields say what kind of policy it is.
+    let patched = match patched {
+        Some(path) => Some(node.accept(request_file::manifests(&[path]), mistakes)?),
+        None => None,
+    };
+    let is_of_kind = |object: &&Value| object["kind"] == kind.as_str();
+    let of_kind: Vec<&Value> = scene.objects.iter().filter(is_of_kind).collect();
+    let mut chosen = Vec::new();
+    for name in &names {
+        match of_kind.iter().find(|object| is_named(object, name)) {
+            Some(object) => chosen.push(*object),
+            None => {
+                let message = format!("there is no {kind} {name} among the resources");
+                node.wrong(message, "correct the name, or add its file", mistakes);
+            }
+        }
+    }
+    if names.is_empty() {
+        chosen = of_kind;
+    }
+    let cases = chosen.into_iter().filter_map(|object| {
+        let full_name = full_name(object);
+        let request = request_for(object, &policy, operation.as_deref(), scene, node, mistakes)?;
+        let is_same = |patched: &&Value| patched["kind"] == object["kind"] && is_named(patched, &full_name);
+        let expected = ExpectedOutcome {
+            allowed: matches!(result.as_str(), "pass" | "skip"),
+            message: None,
+            code: None,
+            failure: None,
+            warnings: None,
+            stages: None,
+            patch: None,
+            object: patched
+                .as_ref()
+                .and_then(|patched| patched.iter().find(is_same).cloned()),
+            fields: None,
+        };
+        Some(TestCase {
+            name: format!("{test}: {policy}: {kind} {full_name} is {result}"),
+            location: node.location(),
+            hooks: CaseHooks::Kyverno {
+                policies: scene.policies.clone(),
+                policy: policy.clone(),
+            },
+            surroundings: RequestSurroundings {
+                cluster: Some(scene.cluster.clone()),
+                http: None,
+            },
+            request,
+            expected: CaseExpectation::Outcome(Box::new(expected)),
+        })
+    });
+    Some(cases.collect())
+}
+
+/// The name of an object, after its namespace if it names one.
+fn full_name(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str();
+    let name = text("name").unwrap_or_default();
+    match text("namespace") {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Whether an object has this name, in which its namespace may stand first.
+fn is_named(object: &Value, name: &str) -> bool {
+    // Kyverno puts an object without a namespace into this one.
+    let name = match object["metadata"]["namespace"].is_null() {
+        true => name.strip_prefix("default/").unwrap_or(name),
+        false => name,
+    };
+    full_name(object) == name || object["metadata"]["name"] == name
+}
+
+/// The request for an object, with what the values say about it.
+fn request_for(
+    object: &Value,
+    policy: &str,
+    operation: Option<&str>,
+    scene: &Scene,
+    node: &Node<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<Request> {
+    let of_policy = list(&scene.values, "/policies").filter(|values| values["name"] == policy);
+    let mut of_object = of_policy
+        .flat_map(|values| list(values, "/resources"))
+        .filter(|values| values["name"] == object["metadata"]["name"]);
+    let values = of_object.next().map(|values| &values["values"]);
+    let value = |name: &str| {
+        let of_all = scene
+            .values
+            .pointer("/globalValues")
+            .and_then(|values| values.get(name));
+        values.and_then(|values| values.get(name)).or(of_all)?.as_str()
+    };
+    let operation = operation
+        .or_else(|| value("request.operation"))
+        .unwrap_or("CREATE");
+    let operation: Operation = node.accept(operation.parse(), mistakes)?;
+    let parsed = Object::from_value(object.clone());
+    let old = parsed.clone().filter(|_| operation == Operation::Update);
+    let mut request = Request::described(parsed, old, Some(operation), None, None)?;
+    if !scene.user.is_null() {
+        request.user = node.accept(serde_json::from_value(scene.user.clone()), mistakes)?;
+    }
+    Some(request)
+}
