@@ -28,6 +28,7 @@ mod hot;
 mod house;
 mod import;
 mod kubernetes;
+mod kyverno;
 mod lifecycle;
 mod lists;
 mod manifests;

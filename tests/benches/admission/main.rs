@@ -124,6 +124,18 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     ))
     .await;
     let expression = host_of(write_chain(directory, "expressions", "Pod", &validation())).await;
+    let of_kubernetes = host_of(write_policy(
+        directory,
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicy",
+    ))
+    .await;
+    let of_kyverno = host_of(write_policy(
+        directory,
+        "policies.kyverno.io/v1",
+        "ValidatingPolicy",
+    ))
+    .await;
     let labels = template("required-labels", "warning.yaml").await;
     let limits = template("container-limits", "constraint.yaml").await;
     let webhook = webhook::Server::start(SETTINGS).await;
@@ -148,14 +160,20 @@ async fn stages(directory: &std::path::Path, calls: usize) {
                 async || changed(native_chain.admit(request(&text)).await),
             )
             .await;
-        table
-            .measure(
-                &format!("{name}, a validation in CEL as a stage"),
-                Some(base),
-                calls,
-                async || allowed(expression.admit(request(&text)).await),
-            )
-            .await;
+        for (what, host) in [
+            ("a stage", &expression),
+            ("a policy of Kubernetes", &of_kubernetes),
+            ("a policy of Kyverno", &of_kyverno),
+        ] {
+            table
+                .measure(
+                    &format!("{name}, a validation in CEL as {what}"),
+                    Some(base),
+                    calls,
+                    async || allowed(host.admit(request(&text)).await),
+                )
+                .await;
+        }
         let plugin = table
             .measure(
                 &format!("{name}, one plugin stage"),
@@ -253,6 +271,32 @@ fn validation() -> serde_json::Value {
         "expression": "object.spec.containers.all(c, !c.?securityContext.?privileged.orValue(false))",
         "message": "privileged containers are not allowed",
     }]}}])
+}
+
+/// Writes a policy of another system with the same validation, and its binding where that needs one.
+fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::path::PathBuf {
+    let validations = &validation()[0]["cel"]["validations"];
+    let rule = serde_json::json!({
+        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+    });
+    let mut items = vec![serde_json::json!({
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": "unprivileged"},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": validations},
+    })];
+    if kind == "ValidatingAdmissionPolicy" {
+        items.push(serde_json::json!({
+            "apiVersion": version,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": "all"},
+            "spec": {"policyName": "unprivileged", "validationActions": ["Deny"]},
+        }));
+    }
+    let path = directory.join(format!("{kind}.json"));
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
+    std::fs::write(&path, list.to_string()).unwrap();
+    path
 }
 
 /// A chain file with this number of sidecar injectors; each stage adds a different container.

@@ -227,7 +227,7 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     // Policies of other systems are only read, and only those that are configured.
     assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
     let directory = tempfile::tempdir().unwrap();
-    let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
+    let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden, Kyverno] } } ]";
     let config = write(
         &directory,
         "admittance.yaml",
@@ -239,6 +239,7 @@ async fn chains_that_are_resources_are_granted_and_registered() {
         "*",
         "assignimage",
         "admissionpolicygroups",
+        "namespacedvalidatingpolicies",
     ] {
         assert_eq!(
             may(&with, "ClusterRole", resource),

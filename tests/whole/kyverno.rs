@@ -1,0 +1,201 @@
+//! Policies of Kyverno and their tests, run as a user would.
+
+use std::{fs, path::Path};
+
+use admittance_tests::{Admittance, Finished};
+use serde_json::{Value, json};
+
+use crate::documents::page::Page;
+
+async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
+    let path = |argument: &&str| match argument.contains('.') || argument.ends_with('/') {
+        true => directory.join(argument).into_os_string(),
+        false => argument.into(),
+    };
+    Admittance::run(arguments.iter().map(path)).await.unwrap()
+}
+
+fn report(ran: &Finished) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
+}
+
+const MUTATING: &str = r#"
+apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: { name: run-as }
+spec:
+  matchConstraints:
+    resourceRules: [{ operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods] }]
+  variables:
+    - name: limits
+      expression: resource.Get('v1', 'configmaps', object.metadata.namespace, 'limits')
+  mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration:
+        expression: "Object{spec: Object.spec{hostname: string(variables.limits.data.host)}}"
+---
+apiVersion: policies.kyverno.io/v1
+kind: PolicyException
+metadata: { name: old, namespace: shop }
+spec:
+  policyRefs: [{ name: trusted-registries, kind: ValidatingPolicy }]
+  matchConditions: [{ name: old, expression: "object.metadata.name == 'old'" }]
+"#;
+
+const LIMITS: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: limits, namespace: shop }\ndata: { host: a }\n";
+
+/// An object that has a Pod with a container of this image as its specification, or in its template.
+fn object(kind: &str, name: &str, image: &str) -> Value {
+    let pod = json!({"containers": [{"name": "a", "image": image}]});
+    let (version, spec) = match kind {
+        "Pod" => ("v1", pod),
+        _ => ("apps/v1", json!({"template": {"spec": pod}})),
+    };
+    json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, "spec": spec})
+}
+
+#[tokio::test]
+async fn policies_run_with_lookups_exceptions_and_pod_controllers() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let page = Page::read("docs/kyverno.md").yaml();
+    fs::create_dir(at.join("policies")).unwrap();
+    fs::write(at.join("policies/registries.yaml"), &page[0]).unwrap();
+    fs::write(at.join("policies/run-as.yaml"), MUTATING).unwrap();
+    fs::write(at.join("limits.yaml"), LIMITS).unwrap();
+    let ran = admittance(at, &["check", "policies/"]).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    for (object, refusal) in [
+        (object("Pod", "web", "ghcr.io/a/web:1"), None),
+        (
+            object("Pod", "web", "web:1"),
+            Some("Policy trusted-registries failed: use images of ghcr.io"),
+        ),
+        (
+            object("Deployment", "web", "web:1"),
+            Some("Policy trusted-registries failed"),
+        ),
+        (object("Pod", "old", "web:1"), None),
+    ] {
+        fs::write(at.join("object.json"), object.to_string()).unwrap();
+        let arguments = [
+            "run",
+            "policies/",
+            "object.json",
+            "--cluster",
+            "limits.yaml",
+            "--output",
+            "json",
+        ];
+        let ran = admittance(at, &arguments).await;
+        assert_eq!(
+            ran.code,
+            Some(refusal.is_some().into()),
+            "{}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        let report = report(&ran);
+        match refusal {
+            Some(message) => assert!(
+                report["refusal"]["message"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with(message),
+                "{report}"
+            ),
+            None => assert_eq!(report["object"]["spec"]["hostname"], "a", "{report}"),
+        }
+    }
+    let ran = admittance(at, &["import", "policies/", "--to", "imported.yaml"]).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let ran = admittance(at, &["check", "imported.yaml"]).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+}
+
+#[tokio::test]
+async fn tests_of_kyverno_run_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let page = Page::read("docs/kyverno.md").yaml();
+    let cases = at.join(".kyverno-test");
+    fs::create_dir(&cases).unwrap();
+    fs::write(at.join("policies.yaml"), format!("{}---{MUTATING}", page[0])).unwrap();
+    let objects = [
+        object("Pod", "good", "ghcr.io/a/web:1"),
+        object("Pod", "bad", "web:1"),
+        object("Pod", "old", "web:1"),
+        object("Deployment", "bad", "web:1"),
+    ];
+    fs::write(
+        cases.join("objects.yaml"),
+        objects.map(|object| object.to_string()).join("\n---\n"),
+    )
+    .unwrap();
+    let mut patched = objects[0].clone();
+    patched["spec"]["hostname"] = "a".into();
+    fs::write(cases.join("patched.yaml"), patched.to_string()).unwrap();
+    let context = format!(
+        "kind: Context\nspec:\n  resources:\n    - {}\n",
+        LIMITS.trim().replace('\n', "\n      ")
+    );
+    fs::write(cases.join("context.yaml"), context).unwrap();
+    fs::write(
+        cases.join("user.yaml"),
+        "kind: UserInfo\nuserInfo: { username: alice }\n",
+    )
+    .unwrap();
+    let values = "kind: Values\npolicies:\n  - name: trusted-registries\n    resources:\n      - { name: bad, values: { request.operation: UPDATE } }\n";
+    fs::write(cases.join("values.yaml"), values).unwrap();
+    let test = |results: &str| {
+        format!(
+            "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {{ name: registries }}\npolicies: [../policies.yaml]\n\
+             resources: [objects.yaml]\ncontext: context.yaml\nuserinfo: user.yaml\nvariables: values.yaml\nresults:\n{results}"
+        )
+    };
+    let results = "
+  - { policy: trusted-registries, kind: Pod, resources: [shop/good], result: pass, isValidatingPolicy: true }
+  - { policy: trusted-registries, kind: Pod, resources: [bad], result: fail }
+  - { policy: trusted-registries, kind: Pod, resources: [old], result: skip }
+  - { policy: trusted-registries, kind: Deployment, result: fail }
+  - { policy: run-as, kind: Pod, resources: [good], result: pass, patchedResources: patched.yaml }
+";
+    fs::write(cases.join("kyverno-test.yaml"), test(results)).unwrap();
+    let ran = admittance(at, &["test", "./", "--output", "json"]).await;
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(report(&ran)["passed"], json!(5), "{}", ran.stdout);
+
+    // Each kind of result can fail, and so can a test that is not for here.
+    let wrong = "
+  - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
+  - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }
+";
+    fs::write(cases.join("kyverno-test.yaml"), test(wrong)).unwrap();
+    let ran = admittance(at, &["test", "./", "--output", "json"]).await;
+    assert_eq!(
+        (ran.code, &report(&ran)["failed"]),
+        (Some(1), &json!(2)),
+        "{}",
+        ran.stdout
+    );
+    for (results, expected) in [
+        (
+            "  - { policy: p, kind: Pod, resources: [other], result: pass }\n",
+            "there is no Pod other among the resources",
+        ),
+        (
+            "  []\njsonPayload: a.json\n",
+            "only objects of Kubernetes are tested here",
+        ),
+    ] {
+        fs::write(cases.join("kyverno-test.yaml"), test(results)).unwrap();
+        let ran = admittance(at, &["test", "./"]).await;
+        assert!(
+            ran.code == Some(2) && ran.stderr.contains(expected),
+            "{}{}",
+            ran.stdout,
+            ran.stderr
+        );
+    }
+}
