@@ -116,15 +116,15 @@ pub enum KindSource {
 /// The source of a name or namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// The value is the same for every request.
+    /// Every request has this value.
     Fixed(String),
-    /// The value is that of a parameter of the path template.
+    /// A parameter of the path template has the value.
     Path(String),
-    /// The value is that of a query parameter.
+    /// A query parameter has the value.
     Query(String),
-    /// The value is that of the header with this name.
+    /// The header with this name has the value.
     Header(HeaderName),
-    /// The value is in this field of the body.
+    /// This field of the body has the value.
     Pointer(Pointer),
 }
 

@@ -23,7 +23,7 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // A candidate without settings has those of the plugin.
+    // A candidate without settings has the settings of the plugin.
     let own = of_candidate.then(|| child(&child(&stage, "candidate")?, "settings"));
     let settings = own
         .flatten()

@@ -175,7 +175,7 @@ fn links_and_modes_survive_a_write() {
     // A removed link is deleted, and its target stays.
     assert!(!place.path("more/gone.yaml").is_symlink());
     assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
-    // The mode of a new file is that of the process.
+    // A new file has the mode of the process.
     let mode = fs::metadata(place.path("chains/made.yaml"))
         .unwrap()
         .permissions()
