@@ -164,8 +164,7 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration, false)
     }
 
-    /// Runs `follow` in one session after another. It ends each session's work with an error, which
-    /// is reported, as is the
+    /// Runs `follow` in one session after another. The error that ends its work in a session is reported, and so is the
     /// reason why there is no session. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
