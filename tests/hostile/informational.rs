@@ -2,10 +2,10 @@
 
 use std::io;
 
-use admittance_tests::Error;
+use admittance_tests::{ATTACKING_SEND_BUFFER, Error};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
+    net::{TcpSocket, TcpStream},
     runtime::Handle,
     task::JoinSet,
 };
@@ -13,27 +13,31 @@ use tokio::{
 const INFORMATIONAL: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
 const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
-/// Serves on these threads, and returns the URL. A request whose head or body contains `attacked` never gets a final
-/// response.
-pub(crate) async fn serve(threads: &Handle) -> Result<(String, JoinSet<()>), Error> {
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .map_err(Error::io("listening"))?;
+/// Serves, and returns the URL. A request whose head or body contains `attacked` never gets a final response; these threads
+/// send the others to it. Those for attackers run only while nothing else has to, and well-behaved requests do not wait
+/// for them.
+pub(crate) async fn serve(attackers: &Handle) -> Result<(String, JoinSet<()>), Error> {
+    let listening = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
+        socket.bind(([127, 0, 0, 1], 0).into())?;
+        socket.listen(1024)
+    };
+    let listener = listening().map_err(Error::io("listening"))?;
     let address = listener.local_addr().map_err(Error::io("an address"))?;
-    let accepting = async move {
+    let attackers = attackers.clone();
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            connections.spawn(respond(stream));
+            connections.spawn(respond(stream, attackers.clone()));
         }
-    };
-    let mut serving = JoinSet::new();
-    serving.spawn_on(accepting, threads);
+    });
     Ok((format!("http://{address}"), serving))
 }
 
-async fn respond(stream: TcpStream) -> io::Result<()> {
+async fn respond(stream: TcpStream, attackers: Handle) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
-    let flood = INFORMATIONAL.repeat(1000);
     loop {
         let (mut request, mut length) = (String::new(), 0);
         loop {
@@ -54,9 +58,17 @@ async fn respond(stream: TcpStream) -> io::Result<()> {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
         request += &String::from_utf8_lossy(&body);
-        while request.contains("attacked") {
-            stream.write_all(flood.as_bytes()).await?;
+        if request.contains("attacked") {
+            attackers.spawn(flood(stream));
+            return Ok(());
         }
         stream.write_all(FINAL.as_bytes()).await?;
+    }
+}
+
+async fn flood(mut stream: BufReader<TcpStream>) -> io::Result<()> {
+    let responses = INFORMATIONAL.repeat(1000);
+    loop {
+        stream.write_all(responses.as_bytes()).await?;
     }
 }

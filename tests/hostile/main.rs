@@ -55,14 +55,13 @@ fn main() -> ExitCode {
 }
 
 /// A runtime for the well-behaved client and its upstream, and one for attackers. Real ones do not use the processor of the
-/// program: so the thread of the attackers has the lowest priority, and the others do not wait for a time slice of another.
+/// program: so the thread of the attackers runs only while nothing else has to, and the others do not wait for a time slice
+/// of another.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
-        .on_thread_start(|| {
-            let _ = rustix::process::nice(19);
-        })
+        .on_thread_start(run_only_when_idle)
         .build()?;
     shorten_time_slice();
     let others = Builder::new_multi_thread()
@@ -70,6 +69,14 @@ fn runtimes() -> io::Result<(Runtime, Runtime)> {
         .on_thread_start(shorten_time_slice)
         .build()?;
     Ok((others, attackers))
+}
+
+/// Every other thread that wakes up interrupts this thread from now on. A kernel that refuses this leaves it as it was.
+#[expect(unsafe_code, reason = "no safe interface to this system call exists")]
+fn run_only_when_idle() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel only reads the parameters. 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
 }
 
 /// Whether all attacks stayed within the limits.

@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_tests::{Admittance, Artifacts, Client, EndlessReply, Error, Serve, TunnelFlood, Upstream};
+use admittance_tests::{
+    ATTACKING_SEND_BUFFER, Admittance, Artifacts, Client, EndlessReply, Error, Serve, TunnelFlood, Upstream,
+};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{
@@ -344,7 +346,7 @@ impl Scene {
                 outcomes.clone(),
             );
             let calling = async move {
-                let Ok(client) = Client::new() else { return };
+                let Ok(client) = Client::attacking() else { return };
                 loop {
                     let mut request = Request::builder().method(call.method.clone()).uri(&url);
                     for (name, value) in call.headers {
@@ -372,7 +374,7 @@ impl Scene {
         attackers: &mut JoinSet<()>,
     ) -> Result<(), Error> {
         for _ in 0..clients {
-            let (client, outcomes) = (Client::new()?, outcomes.clone());
+            let (client, outcomes) = (Client::attacking()?, outcomes.clone());
             let url = self
                 .program
                 .url(&format!("{}{}", self.api, applications("attacked")));
@@ -420,7 +422,7 @@ fn using(module: &Path) -> String {
 
 /// Applies this repeatedly.
 async fn repeating(url: String, text: String, outcomes: Outcomes) {
-    let Ok(client) = Client::new() else { return };
+    let Ok(client) = Client::attacking() else { return };
     loop {
         let request = Request::post(&url).header(CONTENT_TYPE, "application/yaml");
         let Ok(request) = request.body(text.clone()) else {
@@ -459,7 +461,7 @@ async fn flooding(
     clients: usize,
     outcomes: &Outcomes,
 ) -> Result<(), Error> {
-    let client = Client::new()?;
+    let client = Client::attacking()?;
     let change = async |path: &str, body: serde_json::Value| {
         let request = Request::post(format!("{admin}/v1/{path}")).header(CONTENT_TYPE, "application/json");
         let request = request.body(body.to_string());
@@ -551,6 +553,7 @@ async fn unfinished(address: String, count: usize, request: Unfinished, outcomes
 /// Opens a connection from another address, and sends this head and this many bytes of its body.
 async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
+    socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
     socket.bind(([127, 0, 0, 2], 0).into())?;
     let address = address.parse().map_err(std::io::Error::other)?;
     let mut stream = socket.connect(address).await?;

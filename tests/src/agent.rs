@@ -25,7 +25,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _},
 };
 
-use crate::Error;
+use crate::{ATTACKING_SEND_BUFFER, Error};
 
 /// An agent of a cluster that floods its gateway.
 #[derive(Clone, Debug)]
@@ -87,8 +87,13 @@ impl TunnelFlood {
             let value = value.parse().map_err(|error| invalid(&error))?;
             request.headers_mut().insert(name, value);
         }
-        let stream = TcpStream::connect(&self.gateway).await;
-        let stream = stream.map_err(Error::io("connecting to the gateway"))?;
+        let connecting = async {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
+            let address = self.gateway.parse().map_err(io::Error::other)?;
+            socket.connect(address).await
+        };
+        let stream = connecting.await.map_err(Error::io("connecting to the gateway"))?;
         let (socket, _) = client_async(request, stream)
             .await
             .map_err(|error| invalid(&error))?;

@@ -18,6 +18,10 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
+/// The send buffer of clients that attack, in bytes. The kernel copies as much in one system call, which no other thread
+/// interrupts; a larger one would delay the program in a way that clients on other machines cannot.
+pub const ATTACKING_SEND_BUFFER: u32 = 64 << 10;
+
 /// The trust store and the certificate of a TLS client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trust<'a> {
@@ -67,13 +71,22 @@ impl Client {
         Self::trusting(Trust::default())
     }
 
+    /// A client for plain HTTP that attacks, with the [`ATTACKING_SEND_BUFFER`].
+    ///
+    /// # Errors
+    ///
+    /// When TLS cannot be initialized.
+    pub fn attacking() -> Result<Self, Error> {
+        Self::connecting(Version::HTTP_11, Trust::default(), Some(ATTACKING_SEND_BUFFER))
+    }
+
     /// A client for HTTP over TLS as well.
     ///
     /// # Errors
     ///
     /// When a certificate or key cannot be used.
     pub fn trusting(trust: Trust<'_>) -> Result<Self, Error> {
-        Self::speaking(Version::HTTP_11, trust)
+        Self::connecting(Version::HTTP_11, trust, None)
     }
 
     /// A client for HTTP over TLS, which offers HTTP/2 as well.
@@ -82,10 +95,10 @@ impl Client {
     ///
     /// When a certificate or key cannot be used.
     pub fn over_http2(trust: Trust<'_>) -> Result<Self, Error> {
-        Self::speaking(Version::HTTP_2, trust)
+        Self::connecting(Version::HTTP_2, trust, None)
     }
 
-    fn speaking(best: Version, trust: Trust<'_>) -> Result<Self, Error> {
+    fn connecting(best: Version, trust: Trust<'_>, send_buffer: Option<u32>) -> Result<Self, Error> {
         let invalid =
             |error: &dyn std::fmt::Display| Error::Invalid(format!("the client's certificates: {error}"));
         let mut roots = RootCertStore::empty();
@@ -112,9 +125,12 @@ impl Client {
             .with_tls_config(config)
             .https_or_http()
             .enable_http1();
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_send_buffer_size(send_buffer.map(|bytes| bytes as usize));
         let connector = match best {
-            Version::HTTP_2 => connector.enable_http2().build(),
-            _ => connector.build(),
+            Version::HTTP_2 => connector.enable_http2().wrap_connector(http),
+            _ => connector.wrap_connector(http),
         };
         Ok(Self(Pool::builder(TokioExecutor::new()).build(connector)))
     }

@@ -28,7 +28,7 @@ mod versions;
 pub use agent::{EndlessReply, TunnelFlood};
 pub use answers::{Answer, longest_overlap};
 pub use artifacts::{Artifacts, repository};
-pub use client::{Client, Reply, Trust};
+pub use client::{ATTACKING_SEND_BUFFER, Client, Reply, Trust};
 pub use comparison::{Comparison, Verdict};
 pub use error::Error;
 pub use files::replace;
