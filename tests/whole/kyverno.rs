@@ -130,7 +130,7 @@ async fn tests_of_kyverno_run_as_they_are() {
     ];
     fs::write(
         cases.join("objects.yaml"),
-        objects.map(|object| object.to_string()).join("\n---\n"),
+        objects.each_ref().map(ToString::to_string).join("\n---\n"),
     )
     .unwrap();
     let mut patched = objects[0].clone();
