@@ -90,14 +90,12 @@ fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene>
             .cloned(),
     );
     // Kyverno takes a namespace that it does not know to be one without labels.
-    let mut names: Vec<&Value> = objects
+    let names = objects
         .iter()
-        .map(|object| &object["metadata"]["namespace"])
-        .collect();
-    let default = json!("default");
-    names.push(&default);
-    for name in names.into_iter().filter(|name| name.is_string()) {
-        let is_it = |known: &Value| known["kind"] == "Namespace" && known["metadata"]["name"] == *name;
+        .filter_map(|object| metadata(object, "namespace"))
+        .chain(["default"]);
+    for name in names {
+        let is_it = |known: &Value| known["kind"] == "Namespace" && metadata(known, "name") == Some(name);
         if !existing.iter().any(is_it) {
             existing.push(namespace_of(json!({"metadata": {"name": name}})));
         }
@@ -207,11 +205,15 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistak
     Some(cases.collect())
 }
 
+/// Returns a text of an object's metadata.
+fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+    object.get("metadata")?.get(field)?.as_str()
+}
+
 /// The name of an object, after its namespace if it names one.
 fn full_name(object: &Value) -> String {
-    let text = |field: &str| object["metadata"][field].as_str();
-    let name = text("name").unwrap_or_default();
-    match text("namespace") {
+    let name = metadata(object, "name").unwrap_or_default();
+    match metadata(object, "namespace") {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
     }
@@ -220,11 +222,11 @@ fn full_name(object: &Value) -> String {
 /// Whether an object has this name, in which its namespace may stand first.
 fn is_named(object: &Value, name: &str) -> bool {
     // Kyverno puts an object without a namespace into this one.
-    let name = match object["metadata"]["namespace"].is_null() {
-        true => name.strip_prefix("default/").unwrap_or(name),
-        false => name,
+    let name = match metadata(object, "namespace") {
+        None => name.strip_prefix("default/").unwrap_or(name),
+        Some(_) => name,
     };
-    full_name(object) == name || object["metadata"]["name"] == name
+    full_name(object) == name || metadata(object, "name") == Some(name)
 }
 
 /// The request for an object, with what the values say about it.
@@ -239,7 +241,7 @@ fn request_for(
     let of_policy = list(&scene.values, "/policies").filter(|values| values["name"] == policy);
     let mut of_object = of_policy
         .flat_map(|values| list(values, "/resources"))
-        .filter(|values| values["name"] == object["metadata"]["name"]);
+        .filter(|values| values["name"].as_str() == metadata(object, "name"));
     let values = of_object.next().map(|values| &values["values"]);
     let value = |name: &str| {
         let of_all = scene
