@@ -235,7 +235,11 @@ mod tests {
                 None,
                 Some("a.pem: it holds no private key; it must be PEM"),
             ),
-            (with(&good.certificate, &other.key), None, Some("a.pem: ")),
+            (
+                with(&good.certificate, &other.key),
+                None,
+                Some("a.pem; name the key for which it was issued"),
+            ),
             (
                 good.clone(),
                 Some(empty),

@@ -175,7 +175,7 @@ fn a_project_that_did_not_change_is_not_built_again() {
         // Somebody else built it.
         ("project/a.wasm", 4),
     ] {
-        fs::write(path(file), "changed").unwrap();
+        fs::write(path(file), file).unwrap();
         assert_eq!((builds(), builds()), (expected, expected), "{file}");
     }
     fs::remove_file(path("project/a.wasm")).unwrap();

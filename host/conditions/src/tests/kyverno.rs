@@ -107,7 +107,7 @@ async fn each_function_of_kyverno_gives_its_value() {
         "image('nginx').registry() == 'index.docker.io' && image('nginx').repository() == 'library/nginx'",
         "image('nginx').tag() == 'latest' && image('nginx').identifier() == 'latest' && !image('nginx').containsDigest()",
         "image('docker.io/a/b:1').registry() == 'index.docker.io' && image('a/b:1').repository() == 'a/b'",
-        "image('localhost:5000/a:1').registry() == 'localhost:5000' && image('localhost/aa').repository() == 'aa'",
+        "image('localhost:5000/aa:1').registry() == 'localhost:5000' && image('localhost/aa').repository() == 'aa'",
         "isImage('a.b/cc:1') && !isImage('A/b') && !isImage('aa:') && !isImage('aa@sha256:0') && !isImage('')",
         "parseServiceAccount('system:serviceaccount:a:b') == {'Name': 'b', 'Namespace': 'a'}",
         "parseServiceAccount('alice').Name == '' && user.parseServiceAccount('system:serviceaccount:a:b').Namespace == 'a'",
