@@ -125,6 +125,9 @@ async fn decisions_are_shown_as_they_come() {
     assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
 
     // A filter is in the address, and holds for what comes later.
+    // A driver of browsers takes the fields for hidden, since the element that folds them on telephones is closed.
+    let unfold = "document.querySelector('details.filtering').open = true";
+    browser.evaluate::<()>(unfold, Vec::new()).await;
     browser.click("input[value=denied]", "").await;
     browser.write("input[name=namespace]", "shop").await;
     browser.click("button", "Filter").await;

@@ -49,6 +49,15 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
 
     // The numbers of a chain are the same on each page, also of one that only audits.
     let mut numbers = Vec::new();
+    // The stage in mode Audit is called after the reply.
+    for _ in 0..100 {
+        browser.open(&url("/")).await;
+        let cells = browser.texts("table.chains td[data-label='Would deny']").await;
+        if cells.iter().any(|cell| cell == "1") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
     for page in ["/", "/chains", "/live"] {
         browser.open(&url(page)).await;
         browser.find_with("table.chains tr", "trial").await;
