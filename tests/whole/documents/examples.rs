@@ -41,9 +41,13 @@ upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
 /// A part of each warning about an example that is right all the same, and why it is.
-const WARNED: [(&str, &str); 2] = [
+const WARNED: [(&str, &str); 3] = [
     ("undefined field 'sizes'", "the page shows this warning"),
     ("has no field \"securityContxt\"", "the page shows this warning"),
+    (
+        "chain trusted-registries, trusted-registries: the rules match pods and not pods/ephemeralcontainers",
+        "the page about Kyverno says why its policy is for Pods alone",
+    ),
 ];
 
 #[test]

@@ -39,7 +39,7 @@ impl UnmetExpectation {
 /// Returns the expectations of a case that are not met.
 pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation> {
     match &case.expected {
-        CaseExpectation::Outcome(expected) => of_outcome(expected, outcome),
+        CaseExpectation::Outcome(expected) => of_outcome(case, expected, outcome),
         CaseExpectation::Violations {
             constraint,
             assertions,
@@ -49,7 +49,7 @@ pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation>
     }
 }
 
-fn of_outcome(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
+fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut failures: Vec<_> = decision(expected.allowed, outcome).into_iter().collect();
     if let (Decision::Refused(refusal), false) = (&outcome.decision, expected.allowed) {
         let text = refusal.to_string();
@@ -71,7 +71,11 @@ fn of_outcome(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpecta
             ));
         }
     }
-    failures.extend(called(expected.stages.as_deref(), outcome));
+    failures.extend(match &expected.stages {
+        Some(stages) => called(stages, outcome),
+        None if case.may_call_no_stage() => None,
+        None => none_called(outcome),
+    });
     if let Some(patterns) = &expected.warnings {
         let found = &outcome.warnings;
         let are_met = patterns.len() == found.len()
@@ -114,26 +118,33 @@ fn failure_of(row: &TraceRow) -> Option<&'static str> {
     }
 }
 
-/// Compares the stages that were called. A case must expect it if none is.
-fn called(expected: Option<&[String]>, outcome: &Outcome) -> Option<UnmetExpectation> {
+/// Returns the rows of the stages that were called.
+fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
     let is_called =
         |row: &&TraceRow| !matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached);
-    let called: Vec<_> = outcome.trace.iter().filter(is_called).collect();
-    let Some(expected) = expected else {
-        if !called.is_empty() {
-            return None;
-        }
-        let rows = outcome.trace.iter().map(|row| match &row.result {
-            StageResult::Skipped(reason) => format!("{}: {reason}", row.stage),
-            result => format!("{}: {}", row.stage, result.as_str()),
-        });
-        let rows: Vec<_> = rows.collect();
-        let message = format!(
-            "no stage is called ({}); if that is right, expect `stages: []`",
-            listed(&rows)
-        );
-        return Some(UnmetExpectation::new("stages", message));
-    };
+    outcome.trace.iter().filter(is_called).collect()
+}
+
+/// Reports that no stage was called, which a case must expect.
+fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
+    if !called_rows(outcome).is_empty() {
+        return None;
+    }
+    let rows = outcome.trace.iter().map(|row| match &row.result {
+        StageResult::Skipped(reason) => format!("{}: {reason}", row.stage),
+        result => format!("{}: {}", row.stage, result.as_str()),
+    });
+    let rows: Vec<_> = rows.collect();
+    let message = format!(
+        "no stage is called ({}); if that is right, expect `stages: []`",
+        listed(&rows)
+    );
+    Some(UnmetExpectation::new("stages", message))
+}
+
+/// Compares the stages that were called.
+fn called(expected: &[String], outcome: &Outcome) -> Option<UnmetExpectation> {
+    let called = called_rows(outcome);
     let is_it =
         |row: &TraceRow, name: &str| *row.stage == *name || format!("{}/{}", row.chain, row.stage) == name;
     let are_met =
