@@ -58,7 +58,7 @@ pub(super) fn read(root: &Node<'_>, scope: Scope, mistakes: &mut Mistakes) -> Op
         .filter(|_| scope.phase == Phase::Mutating)
     {
         let message = "annotations of mutations are for Kyverno's reports, and not written";
-        warnings.push(warning(&node, message, "remove them"));
+        warnings.push(node.mistake(message, "remove them"));
     }
     let settings = read_settings(&mut fields, scope, (name, namespace), mistakes);
     let levels = match &constraints {
@@ -159,15 +159,6 @@ fn read_policy(
     policy
 }
 
-fn warning(node: &Node<'_>, message: &str, fix: &str) -> Mistake {
-    Mistake {
-        location: node.location(),
-        path: node.path().to_owned(),
-        message: message.to_owned(),
-        fix: fix.to_owned(),
-    }
-}
-
 /// `autogen`: the resources that create Pods for which the policy is too; none for all of them.
 fn read_autogen(
     fields: &mut Fields<'_>,
@@ -179,7 +170,7 @@ fn read_autogen(
         let node = fields.optional(field);
         if let Some(node) = node.filter(|node| is_enabled(node, mistakes) == Some(true)) {
             let message = "no policy of Kubernetes is generated: the policy itself is run here";
-            warnings.push(warning(&node, message, "remove it"));
+            warnings.push(node.mistake(message, "remove it"));
         }
     }
     let controllers = fields.optional("podControllers");
@@ -231,23 +222,19 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistake
     {
         let message =
             "a change of a list or map that is only replaced as a whole is refused, as by kube-apiserver";
-        warnings.push(warning(&node, message, "write such changes as `JSONPatch`"));
+        warnings.push(node.mistake(message, "write such changes as `JSONPatch`"));
     }
     let existing = fields.optional("mutateExisting");
     if let Some(node) = existing.filter(|node| is_enabled(node, mistakes) == Some(true)) {
         let message = "objects that exist already are not changed here";
-        warnings.push(warning(
-            &node,
-            message,
-            "keep policies that change existing objects in Kyverno",
-        ));
+        warnings.push(node.mistake(message, "keep policies that change existing objects in Kyverno"));
     }
     let admission = fields.optional("admission");
     let disabled = admission.filter(|node| is_enabled(node, mistakes) == Some(false));
     fields.finish(mistakes);
     if let Some(node) = &disabled {
         let message = "the policy is not for requests, so it does nothing here";
-        warnings.push(warning(node, message, "remove the policy, or `admission`"));
+        warnings.push(node.mistake(message, "remove the policy, or `admission`"));
     }
     disabled.is_none()
 }
