@@ -8,7 +8,7 @@ use admittance_definitions::StoreKind;
 use crate::api::{CertificateStatus, ListenerStatus};
 
 /// Certificates that expire within this time need attention.
-const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+pub const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// The colour of a state, which its word says too. The last one needs attention most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -176,7 +176,7 @@ impl CertificateStatus {
         };
         let line = match end {
             end if end <= now => line.badge(Tone::Bad, "expired").text(" at "),
-            end if end.0 <= now.0 + SOON => line.badge(Tone::Warn, "expires soon").text(", at "),
+            end if end.0 <= now.0 + EXPIRES_SOON => line.badge(Tone::Warn, "expires soon").text(", at "),
             _ => line.badge(Tone::Good, "valid").text(" until "),
         };
         line.at(end).advice(

@@ -57,7 +57,7 @@ pub use self::{
         SinksConfig, SqliteConfig,
     },
     error::ApiError,
-    health::{HealthLine, HealthPanel, StatePart, Tone},
+    health::{EXPIRES_SOON, HealthLine, HealthPanel, StatePart, Tone},
     route::{Call, Content, Json, Method, Nothing, ReadBody, Reply, ReplyForm, Route},
     token::{Token, TokenFile, TokenFileError, TokenSource},
 };

@@ -7,11 +7,11 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use admittance::Moment;
-use admittance_admin::AdminConfig;
+use admittance_admin::{AdminConfig, EXPIRES_SOON};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_driver::Config;
 use admittance_net::tls::CertificateStatus;
@@ -115,7 +115,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     } = arguments;
     let machine = Machine::read();
     let mut findings = vec![machine.kernel(), machine.descriptors()];
-    let now = SystemTime::UNIX_EPOCH + Duration::from_micros(Moment::now().as_micros());
+    let Moment(now) = Moment::now();
     findings.extend(clock(path, now));
     let config = match Config::read(path) {
         Ok(config) => config,
@@ -213,7 +213,7 @@ fn certificate(status: &CertificateStatus, now: SystemTime) -> Option<Finding> {
             SUBJECT,
             format!("the certificate of {name} has expired: replace it; {renew}"),
         ),
-        Ok(left) if left.as_secs() < 7 * 86_400 => {
+        Ok(left) if left <= EXPIRES_SOON => {
             let hours = left.as_secs() / 3600;
             Finding::warning(
                 SUBJECT,
@@ -282,6 +282,8 @@ async fn upstream(config: &Config) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
