@@ -88,7 +88,7 @@ words!(RolloutAction, "action on a roll-out": Next = "next", Pause = "pause", Re
 pub struct Steered {
     /// The stage: `Mutating:pods/images`.
     pub stage: String,
-    /// Its rollout.
+    /// The progress of the rollout after the action.
     pub rollout: RolloutStatus,
     /// The reason for which the program forgets this when it ends; absent if it is kept over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

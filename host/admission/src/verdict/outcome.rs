@@ -65,7 +65,7 @@ pub struct Refusal {
     pub chain: Arc<str>,
     /// The stage that refused the request; after the deadline, the first one that was not called.
     pub stage: Arc<str>,
-    /// The cause.
+    /// A denial, a failure, or the deadline: what decides the status of the reply.
     pub cause: RefusalCause,
 }
 
