@@ -151,8 +151,8 @@ fn print_changes(api: &Api, driver: &Admittance) {
     ) = (api, driver.admin_url(""));
     println!(
         "\nA hot reload: edit {directory}/{chain} (for example, {change}), and send the refused request again. The change is \
-         live within a second; why it is not:\n  target/debug/admittance status --server {server}\n\nA rollback to the \
-         chain before that change:\n  target/debug/admittance rollback 1 --server {server}\n\nCtrl-C stops both.\n"
+         live about two seconds later; why it is not:\n  target/debug/admittance status --server {server}\n\nA rollback \
+         to the chain before that change:\n  target/debug/admittance rollback 1 --server {server}\n\nCtrl-C stops both.\n"
     );
 }
 
