@@ -36,7 +36,7 @@ pub(super) fn router() -> Router<Api> {
 
 async fn list(session: Session, State(api): State<Api>) -> Response {
     let host = &api.sources.host;
-    let (revisions, live) = (host.revision_changes(), host.table().revision());
+    let (revisions, live) = (host.revision_changes(usize::MAX), host.table().revision());
     let content = html! {
         p {
             "Every table that was live, the newest first. A rollback makes the definitions of an earlier one live again, with \

@@ -134,12 +134,12 @@ fn changes(host: &Host, now: Moment) -> Markup {
         table.data {
             (headings(&[Number("Revision"), Text("When"), Text("Made by"), Text("Changed")]))
             tbody {
-                @for (revision, changed) in host.revision_changes().iter().take(REVISIONS) {
+                @for (revision, changed) in host.revision_changes(REVISIONS) {
                     tr {
                         th.number scope="row" data-label="Revision" { a href={ "/history/" (revision.number) } { (revision.number) } }
                         td data-label="When" { (relative(revision.at, now)) }
-                        td data-label="Made by" { (made_by(revision)) }
-                        td.long data-label="Changed" { (changed_names(changed)) }
+                        td data-label="Made by" { (made_by(&revision)) }
+                        td.long data-label="Changed" { (changed_names(&changed)) }
                     }
                 }
             }

@@ -324,12 +324,15 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Every kept revision, the newest first, and the names of what it changed: stages with another module, and definition
-    /// files that differ. The oldest one has no names, since there is none to compare it with.
-    pub fn revision_changes(&self) -> Vec<(Revision, Vec<String>)> {
+    /// Returns at most this many kept revisions, the newest first, and the names of what each changed: stages with another
+    /// module, and definition files that differ. The oldest one that is kept has no names, since there is none to compare it
+    /// with.
+    pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
+        // The one before the first that is returned is only compared with.
+        let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
         let mut earlier = None;
-        let changes = live.revisions.iter().map(|entry| {
+        let changes = live.revisions.iter().skip(skipped).map(|entry| {
             let detail = &entry.detail;
             let names = earlier
                 .replace(detail)
@@ -338,6 +341,7 @@ impl Host {
         });
         let mut changes: Vec<_> = changes.collect();
         changes.reverse();
+        changes.truncate(most);
         changes
     }
 
