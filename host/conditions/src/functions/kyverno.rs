@@ -26,6 +26,8 @@ use crate::{
 
 /// The prefix of the names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+/// The bytes that a byte of JSON or YAML is charged for: a tree takes more than its text.
+const TREE_COST: usize = 16;
 /// The longest text that `json.marshal` writes, in bytes.
 const LONGEST: usize = 1 << 20;
 /// Base64 with or without padding, as Kyverno reads it.
@@ -118,7 +120,13 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            serde_saphyr::from_str(text).map_err(|error| error.to_string())
+            // Nested aliases multiply a short text; this keeps the work in proportion to what is charged for the text.
+            let repeated = text.len().saturating_mul(TREE_COST);
+            let options = serde_saphyr::options! {
+                budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
+                alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: repeated },
+            };
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
         })
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
@@ -147,8 +155,7 @@ fn parsed<'a>(
     text: &str,
     parse: fn(&str) -> Result<serde_json::Value, String>,
 ) -> Outcome<'a> {
-    // A byte of a tree takes more than a byte of text.
-    machine.charge_bytes(text.len().saturating_mul(16))?;
+    machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
     let tree = parse(text).map_err(Fault::error)?;
     Ok(Value::owned(&tree))
 }

@@ -192,6 +192,30 @@ async fn an_expression_that_fails_says_why() {
     );
 }
 
+#[tokio::test]
+async fn yaml_whose_aliases_multiply_it_is_an_error() {
+    let nested = (1..10).map(|line| {
+        format!(
+            "a{line}: &a{line} [{}]\\n",
+            vec![format!("*a{}", line - 1); 9].join(",")
+        )
+    });
+    let nested = format!("a0: &a0 {{x: 1}}\\n{}", nested.collect::<String>());
+    let long = format!(
+        "a: &a {}\\nb: [{}]\\n",
+        "x".repeat(10_000),
+        vec!["*a"; 1000].join(",")
+    );
+    for (text, expected) in [(nested, "replay"), (long, "scalar")] {
+        let message = denied(&format!("yaml.parse('{text}').a == 1"))
+            .await
+            .unwrap_or_default();
+        assert!(message.to_lowercase().contains(expected), "{message}");
+    }
+    let few = "a: &a {x: 1, y: [1, 2]}\\nb: [*a, *a, *a]\\n";
+    assert_eq!(denied(&format!("yaml.parse('{few}').b[2].y[1] == 2")).await, None);
+}
+
 #[test]
 fn what_cannot_be_called_is_refused_with_the_reason() {
     for (namespace, expression, expected) in [
