@@ -1,17 +1,23 @@
 //! `admittance agent`: connects a Kubernetes cluster to a gateway.
 
-use std::{env, path::PathBuf, time::Duration};
+mod port;
+
+use std::{env, net::SocketAddr, path::PathBuf, time::Duration};
 
 use admittance_driver::LogFormat;
 use admittance_gateway::{
     accounts::Secret,
-    tunnel::agent::{self, AgentConfig},
+    tunnel::agent::{self, AgentConfig, AgentCredentials, AgentStatus, ApiServers},
 };
 use admittance_net::tls::{self, ClientTls, Trust};
 use clap::Args;
 use http::Uri;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 
+use self::port::AgentPort;
 use crate::{arguments::word, files, logging, remote::ServerUrl};
 
 /// Connect the Kubernetes cluster that this program runs in to a gateway: report its credentials, and open a tunnel.
@@ -41,9 +47,15 @@ pub(crate) struct Arguments {
     /// contain the PEM itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The address at which the gateway reaches the API server, or at which this agent does if it has a tunnel. May be
-    /// given more than once [default: from the Pod's environment].
-    #[arg(long, value_name = "URL", value_parser = server)]
+    /// The API servers, as the gateway or, with the tunnel, this agent reaches them. May be given more than once, and with
+    /// `;` between URLs [default: the endpoints of the Service `kubernetes`, which are listed in each period].
+    #[arg(
+        long,
+        visible_alias = "external-proxy-addresses",
+        value_name = "URL",
+        value_delimiter = ';',
+        value_parser = server
+    )]
     api_server: Vec<Uri>,
     /// The directory with `token` and `ca.crt` of the service account.
     #[arg(
@@ -52,6 +64,15 @@ pub(crate) struct Arguments {
         default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
     )]
     service_account: PathBuf,
+    /// Report the token and the CA in the current context of this kubeconfig instead of the service account's.
+    #[arg(long, value_name = "FILE", conflicts_with = "service_account")]
+    kubeconfig: Option<PathBuf>,
+    /// Refused: without the CA of the gateway, anybody between could take the token of the cluster.
+    #[arg(long = "insecureSkipVerify", num_args = 0..=1, default_missing_value = "true")]
+    insecure_skip_verify: Option<bool>,
+    /// Serve /healthz, /readyz and /metrics on this address [default: none].
+    #[arg(long, value_name = "HOST:PORT", env = "ADMITTANCE_LISTEN_ADDR")]
+    listen_addr: Option<SocketAddr>,
     /// The interval at which the credentials are read and reported: a duration, or a number of seconds.
     #[arg(long, visible_alias = "periodsync", value_name = "DURATION", default_value = "60s", value_parser = period)]
     period: Duration,
@@ -69,23 +90,34 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     logging::start(&arguments.log, arguments.log_format)?;
     let config = arguments.config()?;
+    let needs_tunnel = config.has_tunnel;
     crate::block_on(async {
         let mut terminated = signal(SignalKind::terminate())?;
         let mut interrupted = signal(SignalKind::interrupt())?;
+        let (sender, status) = watch::channel(AgentStatus::default());
+        let port = match arguments.listen_addr {
+            Some(address) => Some(AgentPort::bind(address, status, needs_tunnel).await?),
+            None => None,
+        };
         tokio::select! {
-            () = agent::run(config) => {}
+            () = agent::run(config, sender) => {}
+            () = AgentPort::serve(port) => {}
             _ = terminated.recv() => {}
             _ = interrupted.recv() => {}
         }
         tracing::info!("stopped");
-        Ok::<_, std::io::Error>(())
-    })??;
-    Ok(())
+        Ok(())
+    })?
 }
 
 impl Arguments {
     fn config(&self) -> crate::Result<AgentConfig> {
         self.gateway.may_get_token()?;
+        if self.insecure_skip_verify == Some(true) {
+            return Err("--insecureSkipVerify: without verification, anybody between this agent and the gateway could \
+                take the token of the cluster; name the CA of the gateway with --ca or SERVER_CERT"
+                .into());
+        }
         let register_token = match &self.register_token_file {
             Some(path) => files::read(path)?,
             None => env::var("REGISTER_TOKEN").map_err(
@@ -93,8 +125,16 @@ impl Arguments {
             )?,
         };
         let servers = match self.api_server.as_slice() {
-            [] => vec![api_server_of_pod()?],
-            servers => servers.to_vec(),
+            [] if self.kubeconfig.is_some() => ApiServers::Endpoints(None),
+            [] => ApiServers::Endpoints(Some(api_server_of_pod()?)),
+            servers => ApiServers::Listed(servers.to_vec()),
+        };
+        let credentials = match &self.kubeconfig {
+            Some(path) => AgentCredentials::Kubeconfig(path.clone()),
+            None => AgentCredentials::ServiceAccount {
+                token: self.service_account.join("token"),
+                ca: self.service_account.join("ca.crt"),
+            },
         };
         Ok(AgentConfig {
             gateway: self.gateway.to_string().parse()?,
@@ -102,8 +142,7 @@ impl Arguments {
             cluster: self.cluster_id.clone(),
             register_token: Secret(register_token.trim().to_owned()),
             servers,
-            token_file: self.service_account.join("token"),
-            ca_file: self.service_account.join("ca.crt"),
+            credentials,
             period: self.period,
             has_tunnel: !self.no_tunnel,
         })

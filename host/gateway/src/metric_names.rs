@@ -10,6 +10,10 @@ admittance_net::metric_table! {
         "Clusters listed in the configuration or found in ZooKeeper";
     pub(crate) GATEWAY_TUNNELS = Gauge "admittance_gateway_tunnels" [cluster]
         "Open tunnels of agents to this gateway, by the ID of their cluster";
+    pub(crate) AGENT_REPORTED = Gauge "admittance_agent_reported" []
+        "Whether the gateway accepted the last report of this agent";
+    pub(crate) AGENT_TUNNEL = Gauge "admittance_agent_tunnel" []
+        "Whether this agent has a tunnel open";
     pub(crate) GATEWAY_PEERS = Gauge "admittance_gateway_peers_connected" []
         "Gateways that this one has told of its tunnels, and keeps informed";
     pub(crate) TOKENS_RELOADED = Gauge "admittance_gateway_tokens_last_reload_successful" []

@@ -29,6 +29,10 @@ pub(super) struct Scene {
     client: Client,
 }
 
+pub(super) fn port_of(server: &ApiServer) -> String {
+    server.url().rsplit(':').next().unwrap().to_owned()
+}
+
 /// Definitions of chains: fixed versions of images, a sidecar for Pods that ask for it, a mirror, and no `rm` in
 /// containers.
 fn chains() -> String {
@@ -296,6 +300,13 @@ impl Scene {
     }
 
     pub(super) fn agent_command(&self, gateway: &str) -> tokio::process::Command {
+        let mut command = self.listing_agent_command(gateway);
+        command.args(["--api-server", &self.server.url()]);
+        command
+    }
+
+    /// An agent in a Pod, which asks the API server for the addresses of all of them.
+    pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();
         fs::write(account.join("token"), SERVICE_ACCOUNT).unwrap();
@@ -303,10 +314,12 @@ impl Scene {
         let mut command = Admittance::command().unwrap();
         command
             .args(["agent", "--cluster-id", "plain-dev", "--period", "1s"])
-            .args(["--gateway", gateway, "--api-server", &self.server.url()])
+            .args(["--gateway", gateway])
             .arg("--service-account")
             .arg(account)
             .env("REGISTER_TOKEN", &self.register_token)
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", port_of(&self.server))
             .kill_on_drop(true);
         let ca = self.directory.path().join("certs/ca.pem");
         if ca.exists() {

@@ -2,7 +2,7 @@
 
 use std::{process::Stdio, sync::atomic::Ordering};
 
-use admittance_tests::{EndlessReply, Error, LogLine, NEVER, POLL, TunnelFlood};
+use admittance_tests::{Client, EndlessReply, Error, LogLine, NEVER, POLL, TunnelFlood};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,8 @@ use tokio::{
 };
 
 use super::{
-    scene::{PODS, Scene, pod},
+    api_server::ApiServer,
+    scene::{PODS, SERVICE_ACCOUNT, Scene, pod, port_of},
     wire::Wire,
 };
 
@@ -71,6 +72,57 @@ async fn an_agent_says_why_its_report_is_refused() {
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
     // The tunnel needs no report.
     scene.until_reached().await;
+}
+
+#[tokio::test]
+async fn an_agent_follows_the_api_servers_of_its_cluster() {
+    let scene = Scene::start(false).await;
+    let other = ApiServer::start(&scene.authority, SERVICE_ACCOUNT).await;
+    let list = |server: &ApiServer| {
+        let port: u16 = port_of(server).parse().unwrap();
+        let addresses =
+            json!([{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port}]}]);
+        let endpoints = json!({"subsets": addresses});
+        scene
+            .server
+            .put("/api/v1/namespaces/default/endpoints/kubernetes", endpoints);
+    };
+    list(&other);
+    let mut command = scene.listing_agent_command(&scene.gateway.url(""));
+    command.args(["--no-tunnel", "--listen-addr", "127.0.0.1:0"]);
+    let mut agent = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(agent.stderr.take().unwrap()).lines();
+    let line = tokio::time::timeout(NEVER, lines.next_line())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let line: Value = serde_json::from_str(&line).unwrap();
+    let address = line["address"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{line}"))
+        .to_owned();
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+
+    scene.until_reached().await;
+    assert!(other.got().iter().any(|got| got.uri.path() == "/version"));
+    assert!(!scene.server.got().iter().any(|got| got.uri.path() == "/version"));
+    let client = Client::new().unwrap();
+    let get = async |path: &str| client.get(&format!("http://{address}{path}")).await.unwrap();
+    assert_eq!(get("/healthz").await.status, 200);
+    assert_eq!(get("/readyz").await.status, 200);
+    let metrics = get("/metrics").await.text();
+    assert!(metrics.contains("\nadmittance_agent_reported 1\n"), "{metrics}");
+
+    // Its master is replaced.
+    list(&scene.server);
+    let moved = async {
+        while !scene.server.got().iter().any(|got| got.uri.path() == "/version") {
+            scene.send(Method::GET, "/version", Value::Null).await;
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(NEVER, moved).await.unwrap();
 }
 
 #[tokio::test]

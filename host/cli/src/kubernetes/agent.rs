@@ -99,6 +99,8 @@ fn roles(installation: &Installation) -> Vec<Json> {
     let impersonation = json!([
         {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]},
         {"apiGroups": [""], "resources": ["groups"], "verbs": ["impersonate"], "resourceNames": groups},
+        // The addresses of the API servers.
+        {"apiGroups": [""], "resources": ["endpoints"], "verbs": ["get"], "resourceNames": ["kubernetes"]},
     ]);
     let registration = json!([
         {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]},

@@ -1,22 +1,26 @@
 //! The agent in a cluster, which reports the cluster's credentials to a gateway, and keeps a tunnel open.
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+mod cluster;
+
+use std::{fmt, path::PathBuf, time::Duration};
 
 use admittance_net::{
     causes,
     tls::ClientTls,
     upstream::{Connector, connector},
 };
-use admittance_watch::file;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Uri, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use metrics::gauge;
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 
+use self::cluster::ReadCredentials;
+pub use self::cluster::{AgentCredentials, ApiServers};
 use super::{
     connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, excerpt, pauses, websocket},
     serve_agent,
@@ -24,13 +28,12 @@ use super::{
 use crate::{
     accounts::Secret,
     kubernetes::headers::{CLUSTER, MODULE, MODULES, PARAMS, PATH, TOKEN},
+    metric_names,
 };
 
 /// The number of bytes of a reply that are logged.
 const LONGEST_REPLY: usize = 64 << 10;
-/// The largest token or CA in bytes. Each has a few kilobytes.
-const LARGEST_FILE: u64 = 1 << 20;
-/// The time for which a tunnel with the previous credentials stays open for requests that use it.
+/// A tunnel of the previous credentials stays for requests that use it.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
 /// The gateway to which an agent reports, and the content of the report.
@@ -42,12 +45,9 @@ pub struct AgentConfig {
     /// The ID of the cluster at the gateway.
     pub cluster: String,
     pub register_token: Secret,
-    /// The addresses of the API server, each `https://{host}:{port}`.
-    pub servers: Vec<Uri>,
-    /// The token of the service account and the CA of the API server. The token is replaced while the agent runs.
-    pub token_file: PathBuf,
-    pub ca_file: PathBuf,
-    /// The interval at which the credentials are read and reported.
+    pub servers: ApiServers,
+    pub credentials: AgentCredentials,
+    /// The interval at which credentials and addresses are read and reported.
     pub period: Duration,
     /// Whether a tunnel is kept open. Without one, the gateway connects to the addresses.
     pub has_tunnel: bool,
@@ -56,8 +56,16 @@ pub struct AgentConfig {
 /// The content of a report.
 #[derive(Clone, PartialEq, Eq)]
 struct Current {
-    token: String,
-    ca: String,
+    credentials: ReadCredentials,
+    servers: Vec<Uri>,
+}
+
+/// The state of an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentStatus {
+    /// Whether the gateway accepted the last report.
+    pub is_reported: bool,
+    pub has_tunnel: bool,
 }
 
 /// The reason why an agent could not reach its gateway, for the log.
@@ -65,37 +73,35 @@ struct Current {
 enum AgentError {
     #[error("{file}: {reason}", file = file.display())]
     File { file: PathBuf, reason: String },
+    #[error("the API servers are not known: {0}")]
+    Endpoints(String),
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
 
 impl AgentConfig {
-    /// Reads the current credentials.
-    async fn read(&self) -> Result<Current, AgentError> {
-        Ok(Current {
-            token: read(self.token_file.clone()).await?.trim().to_owned(),
-            ca: read(self.ca_file.clone()).await?,
-        })
+    /// The credentials and addresses, as they are now. If the addresses cannot be listed, those of `previous` stay.
+    async fn read(&self, previous: Option<&Current>) -> Result<Current, AgentError> {
+        let credentials = self.credentials.read().await?;
+        let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {
+            let previous = previous.map(|previous| previous.servers.clone());
+            let servers = previous.unwrap_or_else(|| self.servers.fallback(&credentials));
+            tracing::warn!(%error, ?servers, "the addresses of API servers stay as they were");
+            servers
+        });
+        Ok(Current { credentials, servers })
     }
 }
 
-async fn read(file: PathBuf) -> Result<String, AgentError> {
-    let path = file.clone();
-    let text = tokio::task::spawn_blocking(move || file::read_to_string(&path, LARGEST_FILE)).await;
-    text.unwrap_or_else(|error| Err(io::Error::other(error)))
-        .map_err(|error| AgentError::File {
-            file,
-            reason: error.to_string(),
-        })
-}
-
-/// Runs an agent, which tries again whatever fails. Never returns.
-pub async fn run(config: AgentConfig) {
+/// Runs an agent, and reports its state. It never returns: whatever fails is tried again.
+pub async fn run(config: AgentConfig, status: watch::Sender<AgentStatus>) {
     let (sender, current) = watch::channel(None);
     let agent = Agent {
         connector: connector(config.tls.clone(), TIMEOUT),
         config,
+        status,
     };
+    agent.set_status(|_| {});
     tokio::join!(
         agent.report(sender),
         agent.hold(current),
@@ -106,16 +112,25 @@ pub async fn run(config: AgentConfig) {
 struct Agent {
     config: AgentConfig,
     connector: Connector,
+    status: watch::Sender<AgentStatus>,
 }
 
 impl Agent {
+    fn set_status(&self, change: impl FnOnce(&mut AgentStatus)) {
+        self.status.send_modify(change);
+        let status = *self.status.borrow();
+        gauge!(metric_names::AGENT_REPORTED).set(f64::from(u8::from(status.is_reported)));
+        gauge!(metric_names::AGENT_TUNNEL).set(f64::from(u8::from(status.has_tunnel)));
+    }
+
     /// Reads the credentials and reports them, forever.
     async fn report(&self, current: watch::Sender<Option<Current>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let mut pauses = pauses();
         let mut last = None;
         loop {
-            let reported = match self.config.read().await {
+            let previous = current.borrow().clone();
+            let reported = match self.config.read(previous.as_ref()).await {
                 Ok(read) => {
                     current.send_if_modified(|current| {
                         let is_new = current.as_ref() != Some(&read);
@@ -127,11 +142,13 @@ impl Agent {
                 Err(error) => Err(error),
             };
             let reported = reported.map_err(|error| error.to_string());
-            let pause = if reported.is_ok() {
-                pauses.reset();
-                self.config.period
-            } else {
-                pauses.after_failure()
+            self.set_status(|status| status.is_reported = reported.is_ok());
+            let pause = match reported.is_ok() {
+                true => {
+                    pauses.reset();
+                    self.config.period
+                }
+                false => pauses.after_failure(),
             };
             match &reported {
                 // Each result is logged once.
@@ -156,9 +173,9 @@ impl Agent {
     ) -> Result<(), AgentError> {
         let body = json!({
             "register_token": self.config.register_token.0,
-            "server_addresses": self.addresses(),
-            "cacert_data": current.ca,
-            "user_token": current.token,
+            "server_addresses": current.addresses(),
+            "cacert_data": current.credentials.ca,
+            "user_token": current.credentials.token,
         });
         let path = format!("/rest/clusters/{}/credentials", self.config.cluster);
         let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
@@ -204,9 +221,11 @@ impl Agent {
             match self.open(&read).await {
                 Ok(tunnel) => {
                     tracing::info!(cluster = self.config.cluster, "the tunnel to the gateway is open");
+                    self.set_status(|status| status.has_tunnel = true);
                     let mut tunnel = Box::pin(tunnel);
                     tokio::select! {
                         why = &mut tunnel => {
+                            self.set_status(|status| status.has_tunnel = false);
                             tracing::warn!(why, "the tunnel to the gateway has ended; opening another");
                         }
                         _ = current.changed() => {
@@ -233,9 +252,9 @@ impl Agent {
         current: &Current,
     ) -> Result<impl Future<Output = String> + Send + use<>, AgentError> {
         let params = json!({
-            "address": self.addresses(),
-            "userToken": current.token,
-            "caCert": BASE64_STANDARD.encode(&current.ca),
+            "address": current.addresses(),
+            "userToken": current.credentials.token,
+            "caCert": BASE64_STANDARD.encode(&current.credentials.ca),
         });
         let uri = at_path(&self.config.gateway, PATH)?;
         let headers = vec![
@@ -245,15 +264,17 @@ impl Agent {
             (PARAMS, BASE64_STANDARD.encode(params.to_string())),
         ];
         let (socket, _) = websocket(&self.connector, uri, &generate_key(), headers).await?;
-        let allowed = self.config.servers.iter().map(|server| {
+        let allowed = current.servers.iter().map(|server| {
             let port = server.port_u16().unwrap_or(443);
             format!("{}:{port}", server.host().unwrap_or_default())
         });
         Ok(serve_agent(socket, allowed.collect()))
     }
+}
 
+impl Current {
     fn addresses(&self) -> String {
-        let addresses = self.config.servers.iter().map(|server| server.to_string());
+        let addresses = self.servers.iter().map(|server| server.to_string());
         let addresses: Vec<_> = addresses
             .map(|text| text.trim_end_matches('/').to_owned())
             .collect();
@@ -271,51 +292,5 @@ fn is_refusal(text: &[u8]) -> bool {
 impl fmt::Debug for Current {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Current")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use rustix::fs::{CWD, Mode, mkfifoat};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn the_credentials_of_agents_are_read_only_from_files() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name);
-        fs::write(path("text"), " text\n").unwrap();
-        fs::write(path("bytes"), b"\xff").unwrap();
-        // Reading it without care would wait for a writer.
-        mkfifoat(CWD, path("fifo"), Mode::RUSR).unwrap();
-        for (token, ca, expected) in [
-            ("text", "text", None),
-            ("absent", "text", Some("No such file")),
-            ("fifo", "text", Some("it is a FIFO, not a regular file")),
-            ("text", "fifo", Some("it is a FIFO, not a regular file")),
-            ("text", "bytes", Some("it is not UTF-8 text")),
-        ] {
-            let config = AgentConfig {
-                gateway: Uri::from_static("https://gateway"),
-                tls: ClientTls::of_files(None, None).unwrap(),
-                cluster: "c".to_owned(),
-                register_token: Secret("token".to_owned()),
-                servers: Vec::new(),
-                token_file: path(token),
-                ca_file: path(ca),
-                period: TIMEOUT,
-                has_tunnel: false,
-            };
-            match (config.read().await, expected) {
-                (Ok(read), None) => assert_eq!((&*read.token, &*read.ca), ("text", " text\n")),
-                (Err(error), Some(expected)) => {
-                    let error = error.to_string();
-                    assert!(error.contains(expected), "{token} {ca}: {error}");
-                }
-                (read, _) => panic!("{token} {ca}: {read:?}"),
-            }
-        }
     }
 }

@@ -1,0 +1,408 @@
+//! An agent's cluster: its credentials, and the addresses of its API servers.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use admittance_net::{
+    causes,
+    tls::{self, ClientTls, Trust},
+    upstream::connector,
+};
+use admittance_watch::file;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{Request, Uri, header::AUTHORIZATION};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::{
+    super::connect::{TIMEOUT, at_path, excerpt},
+    AgentError,
+};
+use crate::yaml;
+
+/// The largest file with credentials in bytes. Tokens and CAs have a few kilobytes.
+const LARGEST_FILE: u64 = 1 << 20;
+/// The largest reply with endpoints in bytes.
+const LARGEST_REPLY: usize = 1 << 20;
+/// The endpoints of the API servers, which each of them keeps up to date.
+const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
+/// The port of API servers in the endpoints.
+const PORT: &str = "https";
+/// The name in the certificate of every API server.
+const SERVER_NAME: &str = "kubernetes";
+
+/// The source of the credentials that an agent reports.
+#[derive(Clone, Debug)]
+pub enum AgentCredentials {
+    /// The token of a service account, and the CA of the API server. The token is replaced while the agent runs.
+    ServiceAccount { token: PathBuf, ca: PathBuf },
+    /// The current context of a kubeconfig. Its user must have a token.
+    Kubeconfig(PathBuf),
+}
+
+/// The source of the addresses of the API servers.
+#[derive(Clone, Debug)]
+pub enum ApiServers {
+    /// `https://{host}:{port}` each.
+    Listed(Vec<Uri>),
+    /// The endpoints of the Service `default/kubernetes`, which are requested at this address, or without one at the
+    /// server of the kubeconfig.
+    Endpoints(Option<Uri>),
+}
+
+/// Credentials, as they were read.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ReadCredentials {
+    pub(super) token: String,
+    pub(super) ca: String,
+    /// The server of the kubeconfig.
+    server: Option<Uri>,
+}
+
+impl AgentCredentials {
+    pub(super) async fn read(&self) -> Result<ReadCredentials, AgentError> {
+        match self {
+            Self::ServiceAccount { token, ca } => Ok(ReadCredentials {
+                token: read(token.clone()).await?.trim().to_owned(),
+                ca: read(ca.clone()).await?,
+                server: None,
+            }),
+            Self::Kubeconfig(path) => {
+                let text = read(path.clone()).await?;
+                let directory = path.parent().unwrap_or(Path::new("."));
+                of_kubeconfig(&text, directory)
+                    .await
+                    .map_err(|error| match error {
+                        KubeconfigError::File(error) => error,
+                        KubeconfigError::Content(reason) => AgentError::File {
+                            file: path.clone(),
+                            reason,
+                        },
+                    })
+            }
+        }
+    }
+}
+
+impl ApiServers {
+    /// The addresses, sorted if they were requested.
+    pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
+        match self {
+            Self::Listed(servers) => Ok(servers.clone()),
+            Self::Endpoints(_) => {
+                let server = self.fallback(credentials).pop();
+                let listed = match server {
+                    Some(server) => endpoints(&server, credentials).await,
+                    None => Err("the kubeconfig has no server".to_owned()),
+                };
+                listed.map_err(AgentError::Endpoints)
+            }
+        }
+    }
+
+    /// The addresses to use as long as none were listed.
+    pub(super) fn fallback(&self, credentials: &ReadCredentials) -> Vec<Uri> {
+        match self {
+            Self::Listed(servers) => servers.clone(),
+            Self::Endpoints(server) => {
+                let server = server.as_ref().or(credentials.server.as_ref());
+                server.cloned().into_iter().collect()
+            }
+        }
+    }
+}
+
+async fn read(file: PathBuf) -> Result<String, AgentError> {
+    let path = file.clone();
+    let text = tokio::task::spawn_blocking(move || file::read_to_string(&path, LARGEST_FILE)).await;
+    text.unwrap_or_else(|error| Err(io::Error::other(error)))
+        .map_err(|error| AgentError::File {
+            file,
+            reason: error.to_string(),
+        })
+}
+
+/// The endpoints of a Service.
+#[derive(Deserialize)]
+struct Endpoints {
+    #[serde(default)]
+    subsets: Vec<Subset>,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Subset {
+    addresses: Vec<Address>,
+    ports: Vec<Port>,
+}
+
+#[derive(Deserialize)]
+struct Address {
+    ip: std::net::IpAddr,
+}
+
+#[derive(Deserialize)]
+struct Port {
+    name: Option<String>,
+    port: u16,
+}
+
+async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Uri>, String> {
+    let certificates =
+        tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| format!("the CA: {error}"))?;
+    let client = tls::client(Trust::Only(&certificates), None).map_err(|error| format!("the CA: {error}"))?;
+    let tls = ClientTls::from(client)
+        .with_server_name(SERVER_NAME)
+        .map_err(|error| error.to_string())?;
+    let client = Client::builder(TokioExecutor::new()).build(connector(tls, TIMEOUT));
+    let request = Request::get(at_path(server, ENDPOINTS).map_err(|error| error.to_string())?)
+        .header(AUTHORIZATION, format!("Bearer {}", credentials.token))
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| "the token cannot be sent in a header".to_owned())?;
+    let exchange = async {
+        let reply = client.request(request).await;
+        let reply = reply.map_err(|error| causes::chain(&error))?;
+        let status = reply.status();
+        let body = Limited::new(reply.into_body(), LARGEST_REPLY).collect().await;
+        let body = body.map_err(|error| causes::chain(&*error))?.to_bytes();
+        match status.is_success() {
+            true => Ok(body),
+            false => Err(format!("{server} replied {status}: {}", excerpt(&body))),
+        }
+    };
+    let body = tokio::time::timeout(TIMEOUT, exchange).await;
+    let body = body.map_err(|_| format!("{server} did not reply within {TIMEOUT:?}"))??;
+    let found: Endpoints = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    addresses(&found)
+}
+
+fn addresses(found: &Endpoints) -> Result<Vec<Uri>, String> {
+    let mut addresses = Vec::new();
+    for subset in &found.subsets {
+        let is_https = |port: &&Port| port.name.as_deref() == Some(PORT);
+        let Some(port) = subset.ports.iter().find(is_https) else {
+            continue;
+        };
+        addresses.extend(subset.addresses.iter().map(|address| {
+            let address = std::net::SocketAddr::new(address.ip, port.port);
+            format!("https://{address}")
+        }));
+    }
+    addresses.sort();
+    addresses.dedup();
+    let servers: Vec<Uri> = addresses
+        .iter()
+        .filter_map(|address| address.parse().ok())
+        .collect();
+    match servers.is_empty() {
+        true => Err(format!("no address has a port with the name {PORT}")),
+        false => Ok(servers),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Kubeconfig {
+    current_context: String,
+    #[serde(default)]
+    contexts: Vec<Named>,
+    #[serde(default)]
+    clusters: Vec<Named>,
+    #[serde(default)]
+    users: Vec<Named>,
+}
+
+/// An entry of one of the lists.
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    #[serde(flatten)]
+    content: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    cluster: String,
+    user: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct ContextCluster {
+    server: String,
+    certificate_authority: Option<PathBuf>,
+    certificate_authority_data: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ContextUser {
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<PathBuf>,
+}
+
+enum KubeconfigError {
+    Content(String),
+    File(AgentError),
+}
+
+impl From<AgentError> for KubeconfigError {
+    fn from(error: AgentError) -> Self {
+        Self::File(error)
+    }
+}
+
+/// Returns the entry of this name, whose content is below `key`.
+fn entry<T: DeserializeOwned>(list: &[Named], key: &str, name: &str) -> Result<T, KubeconfigError> {
+    let found = list.iter().find(|entry| entry.name == name);
+    let content = found.and_then(|entry| entry.content.get(key));
+    let content = content.ok_or_else(|| KubeconfigError::Content(format!("there is no {key} {name:?}")))?;
+    T::deserialize(content).map_err(|error| KubeconfigError::Content(format!("{key} {name:?}: {error}")))
+}
+
+/// Reads the current context. Paths are below the directory of the file.
+async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, KubeconfigError> {
+    let invalid = |reason: String| KubeconfigError::Content(format!("not a valid kubeconfig: {reason}"));
+    let json = yaml::to_json(text.as_bytes(), text.len().saturating_mul(4))
+        .map_err(|error| invalid(error.to_string()))?;
+    let config: Kubeconfig = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
+    let context: Context = entry(&config.contexts, "context", &config.current_context)?;
+    let cluster: ContextCluster = entry(&config.clusters, "cluster", &context.cluster)?;
+    let user: ContextUser = entry(&config.users, "user", &context.user)?;
+    let token = match (user.token_file, user.token) {
+        (Some(file), _) => read(directory.join(file)).await?,
+        (None, Some(token)) => token,
+        (None, None) => {
+            return Err(KubeconfigError::Content(format!(
+                "user {:?} has no token, which is what a gateway needs: use the token of a service account",
+                context.user
+            )));
+        }
+    };
+    let ca = match (cluster.certificate_authority_data, cluster.certificate_authority) {
+        (Some(data), _) => {
+            let decoded = BASE64_STANDARD.decode(data).ok();
+            let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+            decoded.ok_or_else(|| invalid("certificate-authority-data is not base64 of PEM".to_owned()))?
+        }
+        (None, Some(file)) => read(directory.join(file)).await?,
+        (None, None) => {
+            return Err(KubeconfigError::Content(format!(
+                "cluster {:?} has no certificate-authority, by which a gateway verifies the API server",
+                context.cluster
+            )));
+        }
+    };
+    let server = cluster
+        .server
+        .parse()
+        .map_err(|error| invalid(format!("server: {error}")))?;
+    Ok(ReadCredentials {
+        token: token.trim().to_owned(),
+        ca,
+        server: Some(server),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn credentials_are_only_read_from_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("text"), " text\n").unwrap();
+        fs::write(path("bytes"), b"\xff").unwrap();
+        // Reading it without care would wait for a writer.
+        mkfifoat(CWD, path("fifo"), Mode::RUSR).unwrap();
+        for (token, ca, expected) in [
+            ("text", "text", None),
+            ("absent", "text", Some("No such file")),
+            ("fifo", "text", Some("it is a FIFO, not a regular file")),
+            ("text", "fifo", Some("it is a FIFO, not a regular file")),
+            ("text", "bytes", Some("it is not UTF-8 text")),
+        ] {
+            let credentials = AgentCredentials::ServiceAccount {
+                token: path(token),
+                ca: path(ca),
+            };
+            match (credentials.read().await, expected) {
+                (Ok(read), None) => assert_eq!((&*read.token, &*read.ca), ("text", " text\n")),
+                (Err(error), Some(expected)) => {
+                    let error = error.to_string();
+                    assert!(error.contains(expected), "{token} {ca}: {error}");
+                }
+                (read, _) => panic!("{token} {ca}: {:?}", read.is_ok()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_needs_a_token_and_a_ca() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("ca.pem"), "PEM").unwrap();
+        let file = directory.path().join("config");
+        let text = |cluster: &str, user: &str| {
+            format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 contexts: [{{ name: c, context: {{ cluster: k, user: u }} }}]\n\
+                 clusters: [{{ name: k, cluster: {{ server: \"https://10.0.0.1:6443\"{cluster} }} }}]\n\
+                 users: [{{ name: u, user: {{ {user} }} }}]\n"
+            )
+        };
+        let ca = ", certificate-authority: ca.pem";
+        for (cluster, user, expected) in [
+            (ca, "token: abc", Ok("PEM")),
+            (", certificate-authority-data: WFla", "token: abc", Ok("XYZ")),
+            (ca, "client-certificate-data: x", Err("has no token")),
+            ("", "token: abc", Err("has no certificate-authority")),
+            (", certificate-authority-data: \"*\"", "token: abc", Err("base64")),
+            (ca, "tokenFile: none", Err("none: No such file")),
+        ] {
+            fs::write(&file, text(cluster, user)).unwrap();
+            let read = AgentCredentials::Kubeconfig(file.clone()).read().await;
+            match (read, expected) {
+                (Ok(read), Ok(ca)) => {
+                    assert_eq!((&*read.token, &*read.ca), ("abc", ca));
+                    let servers = ApiServers::Endpoints(None).fallback(&read);
+                    assert_eq!(servers, ["https://10.0.0.1:6443"]);
+                }
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+                (read, expected) => panic!("{cluster} {user}: {} {expected:?}", read.is_ok()),
+            }
+        }
+    }
+
+    #[test]
+    fn endpoints_are_the_addresses_of_the_https_port() {
+        let of = |subsets: serde_json::Value| {
+            addresses(&serde_json::from_value(json!({"subsets": subsets})).unwrap())
+        };
+        let https = json!([{"name": "https", "port": 6443}]);
+        let found = of(json!([
+            {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.3"}], "ports": https},
+            {"addresses": [{"ip": "fd00::1"}, {"ip": "10.0.0.1"}], "ports": https},
+            {"addresses": [{"ip": "10.0.0.4"}], "ports": [{"name": "http", "port": 80}]},
+        ]));
+        assert_eq!(
+            found.unwrap(),
+            [
+                "https://10.0.0.1:6443",
+                "https://10.0.0.2:6443",
+                "https://[fd00::1]:6443"
+            ]
+        );
+        assert!(of(json!([])).is_err());
+    }
+}
