@@ -1,5 +1,6 @@
 //! `admittance import`: writes policies of other systems as native chains.
 
+mod bcs;
 mod cluster;
 
 use std::{
@@ -27,22 +28,32 @@ use crate::{
 /// Gatekeeper, SidecarSets of OpenKruise and BCS admissionwebhooks, from manifests, from a cluster, or both. It writes
 /// each as a native chain if a chain can do the same, and otherwise keeps it as it is, since this program reads it too.
 /// Exits with 1 if one of them has mistakes.
+///
+/// Two arguments, --bcs-api and --bcs-mesos-driver, write a configuration instead.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance import policies/ --dry-run
   admittance import --cluster --to chains/imported.yaml
+  admittance import --bcs-api bcs-api.yaml --to admittance.yaml
   kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | admittance import - --to chains/imported.yaml")]
 pub(crate) struct Arguments {
     /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Documents
     /// that are not policies are skipped.
-    #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context", "bcs_api", "bcs_mesos_driver"])]
     files: Vec<PathBuf>,
     /// Read the policies of a cluster: the one that kubectl would use, unless --kubeconfig or --context names another.
     #[arg(long)]
     cluster: bool,
     #[command(flatten)]
     source: ClusterArguments,
-    /// The file of definitions to write.
+    /// Write the configuration of a gateway instead, from this bcs-api.yaml, with a comment for each key that has no
+    /// equivalent.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output"])]
+    bcs_api: Option<PathBuf>,
+    /// Write the configuration of a driver instead, from this bcs-mesos-driver.json.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output", "bcs_api"])]
+    bcs_mesos_driver: Option<PathBuf>,
+    /// The file of definitions, or of the configuration, to write.
     #[arg(long, value_name = "FILE", required_unless_present = "dry_run")]
     to: Option<PathBuf>,
     /// Replace the file if it exists.
@@ -69,6 +80,18 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
             to.display()
         )
         .into());
+    }
+    let configuration = match (&arguments.bcs_api, &arguments.bcs_mesos_driver) {
+        (Some(path), _) => Some(bcs::gateway(path)?),
+        (None, Some(path)) => Some(bcs::driver(path)?),
+        (None, None) => None,
+    };
+    if let Some(text) = configuration {
+        match writes {
+            true => files::FileDraft::new(to, text.as_bytes(), PUBLIC)?.publish(arguments.force)?,
+            false => anstream::print!("{text}"),
+        }
+        return Ok(ExitCode::SUCCESS);
     }
     let imported = import(&sources(arguments)?, to)?;
     if imported.definitions.is_empty() {

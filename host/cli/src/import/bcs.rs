@@ -1,0 +1,435 @@
+//! Configurations of BCS's own programs, as a configuration of this program.
+
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+use admittance_definitions::document::yaml_to_json;
+use serde_json::Value;
+
+use crate::files;
+
+/// The largest configuration in bytes. BCS's have a few kilobytes.
+const LARGEST: usize = 1 << 20;
+
+/// The sections of the documented bcs-api.yaml that only group keys, and that of the JSON that its code reads.
+const SECTIONS: [&str; 9] = [
+    "service_config",
+    "metric_config",
+    "zk_config",
+    "cert_config",
+    "log_config",
+    "process_config",
+    "local_config",
+    "core_database",
+    "bke",
+];
+
+/// Keys, or sections if they end in a dot, without an equivalent, and the reason or what to do instead. The first that
+/// matches counts.
+const WITHOUT_EQUIVALENT: [(&str, &str); 22] = [
+    (
+        "bootstrap_users",
+        "`admittance users import` copies them with their tokens; create others with `admittance users create`",
+    ),
+    (
+        "rbac.turn_on_rbac",
+        "every user is impersonated; grant the permission Cluster to those who may do what their role bindings allow",
+    ),
+    ("turn_on_rbac", "see rbac.turn_on_rbac"),
+    (
+        "rbac.",
+        "nothing writes roles into clusters: bind roles to users there, as `plain.alice`",
+    ),
+    (
+        "turn_on_",
+        "nothing writes roles into clusters: bind roles to users there, as `plain.alice`",
+    ),
+    (
+        "rbac_data",
+        "bind these roles in the clusters, to users as `plain.alice`",
+    ),
+    (
+        "cluster_credentials_fixtures",
+        "`admittance clusters create`, and an agent in each cluster",
+    ),
+    (
+        "peer_token",
+        "write a secret, and name it in dialect.gateway.peers.secretFile",
+    ),
+    (
+        "bkiam_auth.bkiam_auth_token_whitelist",
+        "list the digests of these tokens in a file for dialect.gateway.tokens.file, or create users with tokens",
+    ),
+    (
+        "bkiam_auth.",
+        "there are users with tokens of their own instead of BlueKing's IAM",
+    ),
+    (
+        "edition",
+        "tokens are verified by the gateway itself and not by a PaaS",
+    ),
+    ("license_server_config.", "no license is needed"),
+    (
+        "insecure_",
+        "one port; something before it may end TLS, or a second gateway serve loopback",
+    ),
+    (
+        "consoleproxy_port",
+        "drivers know it: dialect.bcs.console.port of each, or mesos_webconsole_proxy_port of the original",
+    ),
+    ("mesos_webconsole_proxy_port", "see consoleproxy_port"),
+    ("local_ip", "registration.ip, in the lines at the end"),
+    (
+        "log_dir",
+        "the log goes to standard error, for systemd or the container runtime",
+    ),
+    ("pid_dir", "systemd or the container runtime knows the process"),
+    ("admission_webhook", "hooks are called if there are definitions"),
+    ("etcdRegistry.", "drivers register only in ZooKeeper"),
+    ("register-", "drivers register only in ZooKeeper"),
+    ("insecure-skip-verify", "drivers register only in ZooKeeper"),
+];
+/// Options of Go's logger.
+const LOGGER: [&str; 8] = [
+    "log_max_size",
+    "log_max_num",
+    "logtostderr",
+    "alsologtostderr",
+    "v",
+    "stderrthreshold",
+    "vmodule",
+    "log_backtrace_at",
+];
+
+/// A configuration of BCS, whose keys are taken out one by one.
+struct Original {
+    /// The values that are set, by their keys without the section if it only groups.
+    values: BTreeMap<String, Value>,
+}
+
+impl Original {
+    fn read(path: &Path) -> crate::Result<Self> {
+        let text = files::read(path)?;
+        let name = path.display().to_string();
+        let json = yaml_to_json(&name, &text, LARGEST)
+            .map_err(|mistake| format!("{name}: line {}: {}", mistake.location.line, mistake.message))?;
+        let root: Value = serde_json::from_slice(&json.unwrap_or_default())
+            .map_err(|_| format!("{name} is not an object of keys and values"))?;
+        let mut original = Self {
+            values: BTreeMap::new(),
+        };
+        original.add("", &root);
+        Ok(original)
+    }
+
+    fn add(&mut self, key: &str, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let is_group = key.is_empty() || SECTIONS.contains(&key);
+                    let key = if is_group {
+                        name.clone()
+                    } else {
+                        format!("{key}.{name}")
+                    };
+                    self.add(&key, value);
+                }
+            }
+            Value::Null => {}
+            Value::String(text) if text.is_empty() => {}
+            value => {
+                self.values.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
+
+    /// Takes a value, as text.
+    fn take(&mut self, key: &str) -> Option<String> {
+        match self.values.remove(key)? {
+            Value::String(text) => Some(text),
+            value => Some(value.to_string()),
+        }
+    }
+
+    /// The address of one of the ports.
+    fn address(&mut self, ip: &str, port_key: &str, default: &str) -> String {
+        let port = self.take(port_key).unwrap_or_else(|| default.to_owned());
+        match ip.contains(':') {
+            true => quoted(&format!("[{ip}]:{port}")),
+            false => quoted(&format!("{ip}:{port}")),
+        }
+    }
+
+    /// The ports, with the certificates of the first.
+    fn ports(&mut self, port: &str, metric_port: &str) -> String {
+        let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
+        let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
+        let certificate = self.take("server_cert_file").zip(self.take("server_key_file"));
+        if let Some((certificate, key)) = certificate {
+            let ca = self.values.get("ca_file").and_then(Value::as_str);
+            let ca = ca.map_or_else(String::new, |ca| format!(", clientCa: {}", quoted(ca)));
+            let (certificate, key) = (quoted(&certificate), quoted(&key));
+            let _ = writeln!(text, "  tls: {{ certificate: {certificate}, key: {key}{ca} }}");
+        }
+        let admin = self.address(&ip, "metric_port", metric_port);
+        let _ = writeln!(text, "admin: {{ address: {admin} }}");
+        text
+    }
+
+    /// How drivers or schedulers are reached over TLS; empty without certificates.
+    fn client_tls(&mut self) -> String {
+        let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
+        let pair = self.take("client_cert_file").zip(self.take("client_key_file"));
+        let pair = pair.map(|(certificate, key)| {
+            format!("certificate: {}, key: {}", quoted(&certificate), quoted(&key))
+        });
+        let fields: Vec<_> = ca.into_iter().chain(pair).collect();
+        match fields.is_empty() {
+            true => String::new(),
+            false => format!("tls: {{ {} }}", fields.join(", ")),
+        }
+    }
+
+    /// The servers of an ensemble.
+    fn servers(&mut self, key: &str, default: Option<&str>) -> Option<String> {
+        let servers = self.take(key).or_else(|| default.map(str::to_owned))?;
+        let servers: Vec<_> = servers
+            .split([',', ';'])
+            .map(|server| quoted(server.trim()))
+            .collect();
+        Some(format!("servers: [{}]", servers.join(", ")))
+    }
+
+    /// A registration as a comment: it makes clients come here.
+    fn registration(&mut self) -> String {
+        let ip = self
+            .values
+            .get("local_ip")
+            .and_then(Value::as_str)
+            .unwrap_or("10.0.0.5")
+            .to_owned();
+        let external = self.take("external_ip").zip(self.take("external_port"));
+        let external = external.map_or_else(String::new, |(ip, port)| {
+            format!(", external: {{ ip: {}, port: {port} }}", quoted(&ip))
+        });
+        format!(
+            "# Write this when it answers as it should: clients then come here.\n\
+             # registration: {{ ip: {}{external} }}\n",
+            quoted(&ip)
+        )
+    }
+
+    /// Comments for all keys that are left.
+    fn rest(self) -> String {
+        let mut text = String::new();
+        for key in self.values.keys() {
+            let matches = |known: &str| match known.ends_with(['.', '_', '-']) {
+                true => key.starts_with(known),
+                false => key == known,
+            };
+            let known = WITHOUT_EQUIVALENT.iter().find(|(known, _)| matches(known));
+            let reason = match known {
+                Some((_, reason)) => *reason,
+                None if LOGGER.contains(&key.as_str()) => {
+                    "log.level, or --log, instead of the options of Go's logger"
+                }
+                None => "this key is not known; see docs/bcs-migration.md",
+            };
+            let _ = writeln!(text, "# {key}: no equivalent: {reason}");
+        }
+        text
+    }
+}
+
+/// A text in YAML.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// The driver of a Mesos cluster, from its bcs-mesos-driver.json.
+pub(super) fn driver(path: &Path) -> crate::Result<String> {
+    let mut original = Original::read(path)?;
+    let cluster = original.take("cluster").ok_or_else(|| {
+        format!(
+            "{}: `cluster` is missing, without which the original does not start",
+            path.display()
+        )
+    })?;
+    let mut text = header(path);
+    text.push_str(&original.ports("8080", "8081"));
+    let kubeconfig = original.take("kubeconfig");
+    let _ = writeln!(
+        text,
+        "dialect:\n  bcs:\n    cluster: {}\n    behind: scheduler",
+        quoted(&cluster)
+    );
+    if let Some(port) = original.take("mesos_webconsole_proxy_port") {
+        let _ = writeln!(text, "    console: {{ port: {port} }}");
+    }
+    if kubeconfig.is_some() {
+        text.push_str("    customResources: true\n");
+    }
+    text.push_str("zookeeper:\n");
+    for (name, key, default) in [
+        ("cluster", "sched_regdiscv", Some("127.0.0.1:2181")),
+        ("service", "bcs_zookeeper", None),
+    ] {
+        if let Some(servers) = original.servers(key, default) {
+            let _ = writeln!(text, "  {name}: {{ {servers} }}");
+        }
+    }
+    let _ = writeln!(text, "upstream:\n  discover: {{}}");
+    let tls = original.client_tls();
+    if !tls.is_empty() {
+        let _ = writeln!(text, "  {tls}");
+    }
+    if let Some(kubeconfig) = kubeconfig {
+        let _ = writeln!(text, "cluster: {{ kubeconfig: {} }}", quoted(&kubeconfig));
+    }
+    text.push_str("# Or `customResources: {}`, or files: see where the old driver keeps them.\ndefinitions: [ { zookeeper: {} } ]\n");
+    text.push_str(&original.registration());
+    text.push_str(&original.rest());
+    Ok(text)
+}
+
+/// A gateway, from a bcs-api.yaml, or from the JSON that the published bcs-api reads.
+pub(super) fn gateway(path: &Path) -> crate::Result<String> {
+    let mut original = Original::read(path)?;
+    let mut text = header(path);
+    text.push_str(&original.ports("8443", "8081"));
+    if let Some(servers) = original.servers("bcs_zookeeper", None) {
+        let _ = writeln!(text, "zookeeper:\n  service: {{ {servers} }}");
+    }
+    text.push_str("dialect:\n  gateway:\n    discover: {}\n");
+    let tls = original.client_tls();
+    if !tls.is_empty() {
+        let _ = writeln!(text, "    {tls}");
+    }
+    if let Some(dsn) = original.take("dsn").or_else(|| original.take("mysql_dsn")) {
+        let mysql = mysql(&dsn).ok_or_else(|| {
+            format!(
+                "{}: the DSN of the database is not of the form user:password@tcp(host:port)/database",
+                path.display()
+            )
+        })?;
+        let _ = writeln!(
+            text,
+            "    accounts:\n      # The password stands in the DSN: write it to this file.\n      {mysql}"
+        );
+        text.push_str("      # Write it with `openssl rand -base64 32`.\n      keyFile: accounts.key\n");
+        text.push_str("    tokens: { accounts: {} }\n");
+    }
+    text.push_str(&original.registration());
+    text.push_str(&original.rest());
+    Ok(text)
+}
+
+fn header(path: &Path) -> String {
+    format!(
+        "# From {}. Keys without an equivalent are at the end.\n",
+        path.display()
+    )
+}
+
+/// The database of a DSN, without its password.
+fn mysql(dsn: &str) -> Option<String> {
+    let (login, place) = dsn.rsplit_once("@tcp(")?;
+    let (server, database) = place.split_once(")/")?;
+    let (user, password) = match login.split_once(':') {
+        Some((user, _)) => (user, ", passwordFile: mysql.password"),
+        None => (login, ""),
+    };
+    let database = database.split('?').next()?;
+    Some(format!(
+        "mysql: {{ server: {}, database: {}, user: {}{password} }}",
+        quoted(server),
+        quoted(database),
+        quoted(user)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The configuration on BCS's page about bcs-api, with values.
+    const BCS_API: &str = "edition: ee
+service_config: { address: 0.0.0.0, port: 8443, insecure_address: 0.0.0.0, insecure_port: 8080 }
+metric_config: { metric_port: 8087 }
+zk_config:
+  bcs_zookeeper: 10.0.0.1:2181,10.0.0.2:2181
+cert_config: { ca_file: ca.pem, server_cert_file: s.pem, server_key_file: s.key, client_cert_file: \"\" }
+license_server_config: { ls_address: license }
+log_config: { log_dir: ./logs, v: 0 }
+process_config: { pid_dir: }
+local_config: { local_ip: 10.0.0.9 }
+bkiam_auth: { auth: false, bkiam_auth_token_whitelist: [a] }
+core_database:
+  dsn: \"root:a:@b@tcp(10.0.0.3:3306)/bke_core?charset=utf8mb4\"
+bootstrap_users: [{ name: admin, is_super_user: true, tokens: [x] }]
+rbac: { turn_on_rbac: true, turn_on_auth: false, turn_on_conf: false }
+consoleproxy_port: 8080
+unheard_of: 1
+";
+
+    fn written(text: &str, write: fn(&Path) -> crate::Result<String>) -> crate::Result<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("original");
+        std::fs::write(&path, text).unwrap();
+        write(&path)
+    }
+
+    #[test]
+    fn every_key_of_bcs_api_has_an_equivalent_or_a_comment() {
+        let text = written(BCS_API, gateway).unwrap();
+        for part in [
+            "address: \"0.0.0.0:8443\"",
+            "admin: { address: \"0.0.0.0:8087\" }",
+            "tls: { certificate: \"s.pem\", key: \"s.key\", clientCa: \"ca.pem\" }",
+            "service: { servers: [\"10.0.0.1:2181\", \"10.0.0.2:2181\"] }",
+            "mysql: { server: \"10.0.0.3:3306\", database: \"bke_core\", user: \"root\", passwordFile: mysql.password }",
+            "# registration: { ip: \"10.0.0.9\" }",
+            "# bkiam_auth.auth: no equivalent: there are users",
+            "# bkiam_auth.bkiam_auth_token_whitelist: no equivalent: list the digests",
+            "# license_server_config.ls_address: no equivalent: no license",
+            "# rbac.turn_on_rbac: no equivalent: every user is impersonated",
+            "# insecure_port: no equivalent: one port",
+            "# v: no equivalent: log.level",
+            "# unheard_of: no equivalent: this key is not known",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        // No secret is written, and nothing that is not set has a comment.
+        assert!(!text.contains("a:@b") && !text.contains("pid_dir"), "{text}");
+        let flat = r#"{"address": "10.0.0.1", "bke": {"mysql_dsn": "u@tcp(h:1)/d", "peer_token": "secret"}}"#;
+        let text = written(flat, gateway).unwrap();
+        assert!(
+            text.contains("user: \"u\" }") && text.contains("# peer_token: no equivalent"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("secret:") && !text.contains("\"secret\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn every_key_of_the_driver_has_an_equivalent_or_a_comment() {
+        let original = r#"{"address": "10.0.0.5", "port": 8090, "metric_port": 8091, "cluster": "BCS-MESOS-1",
+            "sched_regdiscv": "z:2181", "kubeconfig": "/k", "mesos_webconsole_proxy_port": 8083,
+            "external_ip": "1.2.3.4", "external_port": 80, "etcdRegistry": {"etcd_feature": false}, "log_dir": "x"}"#;
+        let text = written(original, driver).unwrap();
+        for part in [
+            "cluster: \"BCS-MESOS-1\"",
+            "console: { port: 8083 }",
+            "cluster: { servers: [\"z:2181\"] }",
+            "cluster: { kubeconfig: \"/k\" }",
+            "external: { ip: \"1.2.3.4\", port: 80 }",
+            "# etcdRegistry.etcd_feature: no equivalent: drivers register only in ZooKeeper",
+            "# log_dir: no equivalent",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(written("{}", driver).is_err());
+        assert!(written("a: [", gateway).is_err());
+    }
+}
