@@ -46,8 +46,8 @@ pub(crate) enum Fault {
     /// The scheduler's path is too long for HTTP.
     #[error("{PARAMETERS} {0}")]
     TooLong(String),
-    /// The type of the message is unknown.
-    #[error("unkown the message type")]
+    /// No message of that type.
+    #[error("unknown the message type")]
     MessageType,
     /// A value is not an integer.
     #[error("strconv.Atoi: parsing {text:?}: {reason}")]

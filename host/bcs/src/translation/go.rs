@@ -1,8 +1,8 @@
 //! The types of Go's JSON decoder, as the driver and the scheduler use it.
 
-use serde_json::Value;
-
 use admittance_admission::Pattern;
+use serde_json::Value;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// The most mistakes that are reported; a body may have a million of them.
 const MAX_REPORTED: usize = 16;
@@ -12,6 +12,8 @@ const MAX_REPORTED: usize = 16;
 pub(crate) enum Type {
     /// `string`, and named types over it.
     Text,
+    /// `time.Time`: RFC 3339.
+    Time,
     /// `bool`.
     Flag,
     /// `int`, `int32` or `int64`, and named types over them. Values that the scheduler keeps in 32 bits must
@@ -78,6 +80,10 @@ impl Type {
         let right = match (self, value) {
             (_, Value::Null) | (Self::Any, _) => true,
             (Self::Text, value) => value.is_string(),
+            (Self::Time, value) => {
+                let is_time = |text| OffsetDateTime::parse(text, &Rfc3339).is_ok();
+                value.as_str().is_some_and(is_time)
+            }
             (Self::Flag, value) => value.is_boolean(),
             (Self::Number, value) => value.is_number(),
             (Self::Integer(width), value) => width.holds(value),
@@ -130,6 +136,7 @@ impl Type {
     fn expected(&self) -> &'static str {
         match self {
             Self::Text => "a string",
+            Self::Time => "a time, such as 2024-01-31T12:00:00Z",
             Self::Flag => "true or false",
             Self::Integer(Width::Signed32) => "a 32-bit integer",
             Self::Integer(Width::Signed64) => "an integer",

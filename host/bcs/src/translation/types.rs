@@ -1,12 +1,10 @@
-//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the documents, and the type
-//! of its value. They come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of its package
-//! `types`.
-//!
-//! A time is a string here, and the scheduler validates it.
+//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the
+//! documents, and what it takes. To be compared with `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and
+//! `constraint.go` of its package `types`.
 
 use super::go::{
     Field,
-    Type::{self, Any, Flag, Integer, List, Number, Struct, Text, Texts},
+    Type::{self, Any, Flag, Integer, List, Number, Struct, Text, Texts, Time},
     Width::{Signed32, Signed64, Unsigned32, Unsigned64},
 };
 
@@ -76,7 +74,7 @@ const WORKLOAD_SPEC: Type = Struct(&[
 const OBJECT_META: Type = Struct(&[
     Field("name", Text),
     Field("namespace", Text),
-    Field("creationTimestamp", Text),
+    Field("creationTimestamp", Time),
     Field("labels", Texts),
     Field("annotations", Texts),
     Field("clusterName", Text),
