@@ -156,6 +156,150 @@ async fn the_steps_of_the_page() {
 }
 
 #[tokio::test]
+async fn clients_of_bcs_api_get_the_errors_that_they_know() {
+    let scene = Scene::start().await;
+    scene
+        .stdout_of(&["users", "create", "root", "--super-user"])
+        .await;
+    scene.stdout_of(&["users", "create", "alice"]).await;
+    let root = scene.stdout_of(&["tokens", "create", "root"]).await;
+    let alice = scene.stdout_of(&["tokens", "create", "alice"]).await;
+    let (root, alice) = (root.trim_end(), alice.trim_end());
+    let created = json!({"ID": "BCS-K8S-1", "Project_id": "p", "cluster_type": null});
+    let (status, cluster) = scene.rest(root, "POST", "clusters/bcs", created).await;
+    assert_eq!(status, 200, "{cluster}");
+    let id = cluster["id"].as_str().unwrap().to_ascii_uppercase();
+    let report = json!({
+        "register_token": "x", "server_addresses": "https://10.0.0.1:6443", "cacert_data": "x", "user_token": "x",
+    });
+    let (tokens, credentials) = (
+        format!("clusters/{id}/register_tokens"),
+        format!("clusters/{id}/credentials"),
+    );
+    let of_no_one = "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token";
+    for (token, method, path, body, status, name, message) in [
+        (
+            root,
+            "GET",
+            "users/nobody",
+            Value::Null,
+            404,
+            "USER_NOT_FOUND",
+            "errcode: 1405061, ",
+        ),
+        (
+            root,
+            "POST",
+            "users/",
+            json!({}),
+            200,
+            "VALIDATION_ERROR",
+            "errcode: 1405061, field 'user_name' is required",
+        ),
+        (
+            root,
+            "POST",
+            "users/",
+            json!({"user_name": "bcs:a"}),
+            200,
+            "VALIDATION_ERROR",
+            "errcode: 1405061, `plain:bcs:a`",
+        ),
+        (
+            root,
+            "POST",
+            "users/",
+            json!({"USER_NAME": "alice"}),
+            400,
+            "USER_ALREADY_EXISTS",
+            "errcode: 1405061, ",
+        ),
+        (
+            alice,
+            "GET",
+            "users/alice",
+            Value::Null,
+            401,
+            "UNAUTHORIZED",
+            of_no_one,
+        ),
+        (
+            "wrong",
+            "GET",
+            "users/alice",
+            Value::Null,
+            401,
+            "UNAUTHORIZED",
+            of_no_one,
+        ),
+        (
+            root,
+            "GET",
+            "clusters/none/register_tokens",
+            Value::Null,
+            404,
+            "CLUSTER_NOT_FOUND",
+            "errcode: 1405060, ",
+        ),
+        (
+            root,
+            "GET",
+            &tokens,
+            Value::Null,
+            400,
+            "RTOKEN_NOT_FOUND",
+            "errcode: 1405061, ",
+        ),
+        (
+            "",
+            "PUT",
+            &credentials,
+            report.clone(),
+            400,
+            "RTOKEN_NOT_FOUND",
+            "errcode: 1405061, ",
+        ),
+        (root, "POST", &tokens, Value::Null, 200, "", ""),
+        (
+            root,
+            "POST",
+            &tokens,
+            Value::Null,
+            500,
+            "CANNOT_CREATE_RTOKEN",
+            "errcode: 1405061, ",
+        ),
+        (
+            "",
+            "PUT",
+            &credentials,
+            report,
+            400,
+            "INVALID_RTOKEN",
+            "errcode: 1405061, ",
+        ),
+        (
+            root,
+            "GET",
+            "clusters/bcs/query_by_id/?project_id=P&cluster_id=bcs-k8s-1",
+            Value::Null,
+            200,
+            "",
+            "",
+        ),
+    ] {
+        let (found, reply) = scene.rest(token, method, path, body).await;
+        let text = |key: &str| reply[key].as_str().unwrap_or_default();
+        assert_eq!(
+            (found, text("code_name")),
+            (status, name),
+            "{method} {path}: {reply}"
+        );
+        assert!(text("message").starts_with(message), "{method} {path}: {reply}");
+    }
+}
+
+#[tokio::test]
 async fn refusals_say_why() {
     let scene = Scene::start().await;
     for (arguments, expected) in [

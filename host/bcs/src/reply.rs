@@ -35,8 +35,12 @@ pub enum Code {
     Forbidden = 1_405_058,
     /// The token is missing or invalid.
     Unauthorized = 1_405_059,
-    /// bcs-api has no such route.
-    NoRoute = 1_405_061,
+    /// bcs-api's management API does not know the cluster.
+    UnknownCluster = 1_405_060,
+    /// bcs-api has no such route, or its management API refuses the request.
+    BadRequest = 1_405_061,
+    /// bcs-api cannot use its database.
+    Database = 1_405_062,
     /// bcs-api could not convert the YAML to JSON.
     Yaml = 1_405_065,
     /// The change cannot be made now, or not in this way. The original gets this code from its scheduler.

@@ -110,9 +110,9 @@ impl GatewayError {
         use Writer::{Filter, Handler};
         #[rustfmt::skip]
         let (word, code, writer, status) = match self {
-            Self::NoRoute => ("no-route", Code::NoRoute, Filter, StatusCode::NOT_FOUND),
-            Self::DotSegment | Self::PathTooLong => ("no-route", Code::NoRoute, Filter, StatusCode::BAD_REQUEST),
-            Self::Method => ("no-route", Code::NoRoute, Filter, StatusCode::METHOD_NOT_ALLOWED),
+            Self::NoRoute => ("no-route", Code::BadRequest, Filter, StatusCode::NOT_FOUND),
+            Self::DotSegment | Self::PathTooLong => ("no-route", Code::BadRequest, Filter, StatusCode::BAD_REQUEST),
+            Self::Method => ("no-route", Code::BadRequest, Filter, StatusCode::METHOD_NOT_ALLOWED),
             Self::NoCluster | Self::SeveralClusters => ("no-cluster", Code::NoCluster, Handler, StatusCode::BAD_REQUEST),
             Self::UnknownCluster { .. } => ("unknown-cluster", Code::ClusterNotFound, Handler, StatusCode::NOT_FOUND),
             Self::Unreachable(_) => ("upstream-unreachable", Code::DriverUnreachable, Handler, StatusCode::BAD_GATEWAY),

@@ -117,7 +117,9 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
     let session = admitted.map_err(|denied| match denied {
         Denied::Forbidden { .. } => GatewayError::Forbidden(denied.to_string()),
         Denied::Expired(_) => GatewayError::Unauthorized("the token has expired"),
-        Denied::Unknown | Denied::RegisterToken => GatewayError::Unauthorized("unknown token"),
+        Denied::Unknown | Denied::NoRegisterToken | Denied::RegisterToken => {
+            GatewayError::Unauthorized("unknown token")
+        }
     })?;
     Ok(Holder {
         name: Some(session.user.name.as_str().into()),

@@ -51,6 +51,7 @@ impl Accounts {
     ) -> Result<Arc<Cluster>, AccountsError> {
         let directory = self.now()?;
         let cluster = directory.agent(cluster_id, register_token)?;
+        let cluster_id = cluster.id.as_str();
         let is_new = |token: &super::RegisterToken| token.used_at.is_none();
         if cluster.register_token.as_ref().is_some_and(is_new) {
             let mut change = self.0.database.change().await?;
@@ -78,6 +79,7 @@ impl Accounts {
         self.now()?.agent(cluster_id, register_token)?;
         let reported = self.reachable(report)?;
         let cluster = self.use_register_token(cluster_id, register_token).await?;
+        let cluster_id = cluster.id.as_str();
         let is_known = cluster.credentials.as_ref().is_some_and(|known| {
             let reported_at = known.reported_at;
             **known

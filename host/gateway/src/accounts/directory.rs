@@ -67,6 +67,9 @@ pub enum Denied {
         cluster: String,
         needed: Permission,
     },
+    /// An agent's cluster is unknown, or has no register token.
+    #[error("no register token found for the cluster: create one")]
+    NoRegisterToken,
     /// The register token of an agent is unknown, was replaced or revoked, or was not used in time.
     #[error("the register token is unknown, expired or revoked: create or rotate it")]
     RegisterToken,
@@ -94,8 +97,13 @@ impl Directory {
         })
     }
 
+    /// Returns the cluster with this ID, in upper or lower case: the database of bcs-api does not distinguish them.
     pub fn cluster(&self, id: &str) -> Option<&Arc<Cluster>> {
-        self.clusters.get(id)
+        let in_any_case = || {
+            self.clusters()
+                .find(|cluster| cluster.id.eq_ignore_ascii_case(id))
+        };
+        self.clusters.get(id).or_else(in_any_case)
     }
 
     /// Returns the cluster of the platform with this ID. If several projects registered the ID, it belongs to the first of
@@ -193,8 +201,8 @@ impl Directory {
     /// Returns the cluster with this ID, if this is its register token and the token is still valid.
     pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<Cluster>, Denied> {
         let digest = TokenDigest::of(register_token);
-        let cluster = self.cluster(cluster_id).ok_or(Denied::RegisterToken)?;
-        let expected = cluster.register_token.as_ref().ok_or(Denied::RegisterToken)?;
+        let cluster = self.cluster(cluster_id).ok_or(Denied::NoRegisterToken)?;
+        let expected = cluster.register_token.as_ref().ok_or(Denied::NoRegisterToken)?;
         let is_in_time = expected.used_at.is_some() || expected.expires_at > Moment::now();
         if !bool::from(expected.digest.is(&digest)) || !is_in_time {
             return Err(Denied::RegisterToken);

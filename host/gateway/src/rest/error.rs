@@ -16,6 +16,8 @@ use crate::{
 };
 
 const RETRY_SECONDS: u64 = 5;
+/// The beginning of the message for callers whose token does not suffice. bcs-api has the second space.
+const UNAUTHENTICATED: &str = " anonymous requests is forbidden, please provide a valid token";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RestError {
@@ -68,39 +70,40 @@ impl RestError {
     fn form(&self) -> (StatusCode, Code, &'static str) {
         use AccountsError as Why;
         match self {
-            Self::NoRoute => (StatusCode::NOT_FOUND, Code::NoRoute, "NOT_FOUND"),
-            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, Code::NoRoute, "METHOD_NOT_ALLOWED"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, Code::BadRequest, "NOT_FOUND"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "METHOD_NOT_ALLOWED"),
             Self::Body(_) => (StatusCode::BAD_REQUEST, Code::ApiReadBody, "BODY_INVALID"),
             Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
             Self::Validation(_) | Self::Accounts(Why::Invalid(_)) => {
-                (StatusCode::BAD_REQUEST, Code::RequestData, "VALIDATION_ERROR")
+                (StatusCode::BAD_REQUEST, Code::BadRequest, "VALIDATION_ERROR")
             }
             Self::Accounts(Why::Quota(_)) => (StatusCode::FORBIDDEN, Code::Forbidden, "QUOTA_EXCEEDED"),
-            Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Forbidden { .. })) => {
+            Self::Accounts(Why::Denied(Denied::Forbidden { .. })) => {
                 (StatusCode::FORBIDDEN, Code::Forbidden, "FORBIDDEN")
             }
-            Self::UserNotFound(_) => (StatusCode::NOT_FOUND, Code::RequestData, "USER_NOT_FOUND"),
-            Self::UserId(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "USER_ID_INVALID"),
-            Self::UserExists(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "USER_ALREADY_EXISTS"),
-            Self::ClusterNotFound(_) => (StatusCode::NOT_FOUND, Code::ClusterNotFound, "CLUSTER_NOT_FOUND"),
-            Self::ClusterExists(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "CLUSTER_ALREADY_EXISTS"),
-            Self::ClusterType(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "CLUSTER_TYPE_INVALID"),
-            Self::RegisterTokenExists(_) => (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "CANNOT_CREATE_RTOKEN"),
-            Self::RegisterTokenNotFound(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "RTOKEN_NOT_FOUND"),
-            Self::CredentialsNotFound(_) => (StatusCode::BAD_REQUEST, Code::RequestData, "CREDENTIALS_NOT_FOUND"),
+            Self::UserNotFound(_) => (StatusCode::NOT_FOUND, Code::BadRequest, "USER_NOT_FOUND"),
+            Self::UserId(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "USER_ID_INVALID"),
+            Self::UserExists(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "USER_ALREADY_EXISTS"),
+            Self::ClusterNotFound(_) => (StatusCode::NOT_FOUND, Code::UnknownCluster, "CLUSTER_NOT_FOUND"),
+            Self::ClusterExists(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "CLUSTER_ALREADY_EXISTS"),
+            Self::ClusterType(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "CLUSTER_TYPE_INVALID"),
+            Self::RegisterTokenExists(_) => (StatusCode::INTERNAL_SERVER_ERROR, Code::BadRequest, "CANNOT_CREATE_RTOKEN"),
+            Self::RegisterTokenNotFound(_) | Self::Accounts(Why::Denied(Denied::NoRegisterToken)) => (StatusCode::BAD_REQUEST, Code::BadRequest, "RTOKEN_NOT_FOUND"),
+            Self::CredentialsNotFound(_) => (StatusCode::BAD_REQUEST, Code::BadRequest, "CREDENTIALS_NOT_FOUND"),
             Self::Accounts(Why::Denied(Denied::RegisterToken)) => {
-                (StatusCode::BAD_REQUEST, Code::RequestData, "INVALID_RTOKEN")
+                (StatusCode::BAD_REQUEST, Code::BadRequest, "INVALID_RTOKEN")
             }
-            Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
+            // As at bcs-api, which does not say 403.
+            Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }
-            Self::Accounts(Why::Unknown(..)) => (StatusCode::NOT_FOUND, Code::RequestData, "NOT_FOUND"),
+            Self::Accounts(Why::Unknown(..)) => (StatusCode::NOT_FOUND, Code::BadRequest, "NOT_FOUND"),
             Self::Accounts(Why::ForeignClusterId(_)) => {
-                (StatusCode::BAD_REQUEST, Code::RequestData, "CLUSTER_ALREADY_EXISTS")
+                (StatusCode::BAD_REQUEST, Code::BadRequest, "CLUSTER_ALREADY_EXISTS")
             }
-            Self::Accounts(Why::Exists(..) | Why::ImportConflicts(_)) => (StatusCode::BAD_REQUEST, Code::RequestData, "ALREADY_EXISTS"),
+            Self::Accounts(Why::Exists(..) | Why::ImportConflicts(_)) => (StatusCode::BAD_REQUEST, Code::BadRequest, "ALREADY_EXISTS"),
             Self::Accounts(Why::TooSoon(_)) => (StatusCode::TOO_MANY_REQUESTS, Code::Internal, "TOO_MANY_REQUESTS"),
-            Self::Accounts(Why::Unavailable(_) | Why::MissingKey { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Code::Internal, "UNAVAILABLE"),
+            Self::Accounts(Why::Unavailable(_) | Why::MissingKey { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Code::Database, "UNAVAILABLE"),
         }
     }
 
@@ -127,6 +130,8 @@ impl RestError {
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }
+            Self::Accounts(AccountsError::Denied(Denied::Unknown)) => UNAUTHENTICATED.to_owned(),
+            error if status == StatusCode::UNAUTHORIZED => format!("{UNAUTHENTICATED}: {error}"),
             error => error.to_string(),
         };
         let message = format!("errcode{separator}{}, {message}", code.number());
@@ -159,12 +164,15 @@ mod tests {
     fn each_error_is_written_as_bcs_api_writes_it() {
         // (error, status of bcs-api, own status, name, beginning of the message)
         for (error, ok, own, name, message) in [
-            (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405008, x"),
-            (Denied::Unknown.into(), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059, anonymous requests is forbidden"),
-            (Denied::RegisterToken.into(), 400, 400, "INVALID_RTOKEN", "errcode: 1405008, the register token"),
-            (RestError::RegisterTokenExists("c".to_owned()), 500, 500, "CANNOT_CREATE_RTOKEN", "errcode: 1405050, "),
-            (RestError::ClusterNotFound("c".to_owned()), 404, 404, "CLUSTER_NOT_FOUND", "errcode: 1405051, cluster c"),
-            (AccountsError::Unavailable("10.0.0.1 secret".to_owned()).into(), 503, 503, "UNAVAILABLE", "errcode: 1405050, the database of users and clusters cannot be used now"),
+            (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405061, x"),
+            (Denied::Unknown.into(), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token"),
+            (RestError::NotSuperUser("plain:a".to_owned()), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token: plain:a is not a super user"),
+            (RestError::UserNotFound("plain:a".to_owned()), 404, 404, "USER_NOT_FOUND", "errcode: 1405061, user plain:a not found"),
+            (Denied::NoRegisterToken.into(), 400, 400, "RTOKEN_NOT_FOUND", "errcode: 1405061, "),
+            (Denied::RegisterToken.into(), 400, 400, "INVALID_RTOKEN", "errcode: 1405061, the register token"),
+            (RestError::RegisterTokenExists("c".to_owned()), 500, 500, "CANNOT_CREATE_RTOKEN", "errcode: 1405061, "),
+            (RestError::ClusterNotFound("c".to_owned()), 404, 404, "CLUSTER_NOT_FOUND", "errcode: 1405060, cluster c"),
+            (AccountsError::Unavailable("10.0.0.1 secret".to_owned()).into(), 503, 503, "UNAVAILABLE", "errcode: 1405062, the database of users and clusters cannot be used now"),
         ] {
             for (statuses, status) in [(Statuses::Ok, ok), (Statuses::Driver, own)] {
                 let response = error.reply(statuses);

@@ -6,7 +6,7 @@ use admittance::Moment;
 use admittance_bcs::routes::Permission;
 use bytes::Bytes;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Caller, RestError, routes::Action};
 use crate::accounts::{
@@ -74,8 +74,14 @@ impl Call<'_> {
         }
     }
 
+    /// Reads the body as the JSON library of Go does: names in any case, and `null` as if it were missing.
     fn form<T: DeserializeOwned + Default>(&self) -> T {
-        serde_json::from_slice(self.body).unwrap_or_default()
+        let fields: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+        let fields: Map<_, _> = fields
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect();
+        serde_json::from_value(fields.into()).unwrap_or_default()
     }
 
     fn caller(&self) -> Result<&Caller, RestError> {
@@ -95,7 +101,9 @@ impl Call<'_> {
     async fn create_user(&self) -> Result<Value, RestError> {
         let UserForm { user_name } = self.form();
         let name = required("user_name", user_name)?;
-        let name = UserName::plain(&name).map_err(|error| RestError::Validation(error.to_string()))?;
+        // As at bcs-api, a kind in the name is not the user's: `a:b` would be `plain:a:b`, which is not a name.
+        let name = format!("plain:{name}").parse::<UserName>();
+        let name = name.map_err(|error| RestError::Validation(error.to_string()))?;
         let created = self.accounts.create_user(&self.by()?, &name, false, &[]).await;
         match created {
             Ok(created) => Ok(user(&created)),
@@ -167,7 +175,9 @@ impl Call<'_> {
         let project = self.query_parameter("project_id");
         let found = self.directory.clusters().find(|cluster| {
             let info = cluster.bcs.as_ref();
-            info.is_some_and(|info| info.cluster_id == id && info.project_id == project)
+            info.is_some_and(|info| {
+                info.cluster_id.eq_ignore_ascii_case(&id) && info.project_id.eq_ignore_ascii_case(&project)
+            })
         });
         self.visible(found, id)
     }
@@ -266,7 +276,7 @@ impl Call<'_> {
 
 fn required(field: &str, value: String) -> Result<String, RestError> {
     if value.is_empty() {
-        return Err(RestError::Validation(format!("{field} is required")));
+        return Err(RestError::Validation(format!("field '{field}' is required")));
     }
     Ok(value)
 }

@@ -203,8 +203,8 @@ async fn only_permitted_users_manage_users_and_clusters() {
         (nobody, "POST", "users/", 401, "UNAUTHORIZED"),
         (unknown, "POST", "users/", 401, "UNAUTHORIZED"),
         (nobody, "GET", &url_token, 401, "UNAUTHORIZED"),
-        (&alice, "POST", "users/", 403, "FORBIDDEN"),
-        (&alice, "GET", "users/root", 403, "FORBIDDEN"),
+        (&alice, "POST", "users/", 401, "UNAUTHORIZED"),
+        (&alice, "GET", "users/root", 401, "UNAUTHORIZED"),
         (&root, "GET", "users/nobody", 404, "USER_NOT_FOUND"),
         (&password, "GET", "users/nobody", 404, "USER_NOT_FOUND"),
         (&root, "POST", "users/99/tokens", 400, "USER_ID_INVALID"),
@@ -218,7 +218,7 @@ async fn only_permitted_users_manage_users_and_clusters() {
         (&bob, "POST", &tokens, 404, "CLUSTER_NOT_FOUND"),
         (&bob, "GET", &client, 404, "CLUSTER_NOT_FOUND"),
         (&alice, "GET", &tokens, 400, "RTOKEN_NOT_FOUND"),
-        (&alice, "GET", &stored, 403, "FORBIDDEN"),
+        (&alice, "GET", &stored, 401, "UNAUTHORIZED"),
         (&alice, "DELETE", &tokens, 405, "METHOD_NOT_ALLOWED"),
         (&alice, "GET", "tke/cidr", 404, "NOT_FOUND"),
     ] {
@@ -295,8 +295,8 @@ async fn invalid_input_has_the_status_that_is_configured() {
     for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, 400)] {
         let scene = Scene::start(statuses).await;
         for (method, path, body, part) in [
-            ("POST", "users/", json!({}), "user_name is required"),
-            ("POST", "users/", json!("text"), "user_name is required"),
+            ("POST", "users/", json!({}), "field 'user_name' is required"),
+            ("POST", "users/", json!("text"), "field 'user_name' is required"),
             (
                 "POST",
                 "users/",
@@ -308,13 +308,13 @@ async fn invalid_input_has_the_status_that_is_configured() {
                 "POST",
                 "clusters/bcs",
                 json!({"id": "x"}),
-                "project_id is required",
+                "field 'project_id' is required",
             ),
             (
                 "PUT",
                 "clusters/plain-x/credentials",
                 json!({}),
-                "register_token is required",
+                "field 'register_token' is required",
             ),
         ] {
             let (status, reply) = scene.as_root(method, path, body).await;
