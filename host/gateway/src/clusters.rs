@@ -12,7 +12,7 @@ use metrics::gauge;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{config::GatewayConfig, error::GatewayError};
+use super::{config::GatewayConfig, consoles::Hosts, error::GatewayError};
 use crate::{metric_names, status::GatewayCluster};
 
 /// The listed and the discovered clusters, followed until this is dropped.
@@ -47,6 +47,8 @@ pub(super) struct Drivers {
     pub(super) upstream: Upstream,
     /// The discovery of the drivers, if they are not listed.
     discovery: Option<Discovery>,
+    /// The hosts on which consoles may be opened.
+    pub(super) hosts: Hosts,
     _checking: Option<AbortOnDropHandle<()>>,
 }
 
@@ -66,6 +68,7 @@ impl Drivers {
             id,
             upstream,
             discovery,
+            hosts: Hosts::default(),
             _checking: checking,
         })
     }

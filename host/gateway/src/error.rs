@@ -73,6 +73,9 @@ pub(super) enum GatewayError {
     Unauthorized(&'static str),
     #[error("bcs auth check no authority: {0}")]
     Forbidden(String),
+    /// A console on a host that is not of the cluster.
+    #[error("bcs auth check no authority: {0}")]
+    Host(String),
     #[error("bcs auth check error: {0}")]
     AuthUnavailable(&'static str),
     #[error("bcs apiserver internal error: {0}")]
@@ -124,7 +127,7 @@ impl GatewayError {
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
             Self::Unauthorized(_) => ("unauthorized", Code::Unauthorized, Filter, StatusCode::UNAUTHORIZED),
-            Self::Forbidden(_) => ("forbidden", Code::Forbidden, Filter, StatusCode::BAD_REQUEST),
+            Self::Forbidden(_) | Self::Host(_) => ("forbidden", Code::Forbidden, Filter, StatusCode::BAD_REQUEST),
             Self::AuthUnavailable(_) => ("undecided", Code::AuthError, Filter, StatusCode::SERVICE_UNAVAILABLE),
             Self::Overloaded(_) => ("overloaded", Code::Internal, Filter, StatusCode::SERVICE_UNAVAILABLE),
         };

@@ -15,9 +15,11 @@ pub mod admin;
 mod body;
 mod clusters;
 mod config;
+mod consoles;
 mod error;
 mod kubernetes;
 mod metric_names;
+mod namespaces;
 mod path;
 mod permission;
 mod rest;
@@ -25,6 +27,7 @@ mod service;
 mod status;
 mod tokens;
 pub mod tunnel;
+mod websocket_tokens;
 mod yaml;
 
 pub use self::{

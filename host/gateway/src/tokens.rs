@@ -4,7 +4,7 @@ mod cache;
 mod endpoint;
 mod file;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use admittance_bcs::routes::Permission;
 use admittance_net::bearer::bearer;
@@ -18,6 +18,8 @@ use crate::{
     accounts::{AccessTarget, Accounts, Denied},
     kubernetes::Watched,
     metric_names,
+    namespaces::Namespaces,
+    websocket_tokens,
 };
 
 /// bcs-api's own header for tokens.
@@ -47,6 +49,8 @@ pub(super) struct Holder {
     pub(super) name: Option<Arc<str>>,
     /// The right of a request that has to end when the right is lost.
     pub(super) watched: Option<Watched>,
+    /// The namespaces that the token is for. None: all.
+    pub(super) namespaces: Option<Namespaces>,
 }
 
 impl Tokens {
@@ -70,16 +74,17 @@ impl Tokens {
         headers: &HeaderMap,
         access: AccessRequest<'_>,
     ) -> Result<Holder, GatewayError> {
-        let token = token_of(headers)?;
+        let token = &*token_of(headers)?;
         let counted = |source, found: &Result<Holder, GatewayError>| {
             let result = if found.is_ok() { "allowed" } else { "refused" };
             count_check(source, result);
         };
         match self {
             Self::File(table) => {
-                let found = table.admit(token, access).map(|name| Holder {
+                let found = table.admit(token, access).map(|(name, namespaces)| Holder {
                     name: Some(name),
                     watched: None,
+                    namespaces,
                 });
                 counted("file", &found);
                 found
@@ -130,6 +135,7 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
             access.needed,
             Arc::new(()),
         )),
+        namespaces: None,
     })
 }
 
@@ -154,8 +160,9 @@ fn checks(source: &'static str, result: &'static str) -> Counter {
     counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
-/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header.
-fn token_of(headers: &HeaderMap) -> Result<&[u8], GatewayError> {
+/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header, and that over a protocol of a
+/// WebSocket.
+fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
     let token = match (
         single_value(headers, &AUTHORIZATION)?,
         single_value(headers, &USER_TOKEN)?,
@@ -164,11 +171,15 @@ fn token_of(headers: &HeaderMap) -> Result<&[u8], GatewayError> {
             "`Authorization` is not `Bearer` and a token",
         ))?,
         (None, Some(token)) => token.trim_ascii(),
-        (None, None) => return Err(GatewayError::Unauthorized("send `Authorization: Bearer TOKEN`")),
+        (None, None) => {
+            let token = websocket_tokens::token(headers);
+            let missing = GatewayError::Unauthorized("send `Authorization: Bearer TOKEN`");
+            return token.map(Cow::Owned).ok_or(missing);
+        }
     };
     match token {
         [] => Err(GatewayError::Unauthorized("the token is empty")),
-        token => Ok(token),
+        token => Ok(token.into()),
     }
 }
 
@@ -186,6 +197,7 @@ fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<
 pub(super) fn remove(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     headers.remove(USER_TOKEN);
+    websocket_tokens::remove(headers);
 }
 
 #[cfg(test)]
@@ -206,6 +218,8 @@ mod tests {
             (&[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")], None),
             (&[("authorization", "Bearer ")], None),
             (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], None),
+            (&[("sec-websocket-protocol", "a, base64url.bearer.authorization.k8s.io.YWJj")], Some("abc")),
+            (&[("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.YWJj, base64url.bearer.authorization.k8s.io.ZGVm")], None),
             (&[("x-bcs-user-token", "")], None),
             (&[("x-bcs-user-token", "a"), ("x-bcs-user-token", "a")], None),
         ] {
@@ -214,8 +228,10 @@ mod tests {
                 map.append(HeaderName::from_static(name), value.parse().unwrap());
             }
             let found = token_of(&map).ok();
-            assert_eq!(found, expected.map(str::as_bytes), "{headers:?}");
+            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{headers:?}");
             remove(&mut map);
+            assert!(map.get("sec-websocket-protocol").is_none_or(|left| left == "a"));
+            map.remove("sec-websocket-protocol");
             assert!(map.is_empty());
         }
     }

@@ -3,10 +3,10 @@
 use admittance_bcs::routes::Permission;
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+    header::{AUTHORIZATION, CONNECTION, COOKIE, PROXY_AUTHORIZATION, UPGRADE},
 };
 
-use crate::accounts::Access;
+use crate::{accounts::Access, websocket_tokens};
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -26,9 +26,6 @@ const CERTIFICATES: [&str; 9] = [
     "x-ssl-cert",
     "x-ssl-client-cert",
 ];
-
-/// A WebSocket protocol that is a bearer token for kube-apiserver.
-const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// The user of a request in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,12 +77,7 @@ impl Identity {
         } else {
             headers.remove(UPGRADE);
         }
-        let protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-        let protocols = without_tokens(protocols);
-        headers.remove(SEC_WEBSOCKET_PROTOCOL);
-        if let Some(protocols) = protocols.and_then(|text| HeaderValue::from_str(&text).ok()) {
-            headers.insert(SEC_WEBSOCKET_PROTOCOL, protocols);
-        }
+        websocket_tokens::remove(headers);
         let Ok(user) = HeaderValue::from_str(&self.user) else {
             return false;
         };
@@ -110,22 +102,6 @@ fn is_identity(name: &HeaderName) -> bool {
         || text == "x-bcs-user-token"
         || PREFIXES.iter().any(|prefix| text.starts_with(prefix))
         || CERTIFICATES.contains(&text.as_str())
-}
-
-/// Returns the protocols of a WebSocket that are not tokens.
-fn without_tokens<'a>(values: impl Iterator<Item = &'a HeaderValue>) -> Option<String> {
-    let protocols: Vec<_> = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|protocol| !protocol.is_empty() && !is_token(protocol))
-        .collect();
-    (!protocols.is_empty()).then(|| protocols.join(", "))
-}
-
-fn is_token(protocol: &str) -> bool {
-    let start = protocol.get(..TOKEN_PROTOCOL.len());
-    start.is_some_and(|start| start.eq_ignore_ascii_case(TOKEN_PROTOCOL))
 }
 
 #[cfg(test)]

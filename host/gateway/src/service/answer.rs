@@ -6,7 +6,11 @@ use admittance::Passage;
 use admittance_bcs::{CLUSTER_HEADER, upstream_end};
 use admittance_net::status_class;
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header::UPGRADE, request::Parts};
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{SEC_WEBSOCKET_PROTOCOL, UPGRADE},
+    request::Parts,
+};
 use metrics::{counter, histogram};
 use tokio::time::Instant;
 
@@ -15,10 +19,14 @@ use crate::{
     accounts::Accounts,
     body::{self, CutOff},
     clusters::Drivers,
+    consoles,
     error::GatewayError,
     kubernetes::Kubernetes,
-    metric_names, path, permission, rest,
+    metric_names,
+    namespaces::{Namespaces, Remaining},
+    path, permission, rest,
     tokens::{self, AccessRequest, Holder},
+    websocket_tokens,
 };
 
 /// The label of requests for an unknown cluster in metrics.
@@ -38,13 +46,22 @@ impl Inner {
         {
             return self.managed(accounts, &head, body, started).await;
         }
+        let protocol = websocket_tokens::token(&head.headers)
+            .is_some()
+            .then(|| websocket_tokens::first_other(&head.headers))
+            .flatten();
         let (recipient, forwarded) = match self.admit(&mut head).await {
-            Ok((drivers, Holder { name, watched })) => {
+            Ok((drivers, holder)) => {
+                let Holder {
+                    name,
+                    watched,
+                    namespaces,
+                } = holder;
                 let cluster = drivers.id.as_str().into();
                 if let Some(watched) = watched.as_ref().filter(|_| head.headers.contains_key(UPGRADE)) {
                     watched.guard_tunnel(&mut head.extensions);
                 }
-                let forwarded = self.forward(&mut head, body, &drivers).await;
+                let forwarded = self.forward(&mut head, body, &drivers, namespaces).await;
                 let forwarded = forwarded.map(|(response, passage)| match &watched {
                     Some(watched) => (response.map(|body| watched.body(body)), passage),
                     None => (response, passage),
@@ -61,6 +78,12 @@ impl Inner {
             Ok((mut response, passage)) => {
                 let own = response.status();
                 *response.status_mut() = self.statuses.of_reply(own);
+                if let Some(protocol) = protocol.filter(|_| own == StatusCode::SWITCHING_PROTOCOLS) {
+                    response
+                        .headers_mut()
+                        .entry(SEC_WEBSOCKET_PROTOCOL)
+                        .or_insert(protocol);
+                }
                 (response, own, passage)
             }
             Err(error) => {
@@ -99,6 +122,7 @@ impl Inner {
         if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
             return Err(GatewayError::Method);
         }
+        consoles::name_cluster(head);
         let cluster = cluster(&head.headers)?.to_owned();
         let holder = match &self.tokens {
             None => Holder::default(),
@@ -115,7 +139,11 @@ impl Inner {
         if !self.forward_token {
             tokens::remove(&mut head.headers);
         }
-        Ok((self.clusters.find(&cluster).await?, holder))
+        let drivers = self.clusters.find(&cluster).await?;
+        if consoles::is_console(head) {
+            consoles::check_host(head, &drivers, self.limits).await?;
+        }
+        Ok((drivers, holder))
     }
 
     /// Returns the driver's reply, and how the request passed.
@@ -124,13 +152,26 @@ impl Inner {
         head: &mut Parts,
         body: Body,
         drivers: &Drivers,
+        namespaces: Option<Namespaces>,
     ) -> Result<(Response<Body>, Passage), GatewayError> {
+        let remaining = match &namespaces {
+            None => Remaining::Nothing,
+            Some(namespaces) => namespaces.check_path(head)?,
+        };
         let (body, cut_off, passage) = if body::is_yaml(head) {
             let body = body::converted(head, body, self.limits).await?;
             (body, CutOff::default(), Passage::Changed)
         } else {
             let (body, cut_off) = body::streamed(head, body, self.limits).await?;
             (body, cut_off, Passage::Untouched)
+        };
+        let body = match namespaces.filter(|_| remaining == Remaining::Body) {
+            Some(namespaces) => {
+                namespaces
+                    .checked_body(head, body, &drivers.id, self.limits)
+                    .await?
+            }
+            None => body,
         };
         let mut request = Request::new(body);
         *request.method_mut() = head.method.clone();

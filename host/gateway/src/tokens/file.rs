@@ -9,14 +9,14 @@ use std::{
 use admittance_bcs::{ClusterId, routes::Permission};
 use admittance_definitions::{
     Mistakes,
-    document::{self, Node},
+    document::{self, Node, readers},
 };
 use admittance_net::bearer::TokenDigest;
 use admittance_watch::Reloaded;
 use metrics::gauge;
 
 use super::AccessRequest;
-use crate::{error::GatewayError, metric_names};
+use crate::{error::GatewayError, metric_names, namespaces::Namespaces};
 
 /// The key for every cluster that a token does not name.
 const ANY_CLUSTER: &str = "*";
@@ -35,6 +35,8 @@ struct Holder {
     clusters: BTreeMap<ClusterId, Permission>,
     /// The permission for clusters that the token does not name.
     every: Option<Permission>,
+    /// None: all namespaces.
+    namespaces: Option<Namespaces>,
 }
 
 impl Holder {
@@ -49,8 +51,12 @@ impl TokenTable {
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Returns the holder of this token, if the access is allowed. The time does not depend on the token.
-    pub(super) fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<Arc<str>, GatewayError> {
+    /// Returns the holder of this token and its namespaces, if the access is allowed. The time does not depend on the token.
+    pub(super) fn admit(
+        &self,
+        token: &[u8],
+        access: AccessRequest<'_>,
+    ) -> Result<(Arc<str>, Option<Namespaces>), GatewayError> {
         let digest = TokenDigest::of(token);
         let holders = self.0.current();
         let mut found = None;
@@ -62,7 +68,7 @@ impl TokenTable {
         let holder = found.ok_or(GatewayError::Unauthorized("unknown token"))?;
         let (name, cluster) = (&holder.name, access.cluster);
         match holder.permission(cluster) {
-            Some(permission) if permission >= access.needed => Ok(name.clone()),
+            Some(permission) if permission >= access.needed => Ok((name.clone(), holder.namespaces.clone())),
             Some(permission) => Err(GatewayError::Forbidden(format!(
                 "{name} has the permission {} for the cluster {cluster}, and this needs {}",
                 permission.as_str(),
@@ -148,6 +154,7 @@ fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a s
     let digest = fields.get_required("sha256", fix, digest, mistakes);
     let fix = "write `{ BCS-MESOS-10001: Read }`";
     let clusters = fields.get_required("clusters", fix, clusters, mistakes);
+    let namespaces = fields.get_optional("namespaces", readers::list_of(readers::text), mistakes);
     fields.finish(mistakes);
     let ((digest, written), (clusters, every)) = (digest?, clusters?);
     let holder = Holder {
@@ -155,6 +162,7 @@ fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a s
         digest,
         clusters,
         every,
+        namespaces: namespaces.map(|names| Namespaces(Arc::new(names.into_iter().collect()))),
     };
     Some((holder, written))
 }
@@ -246,7 +254,7 @@ mod tests {
                 let found = table.admit(token.as_bytes(), access(cluster, needed));
                 let may = most.is_some_and(|most| most >= needed);
                 match found {
-                    Ok(name) => assert!(
+                    Ok((name, _)) => assert!(
                         may && *name == token.to_lowercase(),
                         "{token} {cluster} {needed:?}"
                     ),
@@ -262,7 +270,11 @@ mod tests {
         }
         for token in ["", "reader", "READER2", &digest("READER")] {
             let found = table.admit(token.as_bytes(), access("BCS-1", Read));
-            assert_eq!(found, Err(GatewayError::Unauthorized("unknown token")), "{token}");
+            assert_eq!(
+                found.unwrap_err(),
+                GatewayError::Unauthorized("unknown token"),
+                "{token}"
+            );
         }
     }
 

@@ -29,11 +29,6 @@ async fn requests_reach_the_drivers_of_their_cluster() {
         ),
         ("PUT", format!("{OUTER}/a%2Fb"), "/mesosdriver/v4/a%2Fb"),
         ("DELETE", format!("{OUTER}/a/"), "/mesosdriver/v4/a/"),
-        (
-            "GET",
-            "/bcsapi/v1/webconsole/x?host_ip=10.0.0.1".to_owned(),
-            "/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1",
-        ),
     ];
     for (cluster, driver, other) in [("BCS-1", &one, &two), ("BCS-2", &two, &one)] {
         for (method, outer, inner) in &paths {
@@ -241,6 +236,18 @@ async fn a_console_is_forwarded_through_the_gateway() {
     let driver = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let head = until(&mut stream, "\r\n\r\n").await;
+        assert!(
+            head.starts_with("GET /mesosdriver/v4/cluster/resources "),
+            "{head}"
+        );
+        let reply = format!(
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{HOSTS}",
+            HOSTS.len()
+        );
+        write(&mut stream, &reply).await;
+        drop(stream);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let head = until(&mut stream, "\r\n\r\n").await;
         write(
             &mut stream,
             "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
@@ -254,19 +261,63 @@ async fn a_console_is_forwarded_through_the_gateway() {
     let gateway = gateway(&[(CLUSTER, &[address])], |_| {}).start().await;
     let mut stream = gateway.connect().await;
     let head = format!(
-        "GET /bcsapi/v1/webconsole/x HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\n\
+        "GET /bcsapi/v1/webconsole/x?host_ip=10.0.0.7&cluster_id={CLUSTER} HTTP/1.1\r\nhost: x\r\n\
+         sec-websocket-protocol: mine, base64url.bearer.authorization.k8s.io.YWJj\r\n\
          connection: upgrade\r\nupgrade: websocket\r\n\r\n"
     );
     write(&mut stream, &head).await;
     let reply = until(&mut stream, "\r\n\r\n").await;
     assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
+    // A browser expects that one of its protocols is chosen.
+    assert!(reply.contains("sec-websocket-protocol: mine\r\n"), "{reply}");
     write(&mut stream, "ping").await;
     assert_eq!(until(&mut stream, "ping").await, "ping");
     let seen = soon(driver).await.unwrap();
     assert!(
-        seen.starts_with("GET /mesosdriver/v4/webconsole/x HTTP/1.1\r\n"),
+        seen.starts_with("GET /mesosdriver/v4/webconsole/x?host_ip=10.0.0.7&"),
         "{seen}"
     );
+    assert!(seen.contains(&format!("bcs-clusterid: {CLUSTER}\r\n")), "{seen}");
+    assert!(seen.contains("mine") && !seen.contains("YWJj"), "{seen}");
+}
+
+/// The hosts of a cluster, as a driver lists them.
+const HOSTS: &str = r#"{"result":true,"code":0,"message":"success","data":{"agents":[{"ip":"10.0.0.7"}]}}"#;
+
+#[tokio::test]
+async fn consoles_are_on_hosts_of_their_cluster() {
+    let driver = Driver::answering(200, HOSTS).await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
+    let resources = "/mesosdriver/v4/cluster/resources";
+    for (query, code, at_driver) in [
+        ("host_ip=10.0.0.8", 1_405_058, &[resources][..]),
+        ("host_ip=10.0.0.7", 0, &["/mesosdriver/v4/webconsole/x"]),
+        ("host_ip=::ffff:10.0.0.7", 0, &["/mesosdriver/v4/webconsole/x"]),
+        ("host_ip=10.0.0.8&host_ip=10.0.0.7", 1_405_058, &[resources]),
+        ("host_ip=localhost", 1_405_058, &[]),
+        ("", 1_405_058, &[]),
+    ] {
+        for path in ["webconsole", "%77ebconsole"] {
+            let path = format!("/bcsapi/v1/{path}/x?cluster_id={CLUSTER}&{query}");
+            let (_, body) = envelope(gateway.send(request("GET", &path, Body::empty())).await).await;
+            assert_eq!(body["code"], code, "{path}: {body}");
+            let received = driver.received();
+            let received: Vec<_> = received
+                .iter()
+                .map(|request| request.uri.path().replace("%77", "w"))
+                .collect();
+            assert_eq!(received, at_driver, "{path}");
+        }
+    }
+    // Only consoles name their cluster so: everything else can send a header.
+    let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
+    let (_, body) = envelope(
+        gateway
+            .send(Request::get(path).body(Body::empty()).unwrap())
+            .await,
+    )
+    .await;
+    assert_eq!(body["code"], 1_405_007);
 }
 
 #[tokio::test]

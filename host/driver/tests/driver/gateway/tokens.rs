@@ -13,7 +13,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Driver, OUTER, envelope, gateway};
+use super::{Driver, OUTER, Received, envelope, gateway};
 use crate::{
     harness::*,
     tls::{Authority, until},
@@ -354,6 +354,69 @@ async fn with_endpoint(driver: &Driver, endpoint: EndpointConfig) -> Running {
     })
     .start()
     .await
+}
+
+#[tokio::test]
+async fn a_token_may_be_for_some_namespaces() {
+    let driver = Driver::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens.yaml");
+    let digest = hex::encode(Sha256::digest("mine"));
+    let text = format!(
+        "tokens: [{{ name: a, sha256: {digest}, clusters: {{ '*': Hooks }}, namespaces: [mine, other] }}]\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+        config.tokens = Some(TokensConfig::File(TokenTable::read(&path).unwrap()));
+    });
+    let gateway = gateway.start().await;
+    let body = |key: &str, namespace: &str| {
+        format!(r#"{{"kind":"application","{key}":{{"name":"a","namespace":"{namespace}"}}}}"#)
+    };
+    let (mine, theirs) = (body("metadata", "mine"), body("metadata", "theirs"));
+    let twice = mine.replace("\"kind\"", "\"metadata\":{\"namespace\":\"theirs\"},\"kind\"");
+    for (method, path, body, is_allowed) in [
+        ("GET", "/namespaces/mine/applications", "", true),
+        ("GET", "/namespaces/theirs/applications", "", false),
+        ("GET", "/namespaces/m%69ne/applications", "", true),
+        ("DELETE", "/namespaces/mine/deployments/a", "", true),
+        ("POST", "/namespaces/mine/applications", &*mine, true),
+        // Drivers read the namespace in the body, in any case.
+        ("POST", "/namespaces/mine/applications", &theirs, false),
+        (
+            "POST",
+            "/namespaces/mine/applications",
+            &body("Metadata", "theirs"),
+            false,
+        ),
+        ("POST", "/namespaces/mine/applications", &twice, false),
+        ("POST", "/namespaces/mine/applications", "{}", false),
+        ("POST", "/namespaces/theirs/applications", &mine, false),
+        (
+            "PUT",
+            "/namespaces/mine/applications/a/taskgroups/0.a.theirs.1/rescheduler",
+            "",
+            false,
+        ),
+        ("POST", "/command/application/mine/a", "{}", false),
+        ("GET", "/cluster/resources", "", false),
+        ("GET", "/webconsole/x?host_ip=10.0.0.1", "", false),
+        ("GET", "/namespaces/mine/unheard-of", "", false),
+    ] {
+        let mut asking = request(method, &format!("{OUTER}{path}"), Body::from(body.to_owned()));
+        asking
+            .headers_mut()
+            .insert("authorization", "Bearer mine".parse().unwrap());
+        let (_, reply) = envelope(gateway.send(asking).await).await;
+        assert_eq!(reply["code"] == 0, is_allowed, "{method} {path} {body}: {reply}");
+        let received = driver.received();
+        let is_read = |request: &&Received| request.uri.path().ends_with("/cluster/resources");
+        assert_eq!(
+            received.iter().filter(|request| !is_read(request)).count(),
+            usize::from(is_allowed),
+            "{path}"
+        );
+    }
 }
 
 #[tokio::test]

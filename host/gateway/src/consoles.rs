@@ -1,0 +1,135 @@
+//! Consoles through the drivers of Mesos clusters: which cluster a page in a browser means, and on which hosts it may
+//! open them.
+
+use std::{
+    collections::HashSet,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use admittance::BodyLimits;
+use admittance_bcs::{
+    CLUSTER_HEADER,
+    routes::{Action, Lookup, PREFIX, lookup},
+    upstream_end,
+};
+use axum::body::Body;
+use http::{HeaderName, HeaderValue, Request, request::Parts};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::{clusters::Drivers, error::GatewayError};
+
+/// The parameter of the query that names the cluster if no header does.
+const CLUSTER_PARAMETER: &str = "cluster_id";
+/// The parameter that names the host, as drivers read it.
+const HOST_PARAMETER: &str = "host_ip";
+/// The time for which the hosts of a cluster are not read again. A host that is not among them is looked up at once.
+const LIFETIME: Duration = Duration::from_secs(60);
+
+/// The hosts of a cluster, as its scheduler last listed them.
+#[derive(Debug, Default)]
+pub(super) struct Hosts(Mutex<Option<(Instant, HashSet<IpAddr>)>>);
+
+/// A driver's reply to `GET /cluster/resources`.
+#[derive(Deserialize)]
+struct Resources {
+    data: ResourceData,
+}
+
+#[derive(Deserialize)]
+struct ResourceData {
+    agents: Vec<Agent>,
+}
+
+#[derive(Deserialize)]
+struct Agent {
+    ip: String,
+}
+
+/// Whether a request for a driver is for a console.
+pub(super) fn is_console(head: &Parts) -> bool {
+    let path = head.uri.path();
+    (path.contains("webconsole") || path.contains('%'))
+        && matches!(lookup(head), Lookup::Found(found) if matches!(found.route.action, Action::Console))
+}
+
+fn parameter(head: &Parts, name: &str) -> Option<String> {
+    let query = head.uri.query().unwrap_or_default();
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    let found = parameters.find(|(known, _)| known == name);
+    found.map(|(_, value)| value.into_owned())
+}
+
+/// Writes the cluster in the query of a request into its header, which drivers read, if there is no header.
+pub(super) fn name_cluster(head: &mut Parts) {
+    if head.headers.contains_key(CLUSTER_HEADER) || !is_console(head) {
+        return;
+    }
+    let cluster = parameter(head, CLUSTER_PARAMETER);
+    if let Some(value) = cluster.and_then(|cluster| HeaderValue::from_str(&cluster).ok()) {
+        head.headers
+            .insert(HeaderName::from_static("bcs-clusterid"), value);
+    }
+}
+
+/// Checks that the console that a request names is on a host of the cluster: any other host that the driver can reach
+/// may have something else at this port.
+pub(super) async fn check_host(
+    head: &Parts,
+    drivers: &Drivers,
+    limits: BodyLimits,
+) -> Result<(), GatewayError> {
+    let host = parameter(head, HOST_PARAMETER).unwrap_or_default();
+    let Ok(host) = host.parse::<IpAddr>().map(|host| host.to_canonical()) else {
+        return Err(GatewayError::Host(format!(
+            "{HOST_PARAMETER} {host:?} is not an IP address"
+        )));
+    };
+    let is_known =
+        |hosts: &(Instant, HashSet<IpAddr>)| hosts.0.elapsed() < LIFETIME && hosts.1.contains(&host);
+    if drivers.hosts.0.lock().as_ref().is_some_and(is_known) {
+        return Ok(());
+    }
+    let hosts = read_hosts(head, drivers, limits).await?;
+    let is_host = hosts.contains(&host);
+    *drivers.hosts.0.lock() = Some((Instant::now(), hosts));
+    match is_host {
+        true => Ok(()),
+        false => Err(GatewayError::Host(format!(
+            "{HOST_PARAMETER} {host} is not a host of the cluster {}",
+            drivers.id
+        ))),
+    }
+}
+
+async fn read_hosts(
+    head: &Parts,
+    drivers: &Drivers,
+    limits: BodyLimits,
+) -> Result<HashSet<IpAddr>, GatewayError> {
+    let request = Request::get(format!("{PREFIX}/cluster/resources"))
+        .header(CLUSTER_HEADER, drivers.id.as_str())
+        .body(Body::empty())
+        .map_err(|error| GatewayError::Unreachable(error.to_string()))?;
+    let reply = drivers.upstream.send(request).await;
+    let reply = reply.map_err(|error| GatewayError::from(&upstream_end(error)))?;
+    let (reply, body) = reply.into_parts();
+    let bytes = limits.receive(&head.extensions, &reply.headers, body).await;
+    let unreadable = |reason: String| {
+        let status = reply.status;
+        GatewayError::Unreachable(format!(
+            "the hosts of the cluster, one of which the console has to be on, cannot be read from the driver's \
+             /cluster/resources (HTTP {status}): {reason}"
+        ))
+    };
+    let bytes = bytes.map_err(|error| unreadable(error.end().to_string()))?;
+    let resources: Resources =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+    let hosts = resources
+        .data
+        .agents
+        .iter()
+        .filter_map(|agent| agent.ip.parse().ok());
+    Ok(hosts.map(|host: IpAddr| host.to_canonical()).collect())
+}

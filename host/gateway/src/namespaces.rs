@@ -1,0 +1,94 @@
+//! Tokens for some namespaces of Mesos clusters. Requests are allowed if it is certain which namespace they are for.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use admittance::BodyLimits;
+use admittance_admission::Operation;
+use admittance_bcs::{
+    Bcs, ClusterId,
+    routes::{Action, Body as RouteBody, Lookup, lookup},
+};
+use admittance_dialect::{Dialect, Inspection, Reading};
+use axum::body::Body;
+use bytes::Bytes;
+use http::request::Parts;
+
+use crate::{error::GatewayError, path};
+
+/// The namespaces that a token may use.
+#[derive(Clone, Debug)]
+pub(super) struct Namespaces(pub(super) Arc<BTreeSet<String>>);
+
+/// What else has to be checked before a request may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remaining {
+    Nothing,
+    /// The namespace in the body, which drivers use whatever the path says.
+    Body,
+}
+
+impl Namespaces {
+    /// Checks the path of a request for a driver.
+    pub(super) fn check_path(&self, head: &Parts) -> Result<Remaining, GatewayError> {
+        let refused = |what: &str| {
+            Err(GatewayError::Forbidden(format!(
+                "the token is for some namespaces only, and {what}"
+            )))
+        };
+        let found = match lookup(head) {
+            Lookup::Found(found) if path::has_one_reading(head.uri.path()) => found,
+            _ => return refused("it is not certain which one this request is for"),
+        };
+        let (Action::Scheduler(call) | Action::Definitions(call)) = found.route.action else {
+            return refused("consoles and custom resources of an API server are not for one");
+        };
+        let remaining = match call.body {
+            RouteBody::Nothing | RouteBody::Message if call.target.contains("{ns}") => Remaining::Nothing,
+            RouteBody::Checked(_)
+            | RouteBody::Version(_)
+            | RouteBody::DeploymentDef
+            | RouteBody::DaemonsetDef => Remaining::Body,
+            RouteBody::Nothing | RouteBody::Message | RouteBody::AsIs => {
+                return refused("this route is for the whole cluster");
+            }
+        };
+        self.check(found.parameter("ns"))?;
+        Ok(remaining)
+    }
+
+    fn check(&self, namespace: &str) -> Result<(), GatewayError> {
+        match self.0.contains(namespace) {
+            true => Ok(()),
+            false => Err(GatewayError::Forbidden(format!(
+                "the token is not for the namespace {namespace:?}"
+            ))),
+        }
+    }
+
+    /// Checks the namespace in the body. The result is the body with keys as the driver documents them, so that every
+    /// driver reads the same namespace.
+    pub(super) async fn checked_body(
+        &self,
+        head: &mut Parts,
+        body: Body,
+        cluster: &ClusterId,
+        limits: BodyLimits,
+    ) -> Result<Body, GatewayError> {
+        let bytes = limits.collect(head, body).await;
+        let bytes = bytes.map_err(|error| GatewayError::from(&error.end()))?;
+        let inspection = Inspection::new(Operation::Create);
+        let reading = Bcs::new(cluster.clone()).read(head, &inspection, &bytes);
+        let reading = reading.map_err(|rejection| GatewayError::Unreadable(rejection.message))?;
+        let Reading::Admit { request, canonical } = reading else {
+            return Err(GatewayError::Unreadable(
+                "it is not an object with a kind".to_owned(),
+            ));
+        };
+        self.check(request.namespace.as_deref().unwrap_or_default())?;
+        let bytes: Bytes = canonical.unwrap_or(bytes);
+        head.headers
+            .insert(http::header::CONTENT_LENGTH, bytes.len().into());
+        head.headers.remove(http::header::TRANSFER_ENCODING);
+        Ok(Body::from(bytes))
+    }
+}

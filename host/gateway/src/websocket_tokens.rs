@@ -1,0 +1,48 @@
+//! Bearer tokens in `Sec-WebSocket-Protocol`, the only header of a WebSocket that a page in a browser can write.
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use http::{HeaderMap, HeaderValue, header::SEC_WEBSOCKET_PROTOCOL};
+
+/// The beginning of a protocol that is a token in base64url, as kube-apiserver reads it.
+const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+
+fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|protocol| !protocol.is_empty())
+}
+
+/// Returns the token in base64url, if the protocol is one.
+fn encoded(protocol: &str) -> Option<&str> {
+    let (start, token) = protocol.split_at_checked(PREFIX.len())?;
+    start.eq_ignore_ascii_case(PREFIX).then_some(token)
+}
+
+/// Returns the token, if there is exactly one.
+pub(crate) fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let mut tokens = protocols(headers).filter_map(encoded);
+    let token = tokens.next().filter(|_| tokens.next().is_none())?;
+    BASE64_URL_SAFE_NO_PAD.decode(token).ok()
+}
+
+/// Removes tokens from the protocols.
+pub(crate) fn remove(headers: &mut HeaderMap) {
+    let others: Vec<_> = protocols(headers)
+        .filter(|protocol| encoded(protocol).is_none())
+        .collect();
+    let others = HeaderValue::from_str(&others.join(", ")).ok();
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, others);
+    }
+}
+
+/// Returns the first protocol that is not a token. A browser closes a WebSocket whose server chose no protocol although
+/// some were offered.
+pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
+    let other = protocols(headers).find(|protocol| encoded(protocol).is_none())?;
+    HeaderValue::from_str(other).ok()
+}
