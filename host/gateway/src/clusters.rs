@@ -31,12 +31,16 @@ pub(super) struct KnownClusters {
     /// Whether the clusters were ever read.
     pub(super) is_known: bool,
     pub(super) lost: Option<String>,
+    /// Whether the metric has the number of these clusters: Mesos clusters are counted.
+    is_counted: bool,
 }
 
 impl KnownClusters {
     fn update_metric(&self) {
-        let count = u32::try_from(self.clusters.len()).unwrap_or(u32::MAX);
-        gauge!(metric_names::GATEWAY_CLUSTERS).set(count);
+        if self.is_counted {
+            let count = u32::try_from(self.clusters.len()).unwrap_or(u32::MAX);
+            gauge!(metric_names::GATEWAY_CLUSTERS).set(count);
+        }
     }
 }
 
@@ -53,7 +57,7 @@ pub(super) struct Drivers {
 }
 
 impl Drivers {
-    fn new(
+    pub(super) fn new(
         config: &UpstreamConfig,
         id: ClusterId,
         servers: Servers,
@@ -74,7 +78,7 @@ impl Drivers {
     }
 
     /// Returns the reason why no driver can be reached, if it is known without a request.
-    fn no_driver(&self) -> Option<&'static str> {
+    pub(super) fn no_driver(&self) -> Option<&'static str> {
         let servers = self.followed()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
     }
@@ -114,21 +118,36 @@ impl Clusters {
                 Drivers::new(&config.drivers, id.clone(), servers, None),
             )
         });
-        let found = config.discovery.clone().zip(service);
+        Self::following(
+            &config.drivers,
+            listed.collect(),
+            config.discovery.clone().zip(service),
+            true,
+        )
+    }
+
+    /// These clusters, and those that are found below this node of an ensemble.
+    pub(super) fn following(
+        drivers: &UpstreamConfig,
+        listed: BTreeMap<ClusterId, Arc<Drivers>>,
+        found: Option<(NodePath, &ZooKeeper)>,
+        is_counted: bool,
+    ) -> Self {
         let known = KnownClusters {
-            clusters: listed.collect(),
+            clusters: listed,
             is_known: found.is_none(),
             lost: None,
+            is_counted,
         };
         known.update_metric();
-        let wait = config.drivers.connect_timeout;
+        let wait = drivers.connect_timeout;
         let (sender, receiver) = watch::channel(Arc::new(known));
         let watch = found.as_ref().map(|(path, zookeeper)| {
             let watch = ClusterWatch {
                 zookeeper: (*zookeeper).clone(),
                 children: zookeeper.children(path.as_str()),
                 path: path.clone(),
-                config: config.drivers.clone(),
+                config: drivers.clone(),
                 sender,
             };
             AbortOnDropHandle::new(tokio::spawn(watch.run()))
@@ -222,6 +241,7 @@ impl ClusterWatch {
             clusters,
             is_known: names.is_read,
             lost: names.lost.clone(),
+            is_counted: before.is_counted,
         }
     }
 

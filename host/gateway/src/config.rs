@@ -19,6 +19,9 @@ pub struct GatewayConfig {
     /// known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,
+    /// Whether requests for other services of BCS are forwarded to those that register in the service ensemble. Default:
+    /// they are not.
+    pub services: bool,
     /// The source of tokens and permissions. Without one, no token is required, and every request is allowed.
     pub tokens: Option<TokensConfig>,
     /// The users and clusters of the management API. Without them, it is not served.

@@ -61,7 +61,7 @@ fn parameter(head: &Parts, name: &str) -> Option<String> {
     found.map(|(_, value)| value.into_owned())
 }
 
-/// Writes the cluster in the query of a request into its header, which drivers read, if there is no header.
+/// Copies the cluster from the query of a request for a console to the header that drivers read, unless it is set.
 pub(super) fn name_cluster(head: &mut Parts) {
     if head.headers.contains_key(CLUSTER_HEADER) || !is_console(head) {
         return;

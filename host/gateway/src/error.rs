@@ -55,6 +55,9 @@ pub(super) enum GatewayError {
     /// The cluster is unknown, for a reason that may be empty.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
     UnknownCluster { cluster: String, reason: String },
+    /// No server of a service of BCS is registered.
+    #[error("no server is registered: {0}")]
+    NoService(String),
     #[error("request mesos apiserver failed: {0}")]
     Unreachable(String),
     #[error("request mesos apiserver failed: {0}")]
@@ -118,6 +121,7 @@ impl GatewayError {
             Self::Method => ("no-route", Code::BadRequest, Filter, StatusCode::METHOD_NOT_ALLOWED),
             Self::NoCluster | Self::SeveralClusters => ("no-cluster", Code::NoCluster, Handler, StatusCode::BAD_REQUEST),
             Self::UnknownCluster { .. } => ("unknown-cluster", Code::ClusterNotFound, Handler, StatusCode::NOT_FOUND),
+            Self::NoService(_) => ("unknown-service", Code::Internal, Filter, StatusCode::BAD_GATEWAY),
             Self::Unreachable(_) => ("upstream-unreachable", Code::DriverUnreachable, Handler, StatusCode::BAD_GATEWAY),
             Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),

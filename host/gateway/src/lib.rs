@@ -24,6 +24,7 @@ mod path;
 mod permission;
 mod rest;
 mod service;
+mod services;
 mod status;
 mod tokens;
 pub mod tunnel;

@@ -19,7 +19,7 @@ use crate::{error::GatewayError, path};
 #[derive(Clone, Debug)]
 pub(super) struct Namespaces(pub(super) Arc<BTreeSet<String>>);
 
-/// What else has to be checked before a request may pass.
+/// A check that remains after the check of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remaining {
     Nothing,

@@ -13,17 +13,24 @@ const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 /// Returns the path of the driver for a path of the gateway. The query and percent-encoding stay the same.
 pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     let path = uri.path();
-    let rest = PREFIXES
-        .iter()
-        .find_map(|prefix| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')))
-        .filter(|rest| rest.len() > 1)
-        .ok_or(GatewayError::NoRoute)?;
+    let is_below = |prefix: &&&str| {
+        path.strip_prefix(**prefix)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    let prefix = PREFIXES.iter().find(is_below).ok_or(GatewayError::NoRoute)?;
+    rewritten(uri, prefix, PREFIX)
+}
+
+/// The path with `inner` in place of its beginning, `outer`. The query and percent-encoding stay the same.
+pub(super) fn rewritten(uri: &Uri, outer: &str, inner: &str) -> Result<PathAndQuery, GatewayError> {
+    let rest = uri.path().strip_prefix(outer).filter(|rest| rest.len() > 1);
+    let rest = rest.ok_or(GatewayError::NoRoute)?;
     if !is_plain(rest) {
         return Err(GatewayError::DotSegment);
     }
     let text = match uri.query() {
-        Some(query) => format!("{PREFIX}{rest}?{query}"),
-        None => format!("{PREFIX}{rest}"),
+        Some(query) => format!("{inner}{rest}?{query}"),
+        None => format!("{inner}{rest}"),
     };
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }

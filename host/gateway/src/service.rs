@@ -30,6 +30,7 @@ use crate::{
     error::GatewayError,
     kubernetes::{Kubernetes, OtherGateways},
     permission::PlainGroups,
+    services::Services,
     status::{GatewayStatus, TokensStatus},
     tokens::Tokens,
 };
@@ -41,6 +42,7 @@ pub struct Gateway(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     clusters: Clusters,
+    services: Option<Services>,
     tokens: Option<Tokens>,
     accounts: Option<Accounts>,
     /// The proxy to Kubernetes clusters, if there are accounts.
@@ -99,6 +101,17 @@ impl Gateway {
             }
             .into());
         }
+        let services = match (config.services, service) {
+            (false, _) => None,
+            (true, Some(service)) => Some(Services::start(&config.drivers, service)),
+            (true, None) => {
+                return Err(NoEnsemble {
+                    setting: "dialect.gateway.services",
+                    ensemble: "zookeeper.service",
+                }
+                .into());
+            }
+        };
         let accounts = config.accounts.take();
         let accounts = match accounts {
             Some(config) => Some(Accounts::new(*config).await?),
@@ -115,6 +128,7 @@ impl Gateway {
         };
         Ok(Self(Arc::new(Inner {
             clusters: Clusters::start(&config, service),
+            services,
             tls: config.drivers.tls,
             tokens: config
                 .tokens
@@ -245,7 +259,8 @@ impl Gateway {
         let known = self.0.clusters.now();
         let drivers = known.clusters.values().map(|drivers| drivers.upstream.clone());
         let kubernetes = self.0.kubernetes.iter().flat_map(Kubernetes::upstreams);
-        drivers.chain(kubernetes).collect()
+        let services = self.0.services.iter().flat_map(Services::upstreams);
+        drivers.chain(kubernetes).chain(services).collect()
     }
 
     /// Waits until no agent has a tunnel to this gateway.

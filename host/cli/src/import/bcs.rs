@@ -10,7 +10,7 @@ use crate::files;
 /// The largest configuration in bytes. BCS's have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// The sections of the documented bcs-api.yaml that only group keys, and that of the JSON that its code reads.
+/// The sections that only group keys: of the documented bcs-api.yaml, and `bke` of the JSON that its code reads.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",
@@ -175,7 +175,7 @@ impl Original {
         text
     }
 
-    /// How drivers or schedulers are reached over TLS; empty without certificates.
+    /// The TLS settings for drivers or schedulers; empty without certificates.
     fn client_tls(&mut self) -> String {
         let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
         let pair = self.take("client_cert_file").zip(self.take("client_key_file"));

@@ -46,6 +46,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
             health: None,
         },
+        services: false,
         tokens: None,
         accounts: None,
         registration: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admittance::Passage;
-use admittance_bcs::{CLUSTER_HEADER, upstream_end};
+use admittance_bcs::{CLUSTER_HEADER, routes::Permission, upstream_end};
 use admittance_net::status_class;
 use axum::body::Body;
 use http::{
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::{Answer, Inner, Recipient};
 use crate::{
+    Statuses,
     accounts::Accounts,
     body::{self, CutOff},
     clusters::Drivers,
@@ -25,12 +26,21 @@ use crate::{
     metric_names,
     namespaces::{Namespaces, Remaining},
     path, permission, rest,
+    services::{EVERY_CLUSTER, ServiceTarget, Services},
     tokens::{self, AccessRequest, Holder},
     websocket_tokens,
 };
 
 /// The label of requests for an unknown cluster in metrics.
 const UNKNOWN: &str = "unknown";
+
+/// The servers that a request may go to.
+struct Admitted {
+    drivers: Arc<Drivers>,
+    holder: Holder,
+    /// Whether they are drivers of a Mesos cluster.
+    is_mesos: bool,
+}
 
 impl Inner {
     pub(super) async fn answer(&self, request: Request<Body>) -> Answer {
@@ -46,12 +56,18 @@ impl Inner {
         {
             return self.managed(accounts, &head, body, started).await;
         }
+        let services = self.services.as_ref();
+        let is_service = services.is_some_and(|services| services.find(head.uri.path()).is_some());
         let protocol = websocket_tokens::token(&head.headers)
             .is_some()
             .then(|| websocket_tokens::first_other(&head.headers))
             .flatten();
         let (recipient, forwarded) = match self.admit(&mut head).await {
-            Ok((drivers, holder)) => {
+            Ok(Admitted {
+                drivers,
+                holder,
+                is_mesos,
+            }) => {
                 let Holder {
                     name,
                     watched,
@@ -61,7 +77,9 @@ impl Inner {
                 if let Some(watched) = watched.as_ref().filter(|_| head.headers.contains_key(UPGRADE)) {
                     watched.guard_tunnel(&mut head.extensions);
                 }
-                let forwarded = self.forward(&mut head, body, &drivers, namespaces).await;
+                let forwarded = self
+                    .forward(&mut head, body, &drivers, namespaces, is_mesos)
+                    .await;
                 let forwarded = forwarded.map(|(response, passage)| match &watched {
                     Some(watched) => (response.map(|body| watched.body(body)), passage),
                     None => (response, passage),
@@ -74,10 +92,14 @@ impl Inner {
             }
             Err(error) => (None, Err(error)),
         };
+        let statuses = match is_service {
+            true => Statuses::Driver,
+            false => self.statuses,
+        };
         let (response, own_status, passage) = match forwarded {
             Ok((mut response, passage)) => {
                 let own = response.status();
-                *response.status_mut() = self.statuses.of_reply(own);
+                *response.status_mut() = statuses.of_reply(own);
                 if let Some(protocol) = protocol.filter(|_| own == StatusCode::SWITCHING_PROTOCOLS) {
                     response
                         .headers_mut()
@@ -89,7 +111,7 @@ impl Inner {
             Err(error) => {
                 let passage = error.as_str();
                 tracing::info!(end = passage, "the request ends here: {error}");
-                let response = error.reply(self.statuses).map(Body::from);
+                let response = error.reply(statuses).map(Body::from);
                 (response, error.own_status(), Passage::Ended(passage))
             }
         };
@@ -116,26 +138,22 @@ impl Inner {
         }
     }
 
-    /// Returns the drivers to which a request may be sent, and its user. Rewrites the head for a driver.
-    async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Holder), GatewayError> {
+    /// Returns the servers to which a request may be sent, and its user. Rewrites the head for them.
+    async fn admit(&self, head: &mut Parts) -> Result<Admitted, GatewayError> {
+        if let Some(services) = &self.services
+            && let Some(target) = services.find(head.uri.path())
+        {
+            return self.admit_to(services, target, head).await;
+        }
         head.uri = path::driver_path(&head.uri)?.into();
         if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
             return Err(GatewayError::Method);
         }
         consoles::name_cluster(head);
         let cluster = cluster(&head.headers)?.to_owned();
-        let holder = match &self.tokens {
-            None => Holder::default(),
-            Some(tokens) => {
-                let access = AccessRequest {
-                    cluster: &cluster,
-                    method: &head.method,
-                    path: head.uri.path(),
-                    needed: permission::needed(head, &self.plain_groups),
-                };
-                tokens.admit(&head.headers, access).await?
-            }
-        };
+        let holder = self
+            .holder(head, &cluster, || permission::needed(head, &self.plain_groups))
+            .await?;
         if !self.forward_token {
             tokens::remove(&mut head.headers);
         }
@@ -143,7 +161,57 @@ impl Inner {
         if consoles::is_console(head) {
             consoles::check_host(head, &drivers, self.limits).await?;
         }
-        Ok((drivers, holder))
+        Ok(Admitted {
+            drivers,
+            holder,
+            is_mesos: true,
+        })
+    }
+
+    /// Admits a request to another service. Rewrites the head for it.
+    async fn admit_to(
+        &self,
+        services: &Services,
+        target: ServiceTarget<'_>,
+        head: &mut Parts,
+    ) -> Result<Admitted, GatewayError> {
+        let needed = target.rewrite(head)?;
+        let name = match target {
+            ServiceTarget::Service(..) => EVERY_CLUSTER.to_owned(),
+            ServiceTarget::KubernetesDriver => cluster(&head.headers)?.to_owned(),
+        };
+        let holder = self.holder(head, &name, || needed).await?;
+        if !self.forward_token {
+            tokens::remove(&mut head.headers);
+        }
+        let drivers = match target {
+            ServiceTarget::Service(row, drivers) => Services::servers(row, drivers)?,
+            ServiceTarget::KubernetesDriver => services.kubernetes_driver(&name).await?,
+        };
+        Ok(Admitted {
+            drivers,
+            holder,
+            is_mesos: false,
+        })
+    }
+
+    /// The holder of the token, who may do this.
+    async fn holder(
+        &self,
+        head: &Parts,
+        cluster: &str,
+        needed: impl FnOnce() -> Permission,
+    ) -> Result<Holder, GatewayError> {
+        let Some(tokens) = &self.tokens else {
+            return Ok(Holder::default());
+        };
+        let access = AccessRequest {
+            cluster,
+            method: &head.method,
+            path: head.uri.path(),
+            needed: needed(),
+        };
+        tokens.admit(&head.headers, access).await
     }
 
     /// Returns the driver's reply, and how the request passed.
@@ -153,12 +221,13 @@ impl Inner {
         body: Body,
         drivers: &Drivers,
         namespaces: Option<Namespaces>,
+        is_mesos: bool,
     ) -> Result<(Response<Body>, Passage), GatewayError> {
         let remaining = match &namespaces {
             None => Remaining::Nothing,
             Some(namespaces) => namespaces.check_path(head)?,
         };
-        let (body, cut_off, passage) = if body::is_yaml(head) {
+        let (body, cut_off, passage) = if is_mesos && body::is_yaml(head) {
             let body = body::converted(head, body, self.limits).await?;
             (body, CutOff::default(), Passage::Changed)
         } else {

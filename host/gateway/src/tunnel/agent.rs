@@ -80,7 +80,7 @@ enum AgentError {
 }
 
 impl AgentConfig {
-    /// The credentials and addresses, as they are now. If the addresses cannot be listed, those of `previous` stay.
+    /// Reads the current credentials, and lists the addresses. If that fails, the addresses of `previous` stay.
     async fn read(&self, previous: Option<&Current>) -> Result<Current, AgentError> {
         let credentials = self.credentials.read().await?;
         let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {

@@ -38,6 +38,15 @@ pub(super) fn gateway(
         },
         mistakes,
     );
+    let services = fields.get_optional(
+        "services",
+        |node, mistakes| {
+            node.object(mistakes)?.finish(mistakes);
+            sections.ensembles.need_any(node, mistakes);
+            Some(())
+        },
+        mistakes,
+    );
     if !fields.has("clusters") && !fields.has("discover") && !fields.has("accounts") {
         let fix = "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`, or \
                    `accounts: { sqlite: accounts.db }` for users and clusters of Kubernetes alone";
@@ -72,6 +81,7 @@ pub(super) fn gateway(
         clusters,
         discovery,
         drivers: drivers?,
+        services: services.is_some(),
         tokens,
         accounts: accounts.map(Box::new),
         // The registration is not a part of this section.

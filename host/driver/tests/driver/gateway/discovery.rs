@@ -3,10 +3,11 @@ use std::net::SocketAddr;
 use admittance_bcs::zookeeper::{
     EnsembleConfig, Registered, Registration, Servers, ZooKeeper, ZooKeeperConfig,
 };
-use admittance_gateway::GatewayConfig;
+use admittance_gateway::{GatewayConfig, TokenTable, TokensConfig};
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{Driver, OUTER, envelope, gateway};
 use crate::{harness::*, tls::until, zookeeper::ensemble::Server};
@@ -48,6 +49,92 @@ async fn reply(gateway: &Running, cluster: &str) -> (u64, String) {
 
 async fn detail(gateway: &Running) -> Value {
     gateway.status().await["gateway"].clone()
+}
+
+#[tokio::test]
+async fn other_services_are_found_where_they_register() {
+    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let (storage, kubernetes) = (Driver::answering(404, "gone").await, Driver::start().await);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens.yaml");
+    let digest = |token: &str| hex::encode(Sha256::digest(token));
+    let text = format!(
+        "tokens:\n- {{ name: all, sha256: {}, clusters: {{ '*': Read }} }}\n- {{ name: one, sha256: {}, clusters: {{ BCS-K8S-1: Hooks }} }}\n",
+        digest("all"),
+        digest("one")
+    );
+    std::fs::write(&path, text).unwrap();
+    let mut setup = gateway(&[], |config| {
+        config.services = true;
+        config.tokens = Some(TokensConfig::File(TokenTable::read(&path).unwrap()));
+    });
+    setup.config.zookeeper = ZooKeeperConfig {
+        cluster: None,
+        service: Some(of(server.address())),
+    };
+    let gateway = setup.start().await;
+    let send = async |method: &str, path: &str, token: &str, cluster: &str| {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/bcsapi/v4/{path}"))
+            .header("bcs-clusterid", cluster)
+            .header("content-type", "application/yaml")
+            .header("authorization", format!("Bearer {token}"));
+        gateway
+            .send(request.body(Body::from("a: 1")).unwrap())
+            .await
+            .status()
+            .as_u16()
+    };
+    until("it is known that there is none", async || {
+        send("GET", "storage/x", "all", "").await == 502
+    })
+    .await;
+    let registering = ZooKeeper::open(of(server.address()));
+    let _storage = register(
+        &registering,
+        "/bcs/services/endpoints/storage",
+        storage.address,
+        None,
+    );
+    let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
+    let _kubernetes = register(&registering, node, kubernetes.address, None);
+    // The status is the service's, whatever `statuses` says.
+    until("the storage", async || {
+        send("GET", "storage/k8s/x?y=1", "all", "").await == 404
+    })
+    .await;
+    let received = storage.received();
+    let received = received.last().unwrap();
+    assert_eq!(received.uri, "/bcsstorage/v1/k8s/x?y=1");
+    assert!(!received.headers.contains_key("authorization"));
+    assert_eq!(received.body, "a: 1");
+    until("the driver", async || {
+        send("PATCH", "scheduler/k8s/api/v1/pods", "one", "BCS-K8S-1").await == 200
+    })
+    .await;
+    assert_eq!(
+        kubernetes.received().last().unwrap().uri,
+        "/k8sdriver/v4/api/v1/pods"
+    );
+    for (method, path, token, cluster, status) in [
+        ("POST", "storage/x", "all", "", 400),
+        ("GET", "storage/x", "one", "", 400),
+        ("GET", "storage/x", "wrong", "", 401),
+        ("PATCH", "storage/x", "all", "", 405),
+        ("GET", "storage/../x", "all", "", 400),
+        ("GET", "netservice/x", "all", "", 502),
+        ("GET", "scheduler/k8s/x", "one", "BCS-K8S-2", 400),
+        ("DELETE", "scheduler/k8s/x", "all", "BCS-K8S-1", 400),
+        ("GET", "scheduler/k8s/x", "all", "BCS-K8S-2", 502),
+    ] {
+        assert_eq!(
+            send(method, path, token, cluster).await,
+            status,
+            "{method} {path} {token} {cluster}"
+        );
+    }
+    assert!(storage.received().is_empty() && kubernetes.received().is_empty());
 }
 
 #[tokio::test]

@@ -133,9 +133,8 @@ struct Endpoints {
     subsets: Vec<Subset>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Subset {
     addresses: Vec<Address>,
     ports: Vec<Port>,

@@ -1,0 +1,160 @@
+//! The other services of BCS behind bcs-api, and the drivers of its Kubernetes clusters: found in ZooKeeper, and
+//! forwarded to for users who may use every cluster.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use admittance_bcs::{
+    ClusterId,
+    discovery::{Discovery, ServerKind},
+    routes::Permission,
+    zookeeper::{NodePath, ZooKeeper},
+};
+use admittance_net::upstream::{Servers, Upstream, UpstreamConfig};
+use http::{Method, header::UPGRADE, request::Parts};
+
+use crate::{
+    clusters::{Clusters, Drivers},
+    error::GatewayError,
+    path,
+};
+
+/// The node below which all programs of BCS register.
+const ENDPOINTS: &str = "/bcs/services/endpoints";
+
+/// A service: its paths at the gateway and at itself, and the node of its servers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    outer: &'static str,
+    node: &'static str,
+    inner: &'static str,
+}
+
+const fn row(outer: &'static str, node: &'static str, inner: &'static str) -> Row {
+    Row { outer, node, inner }
+}
+
+const SERVICES: [Row; 5] = [
+    row("/bcsapi/v4/storage", "storage", "/bcsstorage/v1"),
+    row("/bcsapi/v4/detection", "networkdetection", "/detection/v4"),
+    row("/bcsapi/v4/metric", "metricservice", "/api/v1/metric"),
+    row("/bcsapi/v4/netservice", "netservice", "/v1"),
+    row(
+        "/bcsapi/v4/clusterkeeper",
+        "clusterkeeper",
+        "/bcsclusterkeeper/v1",
+    ),
+];
+/// The drivers of Kubernetes clusters, one level below their node.
+const KUBERNETES: Row = row("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
+
+/// The name in permissions that stands for every cluster. No cluster has it.
+pub(super) const EVERY_CLUSTER: &str = "*";
+
+/// The services. Live as long as the gateway.
+#[derive(Debug)]
+pub(super) struct Services {
+    services: Vec<(Row, Arc<Drivers>)>,
+    kubernetes: Clusters,
+}
+
+/// A service that a request is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ServiceTarget<'a> {
+    Service(Row, &'a Arc<Drivers>),
+    /// The driver of the Kubernetes cluster that the header names.
+    KubernetesDriver,
+}
+
+impl Services {
+    /// Follows the servers of all services in this ensemble.
+    pub(super) fn start(config: &UpstreamConfig, zookeeper: &ZooKeeper) -> Self {
+        let config = UpstreamConfig {
+            // Each has a health check of its own, or none.
+            health: None,
+            ..config.clone()
+        };
+        let services = SERVICES.iter().filter_map(|row| {
+            let (id, node) = (ClusterId::of_node(row.node).ok()?, node(*row)?);
+            let discovery = Discovery::start(zookeeper, node, ServerKind::Gateways);
+            let servers = Servers::Followed(discovery.servers());
+            Some((*row, Drivers::new(&config, id, servers, Some(discovery))))
+        });
+        Self {
+            services: services.collect(),
+            kubernetes: {
+                let found = node(KUBERNETES).map(|node| (node, zookeeper));
+                Clusters::following(&config, BTreeMap::new(), found, false)
+            },
+        }
+    }
+
+    /// Returns the service that a path is for.
+    pub(super) fn find(&self, path: &str) -> Option<ServiceTarget<'_>> {
+        let is_below = |row: &Row| {
+            path.strip_prefix(row.outer)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        if is_below(&KUBERNETES) {
+            return Some(ServiceTarget::KubernetesDriver);
+        }
+        let found = self.services.iter().find(|(row, _)| is_below(row));
+        found.map(|(row, drivers)| ServiceTarget::Service(*row, drivers))
+    }
+
+    /// The servers of a service that is for every cluster.
+    pub(super) fn servers(row: Row, drivers: &Arc<Drivers>) -> Result<Arc<Drivers>, GatewayError> {
+        match drivers.no_driver() {
+            None => Ok(drivers.clone()),
+            Some(_) => Err(GatewayError::NoService(row.node.to_owned())),
+        }
+    }
+
+    /// The drivers of a Kubernetes cluster.
+    pub(super) async fn kubernetes_driver(&self, cluster: &str) -> Result<Arc<Drivers>, GatewayError> {
+        let found = self.kubernetes.find(cluster).await;
+        found.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES.node)))
+    }
+
+    pub(super) fn upstreams(&self) -> impl Iterator<Item = Upstream> + '_ {
+        let drivers = self.kubernetes.now();
+        let drivers: Vec<_> = drivers
+            .clusters
+            .values()
+            .map(|drivers| drivers.upstream.clone())
+            .collect();
+        let services = self.services.iter().map(|(_, service)| service.upstream.clone());
+        services.chain(drivers)
+    }
+}
+
+impl ServiceTarget<'_> {
+    fn row(&self) -> Row {
+        match self {
+            Self::Service(row, _) => *row,
+            Self::KubernetesDriver => KUBERNETES,
+        }
+    }
+
+    /// Rewrites the path for the service. Returns the permission that the request needs.
+    pub(super) fn rewrite(&self, head: &mut Parts) -> Result<Permission, GatewayError> {
+        let Row { outer, inner, .. } = self.row();
+        head.uri = path::rewritten(&head.uri, outer, inner)?.into();
+        let is_kubernetes = matches!(self, Self::KubernetesDriver);
+        let is_method = [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method)
+            || (is_kubernetes && head.method == Method::PATCH);
+        if !is_method {
+            return Err(GatewayError::Method);
+        }
+        let is_read = head.method == Method::GET && !head.headers.contains_key(UPGRADE);
+        Ok(match (is_read, is_kubernetes) {
+            (true, _) => Permission::Read,
+            (false, false) => Permission::Write,
+            // Anything in the cluster may be changed.
+            (false, true) => Permission::Hooks,
+        })
+    }
+}
+
+fn node(row: Row) -> Option<NodePath> {
+    format!("{ENDPOINTS}/{}", row.node).parse().ok()
+}
