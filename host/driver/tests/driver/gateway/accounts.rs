@@ -340,7 +340,8 @@ async fn invalid_input_has_the_status_that_is_configured() {
                 credentials(&json!("guess")),
             )
             .await;
-        assert_eq!((put.0, &put.1["code_name"]), (400, &json!("INVALID_RTOKEN")));
+        // The cluster does not exist, so it has no register token.
+        assert_eq!((put.0, &put.1["code_name"]), (400, &json!("RTOKEN_NOT_FOUND")));
     }
 }
 
