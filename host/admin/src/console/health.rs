@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use maud::{Markup, html};
 
 use super::{
-    layout::{Section, page},
+    layout::{Section, page_with},
     parts::{Column::Text, badge, count, headings, lasting, moment},
     session::Session,
 };
@@ -28,7 +28,7 @@ async fn health(session: Session, State(api): State<Api>) -> Response {
         (facts(&overview.table))
         div.panels { @for panel in overview.panels.iter().chain([&disk]) { (table(panel, now)) } }
     };
-    page(&session, Section::Health, "Health", content)
+    page_with(&overview, &session, Section::Health, "Health", &content)
 }
 
 fn facts(table: &Status) -> Markup {

@@ -5,7 +5,7 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{alerts, assets, session::Session};
-use crate::error::ApiError;
+use crate::{Overview, error::ApiError};
 
 /// A page in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,24 @@ impl Section {
 
 /// Returns a page for this user, with the title as its first heading.
 pub(super) fn page(session: &Session, section: Section, title: &str, content: Markup) -> Response {
-    let markup = frame(title, Some((session, section)), &content);
+    page_with(&(session.sources.overview)(), session, section, title, &content)
+}
+
+/// Returns a page whose content shows this state of the driver, as its alerts do.
+pub(super) fn page_with(
+    overview: &Overview,
+    session: &Session,
+    section: Section,
+    title: &str,
+    content: &Markup,
+) -> Response {
+    let markup = frame(title, Some((session, section, overview)), content);
     Html(markup.into_string()).into_response()
 }
 
 /// Returns an error as a page for this user, with the status that the API gives it.
 pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
-    let markup = frame(title_of(error), Some((session, section)), &explanation(error));
-    (error.status(), Html(markup.into_string())).into_response()
+    (error.status(), page(session, section, title_of(error), explanation(error))).into_response()
 }
 
 /// Returns an error as a page for an unknown client.
@@ -125,7 +135,7 @@ fn explanation(error: &ApiError) -> Markup {
     }
 }
 
-fn frame(title: &str, user: Option<(&Session, Section)>, content: &Markup) -> Markup {
+fn frame(title: &str, user: Option<(&Session, Section, &Overview)>, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -142,15 +152,13 @@ fn frame(title: &str, user: Option<(&Session, Section)>, content: &Markup) -> Ma
                 a.skip href="#content" { "Skip to the content" }
                 header.top {
                     a.brand href="/" { "Admittance" }
-                    @if let Some((session, section)) = user {
+                    @if let Some((session, section, _)) = user {
                         (navigation(section))
                         a.button.search href="/go" title="/ or Ctrl K" { "Go to…" }
                         (account(session))
                     }
                 }
-                @if let Some((session, _)) = user {
-                    (alerts::bar(&(session.sources.overview)(), Moment::now()))
-                }
+                @if let Some((_, _, overview)) = user { (alerts::bar(overview, Moment::now())) }
                 main #content tabindex="-1" {
                     h1 { (title) }
                     (content)

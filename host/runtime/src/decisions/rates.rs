@@ -75,8 +75,9 @@ impl ChainCounts {
         let is_denied = |result: &StageResult| matches!(result, StageResult::Denied(_));
         self.denied += has(Mode::Enforce, is_denied);
         self.would_deny += has(Mode::Audit, is_denied);
-        self.changed += has(Mode::Enforce, |result| matches!(result, StageResult::Changed(_)));
-        if matches!(decision, Decision::Refused(_)) {
+        if matches!(decision, Decision::Allowed) {
+            self.changed += has(Mode::Enforce, |result| matches!(result, StageResult::Changed(_)));
+        } else {
             self.failed += has(Mode::Enforce, |result| {
                 matches!(
                     result,

@@ -243,7 +243,7 @@ pub struct ChainRates {
     /// The number of requests that a stage in mode `Audit` would have denied.
     #[serde(default)]
     pub would_deny: u64,
-    /// The number of requests that a stage of the chain changed.
+    /// The number of requests that a stage of the chain changed, and that were allowed.
     pub changed: u64,
     /// The number of requests that were refused because a stage of the chain failed.
     pub failed: u64,

@@ -190,9 +190,7 @@ impl Recent {
         if let Some(count) = self.current.results.get_mut(result) {
             *count += 1;
         }
-        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        // Only a histogram with a fixed range refuses a value, and this one grows.
-        let _ = self.current.durations.record(microseconds.clamp(1, LONGEST));
+        record_duration(&mut self.current.durations, duration);
     }
 
     /// Returns the periods that began within the last two.
@@ -219,7 +217,7 @@ impl Recent {
 
     /// Returns these quantiles of the durations in microseconds; `None` without durations.
     fn quantiles<const N: usize>(&self, quantiles: [f64; N], now: Instant) -> [Option<u64>; N] {
-        let mut all = histogram();
+        let mut all = histogram(2);
         for period in self.periods(now) {
             // Histograms with the same bounds can be added.
             if all.add(&period.durations).is_err() {
@@ -235,7 +233,7 @@ impl Period {
         Self {
             begun: now,
             results: Results::default(),
-            durations: histogram(),
+            durations: histogram(2),
         }
     }
 
@@ -250,10 +248,17 @@ impl Period {
     }
 }
 
-/// Creates a histogram with a precision of a hundredth, which grows with the longest duration.
-fn histogram() -> Histogram<u32> {
-    #[expect(clippy::expect_used, reason = "two significant digits are possible")]
-    Histogram::new(2).expect("a histogram of two digits")
+/// Records a duration in microseconds.
+pub(super) fn record_duration(durations: &mut Histogram<u32>, duration: Duration) {
+    let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    // Only a histogram with a fixed range refuses a value, and these grow.
+    let _ = durations.record(microseconds.clamp(1, LONGEST));
+}
+
+/// Creates a histogram with a precision of this many decimal digits, which grows with the longest duration.
+pub(super) fn histogram(digits: u8) -> Histogram<u32> {
+    #[expect(clippy::expect_used, reason = "one and two digits are possible")]
+    Histogram::new(digits).expect("a histogram of one or two digits")
 }
 
 #[cfg(test)]

@@ -1,21 +1,20 @@
 //! The numbers of requests by the minute, for trends.
 //!
-//! Requests count with atomic additions and without a lock. The memory is bounded: two hours of minutes, and a histogram
-//! with four buckets to an octave for the durations of each.
+//! The memory is bounded: a histogram of one digit for each minute of two hours.
 
 use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    collections::VecDeque,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+use super::statistics::{histogram, record_duration};
 use crate::decisions::DecisionVerdict;
 
 const HOUR: u64 = 60;
-/// Two hours, of which the last minute is still being counted, and the next minute, which is clear already.
-const SLOTS: usize = 2 * HOUR as usize + 1;
-/// The octaves of durations in microseconds, up to more than a minute.
-const OCTAVES: usize = 27;
-const PER_OCTAVE: usize = 4;
 
 /// The requests that matched a chain during some time, at most an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,9 +27,9 @@ pub struct TrafficCounts {
     pub denied: u64,
     /// The requests that were refused because a stage failed or the time was over.
     pub failed: u64,
-    /// The time that half of them did not exceed, in microseconds, to 15 %; 0 without requests.
+    /// The time that half of them did not exceed, in microseconds, to 10 %; 0 without requests.
     pub p50_microseconds: u64,
-    /// The time that 99 of 100 did not exceed, in microseconds, to 15 %; 0 without requests.
+    /// The time that 99 of 100 did not exceed, in microseconds, to 10 %; 0 without requests.
     pub p99_microseconds: u64,
 }
 
@@ -47,163 +46,110 @@ pub struct TrafficHour {
 #[derive(Debug)]
 pub(crate) struct Traffic {
     begun: Instant,
-    /// The newest minute with a request, from the beginning. The slots of this minute and of the next one are its own.
-    newest: AtomicU64,
-    slots: Vec<Slot>,
+    /// The minutes with requests, the oldest first. Readers take the list and add up without the lock.
+    minutes: Mutex<VecDeque<Arc<CountedMinute>>>,
 }
 
-/// One minute.
-#[derive(Debug, Default)]
-struct Slot {
-    changed: AtomicU32,
-    denied: AtomicU32,
-    failed: AtomicU32,
-    durations: [[AtomicU32; PER_OCTAVE]; OCTAVES],
+/// The requests of one minute, or of several.
+#[derive(Clone, Debug)]
+struct CountedMinute {
+    /// The number of the minute since the beginning.
+    number: u64,
+    changed: u64,
+    denied: u64,
+    failed: u64,
+    durations: Histogram<u32>,
 }
 
 impl Traffic {
     pub(crate) fn new(begun: Instant) -> Self {
-        let slots = (0..SLOTS).map(|_| Slot::default());
         Self {
             begun,
-            newest: AtomicU64::new(0),
-            slots: slots.collect(),
+            minutes: Mutex::default(),
         }
     }
 
     /// Counts a request that took this long.
     pub(crate) fn record(&self, verdict: DecisionVerdict, duration: Duration, now: Instant) {
-        let minute = self.minute(now);
-        let newest = self.newest.load(Relaxed);
-        if minute > newest
-            && self
-                .newest
-                .compare_exchange(newest, minute, Relaxed, Relaxed)
-                .is_ok()
-        {
-            // Slots are cleared a minute ahead, so that no request is counted in a slot that is being cleared, except
-            // after a minute without requests.
-            let stale = (newest + 2..=minute + 1).rev().take(SLOTS);
-            stale.filter_map(|minute| self.slot(minute)).for_each(Slot::clear);
+        let number = self.minute(now);
+        let mut minutes = self.minutes.lock();
+        // A thread that read the clock earlier may come later.
+        if minutes.back().is_none_or(|newest| newest.number < number) {
+            minutes.retain(|minute| minute.number + 2 * HOUR > number);
+            minutes.push_back(Arc::new(CountedMinute::new(number)));
         }
-        let Some(slot) = self.slot(minute) else { return };
-        let counter = match verdict {
-            DecisionVerdict::Changed => Some(&slot.changed),
-            DecisionVerdict::Denied => Some(&slot.denied),
-            DecisionVerdict::Failed | DecisionVerdict::Deadline => Some(&slot.failed),
-            DecisionVerdict::Allowed | DecisionVerdict::DryRun => None,
-        };
-        if let Some(counter) = counter {
-            counter.fetch_add(1, Relaxed);
-        }
-        if let Some(bucket) = slot.bucket(duration) {
-            bucket.fetch_add(1, Relaxed);
+        if let Some(newest) = minutes.back_mut() {
+            Arc::make_mut(newest).record(verdict, duration);
         }
     }
 
     /// Returns the last hour, and the hour before it.
     pub(crate) fn hours(&self, now: Instant) -> [TrafficHour; 2] {
-        let end = self.minute(now) + 1;
-        [
-            self.hour(Some(end)),
-            self.hour(end.checked_sub(HOUR).filter(|end| *end > 0)),
-        ]
-    }
-
-    /// Returns the hour before this minute. It has no requests without one.
-    fn hour(&self, end: Option<u64>) -> TrafficHour {
-        let newest = self.newest.load(Relaxed);
-        let mut total = SlotCounts::default();
-        let minutes = (1..=HOUR).rev().map(|back| {
-            let minute = end.and_then(|end| end.checked_sub(back));
-            let counted = minute.filter(|minute| *minute <= newest);
-            let mut counts = SlotCounts::default();
-            if let Some(slot) = counted.and_then(|minute| self.slot(minute)) {
-                counts.add(slot);
-                total.add(slot);
-            }
-            counts.summary()
-        });
-        TrafficHour {
-            minutes: minutes.collect(),
-            total: total.summary(),
-        }
+        let minutes = self.minutes.lock().clone();
+        let now = self.minute(now);
+        [0, HOUR].map(|back| hour(&minutes, now.checked_sub(back)))
     }
 
     fn minute(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.begun).as_secs() / 60
     }
+}
 
-    fn slot(&self, minute: u64) -> Option<&Slot> {
-        self.slots.get(usize::try_from(minute).ok()? % SLOTS)
+/// Returns the hour that ends with the minute `last`. It has no requests without one.
+fn hour(minutes: &VecDeque<Arc<CountedMinute>>, last: Option<u64>) -> TrafficHour {
+    let mut total = CountedMinute::new(0);
+    let counts = (0..HOUR).rev().map(|back| {
+        let number = last.and_then(|last| last.checked_sub(back));
+        let found = minutes.iter().find(|minute| Some(minute.number) == number);
+        found.map_or_else(TrafficCounts::default, |minute| {
+            total.add(minute);
+            minute.summary()
+        })
+    });
+    TrafficHour {
+        minutes: counts.collect(),
+        total: total.summary(),
     }
 }
 
-impl Slot {
-    fn clear(&self) {
-        let results = [&self.changed, &self.denied, &self.failed];
-        for counter in results.into_iter().chain(self.durations.iter().flatten()) {
-            counter.store(0, Relaxed);
+impl CountedMinute {
+    fn new(number: u64) -> Self {
+        Self {
+            number,
+            changed: 0,
+            denied: 0,
+            failed: 0,
+            durations: histogram(1),
         }
     }
 
-    /// Returns the bucket of a duration. Its octave is the position of the highest bit, and the next two bits choose one of
-    /// four.
-    fn bucket(&self, duration: Duration) -> Option<&AtomicU32> {
-        let longest = (1 << OCTAVES) - 1;
-        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(longest);
-        let microseconds = microseconds.clamp(1, longest);
-        let octave = microseconds.ilog2() as usize;
-        let quarter = (microseconds << 2 >> octave) & 3;
-        self.durations.get(octave)?.get(usize::try_from(quarter).ok()?)
-    }
-}
-
-/// The sum of several minutes.
-#[derive(Default)]
-struct SlotCounts {
-    changed: u64,
-    denied: u64,
-    failed: u64,
-    durations: [[u64; PER_OCTAVE]; OCTAVES],
-}
-
-impl SlotCounts {
-    fn add(&mut self, slot: &Slot) {
-        self.changed += u64::from(slot.changed.load(Relaxed));
-        self.denied += u64::from(slot.denied.load(Relaxed));
-        self.failed += u64::from(slot.failed.load(Relaxed));
-        let own = self.durations.iter_mut().flatten();
-        for (sum, counter) in own.zip(slot.durations.iter().flatten()) {
-            *sum += u64::from(counter.load(Relaxed));
+    fn record(&mut self, verdict: DecisionVerdict, duration: Duration) {
+        match verdict {
+            DecisionVerdict::Changed => self.changed += 1,
+            DecisionVerdict::Denied => self.denied += 1,
+            DecisionVerdict::Failed | DecisionVerdict::Deadline => self.failed += 1,
+            DecisionVerdict::Allowed | DecisionVerdict::DryRun => {}
         }
+        record_duration(&mut self.durations, duration);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.changed += other.changed;
+        self.denied += other.denied;
+        self.failed += other.failed;
+        // Only a histogram with a fixed range refuses another, and this one grows.
+        let _ = self.durations.add(&other.durations);
     }
 
     fn summary(&self) -> TrafficCounts {
-        let requests = self.durations.iter().flatten().sum();
         TrafficCounts {
-            requests,
+            requests: self.durations.len(),
             changed: self.changed,
             denied: self.denied,
             failed: self.failed,
-            p50_microseconds: self.quantile(requests.div_ceil(2)),
-            p99_microseconds: self.quantile((requests * 99).div_ceil(100)),
+            p50_microseconds: self.durations.value_at_quantile(0.5),
+            p99_microseconds: self.durations.value_at_quantile(0.99),
         }
-    }
-
-    /// Returns the middle of the bucket that has the `rank`th shortest duration; 0 for the rank 0.
-    fn quantile(&self, rank: u64) -> u64 {
-        let mut seen = 0;
-        for (octave, buckets) in self.durations.iter().enumerate() {
-            for (quarter, count) in buckets.iter().enumerate() {
-                seen += count;
-                if rank > 0 && seen >= rank {
-                    // The middle of `quarter` and the next one.
-                    return ((9 + 2 * quarter as u64) << octave) >> 3;
-                }
-            }
-        }
-        0
     }
 }
 
@@ -274,14 +220,14 @@ mod tests {
             traffic.record(DecisionVerdict::Allowed, 4 * duration, begun);
             traffic.record(DecisionVerdict::Allowed, 4 * duration, begun);
             let [last, _] = traffic.hours(begun);
-            let is_close = |found: u64, exact: u64| found.abs_diff(exact) * 100 <= exact * 15;
+            let is_close = |found: u64, exact: u64| found.abs_diff(exact) * 100 <= exact * 10;
             let total = last.total;
             assert!(
                 is_close(total.p50_microseconds, microseconds),
                 "{microseconds}: {total:?}"
             );
-            // A duration beyond the last octave is among its longest.
-            if microseconds < 30_000_000 {
+            // Durations beyond a minute count as a minute.
+            if 4 * microseconds <= 60_000_000 {
                 assert!(
                     is_close(total.p99_microseconds, 4 * microseconds),
                     "{microseconds}: {total:?}"

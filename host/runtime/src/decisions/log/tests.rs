@@ -448,6 +448,19 @@ fn rates_of_a_chain_that_only_audits_have_its_denials_and_times() {
 }
 
 #[test]
+fn a_change_of_a_request_that_is_denied_later_is_not_counted() {
+    let log = log(10, 1 << 20, &[]);
+    let mut outcome = changed("a");
+    let denied = denied("a");
+    outcome.decision = denied.decision;
+    outcome.trace.extend(denied.trace);
+    log.add(&observed(pod("a", "shop"), &outcome));
+    let rates = log.rates(Duration::from_secs(60));
+    let pods = rates.iter().find(|rates| rates.chain == "pods").unwrap();
+    assert_eq!((pods.requests, pods.changed), (1, 0));
+}
+
+#[test]
 fn pages_are_bounded_by_bytes() {
     let log = log(100, 64 << 20, &[]);
     let large = "x".repeat(900 << 10);
