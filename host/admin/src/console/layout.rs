@@ -74,7 +74,11 @@ pub(super) fn page_with(
 
 /// Returns an error as a page for this user, with the status that the API gives it.
 pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
-    (error.status(), page(session, section, title_of(error), explanation(error))).into_response()
+    (
+        error.status(),
+        page(session, section, title_of(error), explanation(error)),
+    )
+        .into_response()
 }
 
 /// Returns an error as a page for an unknown client.
