@@ -143,7 +143,6 @@ fn is_host(text: &str) -> bool {
     named && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// Returns whether this is a repository name by the OCI distribution specification.
 fn is_repository(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| {
@@ -154,7 +153,6 @@ fn is_repository(text: &str) -> bool {
     text.len() <= 255 && text.split('/').all(is_part)
 }
 
-/// Returns whether this is a tag by the OCI distribution specification.
 fn is_tag(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.len() <= 128

@@ -25,7 +25,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Object(Arc<ObjectForms>);
 
-/// The forms of an object that exist so far: text, tree and head.
 struct ObjectForms {
     text: OnceLock<ByteString>,
     value: OnceLock<Value>,
@@ -127,7 +126,6 @@ impl Object {
         }))
     }
 
-    /// Returns whether both share the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -28,10 +28,8 @@ const UNINTERRUPTED: usize = 2048;
 #[derive(Clone, Default)]
 pub struct Patch(Vec<Arc<Part>>);
 
-/// The operations of one verdict. The patch of an outcome has the parts of several verdicts.
 struct Part {
     operations: Vec<Operation>,
-    /// The bytes of the operations' paths and values.
     size: usize,
 }
 
@@ -249,7 +247,6 @@ impl Patch {
         Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
     }
 
-    /// Returns the bytes of all paths and values.
     pub(crate) fn size(&self) -> usize {
         self.0.iter().map(|part| part.size).sum()
     }
@@ -363,7 +360,6 @@ impl Patch {
         })
     }
 
-    /// Appends the operations of `other`.
     pub(crate) fn append(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
@@ -393,7 +389,6 @@ fn is_on_the_way(ancestor: &str, place: &str) -> bool {
 }
 
 impl Operation {
-    /// Returns the bytes of its paths and its value.
     fn size(&self) -> usize {
         let from = self.action.from().map_or(0, Pointer::len);
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
@@ -480,7 +475,6 @@ impl Operation {
     }
 }
 
-/// Shortens a text of a patch for a message.
 fn beginning(text: &str) -> Cow<'_, str> {
     shortened(text, 80)
 }

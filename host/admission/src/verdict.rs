@@ -158,7 +158,6 @@ impl Denial {
         }
     }
 
-    /// Appends the message of another denial as a line.
     pub(crate) fn join(&mut self, other: &Self) {
         self.message.push('\n');
         self.message.push_str(&other.message);

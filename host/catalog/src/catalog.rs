@@ -197,7 +197,6 @@ impl Catalog {
 }
 
 impl Inner {
-    /// Works with the store on a blocking thread; `None` without a store.
     pub(crate) async fn in_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> T + Send + 'static,
@@ -313,7 +312,6 @@ impl Inner {
     }
 }
 
-/// Runs blocking disk work on a blocking thread.
 pub(crate) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {

@@ -8,7 +8,6 @@ pub(crate) const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.
 /// The standard type of a layer that is a module:
 /// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 pub(crate) const WASM_TYPE: &str = "application/wasm";
-/// Media types that older tools write.
 const OLDER_WASM_TYPES: [&str; 3] = [
     "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm",
     "application/vnd.wasm.content.layer.v1+wasm",
@@ -23,7 +22,6 @@ const ARCHIVE_TYPES: [&str; 2] = [
 /// The number of layers that an error names when none of them is a module.
 const NAMED_LAYERS: usize = 4;
 
-/// The fields of a manifest or an index that are used.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
@@ -32,7 +30,6 @@ struct Manifest {
     config: Option<Descriptor>,
     #[serde(default)]
     layers: Vec<Descriptor>,
-    /// The entries, if this is an index.
     manifests: Option<Vec<IgnoredAny>>,
 }
 
@@ -109,7 +106,6 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
     })
 }
 
-/// Describes the layers of an artifact without a module.
 fn describe_layers(manifest: &Manifest) -> String {
     let mut types: Vec<String> = manifest
         .layers

@@ -104,7 +104,6 @@ impl fmt::Debug for Module {
     }
 }
 
-/// Reads a module's file of at most `limit` bytes. Returns its content and digest.
 pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Error> {
     match file::read(path, limit) {
         Ok(bytes) => {
@@ -123,7 +122,6 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
     }
 }
 
-/// Checks that bytes have the digest that a definition names.
 pub(crate) fn check_pin(place: &str, pinned: Option<Digest>, actual: Digest) -> Result<(), Error> {
     match pinned {
         Some(expected) if expected != actual => Err(Error::DigestMismatch {

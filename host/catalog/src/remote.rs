@@ -48,7 +48,6 @@ impl Remote {
         })
     }
 
-    /// Finds the current signatures of a module.
     pub(crate) async fn signatures(
         &self,
         reference: &ModuleReference,
@@ -121,7 +120,6 @@ impl Catalog {
     }
 }
 
-/// The fetch of one module.
 #[derive(Clone, Copy)]
 struct Fetch<'a> {
     inner: &'a Inner,
@@ -183,7 +181,6 @@ impl Fetch<'_> {
         Ok(recorded.await?.flatten())
     }
 
-    /// Returns the module with this digest, if the store has it.
     async fn kept(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
         let kept = self.inner.in_store(move |store| store.module(digest));
         Ok(kept.await?.flatten())

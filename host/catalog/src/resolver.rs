@@ -75,7 +75,6 @@ impl<K, V> Default for Once<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    /// Returns the result of the first call with this key.
     pub(crate) async fn get(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let cell = self.0.lock().entry(key).or_default().clone();
         cell.get_or_init(|| find).await.clone()

@@ -61,9 +61,7 @@ pub(crate) enum Kind {
     Resolution,
     /// Signature material, sealed, under the reference and the digest of the module.
     Signature,
-    /// Partial downloads.
     Partial,
-    /// Temporary files.
     Temporary,
 }
 
@@ -188,7 +186,6 @@ impl Store {
         self.keep_sealed(Kind::Signature, name_with(reference, module), &content)
     }
 
-    /// Reads the content of a sealed entry.
     pub(crate) fn sealed(&self, kind: Kind, name: Digest) -> Option<Vec<u8>> {
         let path = self.path(kind, name);
         let mut entry = read(&path)?;
@@ -260,7 +257,6 @@ impl Store {
     }
 }
 
-/// Reads an entry's bytes, and marks it as used.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     match file::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
@@ -297,7 +293,6 @@ fn remove_unlocked(path: &Path) {
     }
 }
 
-/// Lists the files in a directory; `None` if it cannot be read.
 fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory)
         .into_iter()
@@ -316,7 +311,6 @@ pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Syncs the directory, so that a new name is on disk.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => file::sync_directory(parent),

@@ -31,14 +31,12 @@ pub(crate) struct Writer {
     /// The length at which the deadline is checked again.
     next_check: usize,
     depth: usize,
-    /// Whether values without a JSON type are converted, as in a JSON Patch.
     converts: bool,
 }
 
 type WriteResult = Result<(), Failure>;
 
 impl Writer {
-    /// Creates a writer of at most `limit` bytes.
     pub(crate) fn new(limit: usize, deadline: Deadline) -> Self {
         Self {
             text: String::new(),
@@ -73,7 +71,6 @@ impl Writer {
         Ok(self.text)
     }
 
-    /// Writes an object to apply.
     pub(crate) fn change(mut self, change: &Value<'_>) -> Result<String, Failure> {
         let Value::Part(part) = change else {
             return Err(failed(format!(
@@ -85,7 +82,6 @@ impl Writer {
         Ok(self.text)
     }
 
-    /// Any value as JSON.
     pub(crate) fn json(mut self, value: &Value<'_>) -> Result<String, Failure> {
         self.converts = true;
         self.value(value, None)?;

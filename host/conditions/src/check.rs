@@ -60,10 +60,8 @@ pub(crate) struct Scope {
     pub(crate) mutates: bool,
 }
 
-/// A policy of Kyverno.
 #[derive(Clone, Debug)]
 pub(crate) struct KyvernoScope {
-    /// The only namespace whose objects it may look up, if it is a policy of a namespace.
     pub(crate) namespace: Option<Arc<str>>,
 }
 
@@ -199,7 +197,6 @@ impl<'s> Checker<'s> {
         self.function(node, name, call.target.as_deref(), &call.args)
     }
 
-    /// Checks an operand that must be a bool.
     fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, Mistake> {
         let (side, kind) = self.check(node)?;
         if matches!(kind, Type::Bool | Type::Dyn | Type::Free) {
@@ -421,7 +418,6 @@ fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
     (Expression::Constant(constant), kind)
 }
 
-/// Returns the type of an entry's value, which is inside of an optional for an optional entry.
 fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mistake> {
     match (is_optional, kind) {
         (false, kind) => Ok(kind),
@@ -431,7 +427,6 @@ fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mi
     }
 }
 
-/// Writes the argument types of a call for a message.
 fn applied(style: Style, kinds: &[Type]) -> String {
     let texts: Vec<String> = kinds.iter().map(Type::to_string).collect();
     match (style, texts.split_first()) {

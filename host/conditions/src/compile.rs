@@ -17,7 +17,6 @@ pub(crate) const MAX_LENGTH: usize = 16 << 10;
 /// expression uses take memory.
 const STACK: usize = 64 << 20;
 
-/// Parses and checks an expression, whose type must be one of these; an empty list allows every type.
 pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {
     let checked = parsed(source, |tree| Checker::new(scope).check_whole(tree))?;
     if wanted.is_empty() || wanted.contains(&checked.kind) {
@@ -116,7 +115,6 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
 /// The deepest nesting of parentheses, brackets and arguments that the parser follows.
 const PARSER_DEPTH: usize = 96;
 
-/// Removes the list of expected tokens from a message.
 fn short(message: &str) -> String {
     message
         .split(" expecting ")
@@ -127,7 +125,6 @@ fn short(message: &str) -> String {
         .collect()
 }
 
-/// Returns line and column of a character, from 1.
 fn position(source: &str, offset: usize) -> (usize, usize) {
     let before = source.chars().take(offset);
     before.fold((1, 1), |(line, column), character| {

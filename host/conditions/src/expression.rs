@@ -9,7 +9,6 @@ use crate::{functions::Function, value::Value};
 pub(crate) enum Expression {
     Constant(Value<'static>),
     Variable(Variable),
-    /// A variable of a macro, by its index among the variables in scope.
     Local(usize),
     /// A variable of a policy, by its index.
     Composed(usize),
@@ -95,8 +94,6 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// A macro with one variable, for the items of a list or the keys of a map, or with two variables, for indexes and items or
-/// keys and values.
 #[derive(Debug)]
 pub(crate) struct Each {
     pub(crate) kind: EachKind,
@@ -105,7 +102,6 @@ pub(crate) struct Each {
     pub(crate) slot: usize,
     /// Whether the macro has two variables.
     pub(crate) pairs: bool,
-    /// The test of an item. A transforming macro may have one too.
     pub(crate) test: Option<Expression>,
     /// The result for an item, in a transforming macro.
     pub(crate) result: Option<Expression>,

@@ -35,13 +35,11 @@ use typed::{Arguments, CelType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// `f(x)`. Operators have this style too.
     Global,
     /// `x.f()`, where the receiver is the first argument.
     Member,
 }
 
-/// A function with all its overloads.
 #[derive(Default)]
 pub(crate) struct Function {
     name: &'static str,
@@ -163,7 +161,6 @@ impl Library {
         self.add::<A, R>(name, Style::Member, run);
     }
 
-    /// Adds a function with several signatures and one implementation, which checks the values itself.
     fn polymorphic(
         &mut self,
         name: &'static str,
@@ -221,7 +218,6 @@ pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Func
 
 pub(crate) use kyverno::refusal;
 
-/// Returns the value, or this error without one.
 fn some_or<T>(value: Option<T>, message: &'static str) -> Result<T, Fault> {
     value.ok_or_else(|| Fault::error(message))
 }

@@ -94,7 +94,6 @@ fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, M
 const NOT_BOOLEAN: &str = "an expression of a group is boolean: the names of its members, as `name()`, with `&&`, `||`, \
                            `!`, `==`, `!=` and parentheses";
 
-/// Whether this is the name of a function, not of an operator.
 fn is_name(text: &str) -> bool {
     text.chars()
         .all(|character| character.is_alphanumeric() || character == '_')

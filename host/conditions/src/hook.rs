@@ -209,7 +209,6 @@ struct Inputs<'a> {
 }
 
 impl PolicyHook {
-    /// The exceptions for this request that allow images or values. One whose conditions fail is not for it.
     async fn allowances(&self, request: &Request, deadline: Deadline) -> Vec<&Allowance> {
         let mut found = Vec::new();
         if self.binding.allowances.is_empty() {

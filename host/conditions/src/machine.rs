@@ -41,7 +41,6 @@ pub(crate) struct Machine<'a> {
     answers: Answers,
     lookups: Lookups,
     locals: Vec<Value<'a>>,
-    /// The remaining cost limit of all expressions.
     budget: u64,
     /// The cost of the expressions since the task last yielded.
     unpaused: u64,
@@ -49,13 +48,11 @@ pub(crate) struct Machine<'a> {
     deadline: Deadline,
 }
 
-/// The cost of the current expression.
 struct Meter {
     cost: u64,
     limit: u64,
     /// The error if the limit is exceeded: the limit of the expression, or of all expressions.
     exceeded: Halt,
-    /// The part of the cost for questions to the authorizer, which take no processor time.
     asked: u64,
     next_deadline_check: u64,
     /// Work that does not add up to a unit of cost yet.
@@ -85,7 +82,6 @@ impl Meter {
 }
 
 impl<'a> Machine<'a> {
-    /// Creates a machine with a budget for all expressions together.
     pub(crate) fn new(
         variables: &'a Variables<'a>,
         definitions: &'a [Definition],
@@ -138,7 +134,6 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Adds the cost of a question to the authorizer.
     pub(crate) fn charge_question(&mut self, cost: u64) -> Result<(), Fault> {
         self.meter.asked = self.meter.asked.saturating_add(cost);
         self.charge(cost)

@@ -32,7 +32,6 @@ impl ObjectSchema {
 pub struct Components<'a> {
     schemas: &'a Map<String, Json>,
     types: HashMap<&'a str, Type>,
-    /// The names of the schemas that are being read.
     open: Vec<&'a str>,
 }
 

@@ -137,7 +137,6 @@ impl<'s> At<'s> {
         }
     }
 
-    /// Returns the node of this key's value in a map; `None` if the map must not have the key.
     fn member(self, key: &str) -> Option<Self> {
         match self.node {
             Node::Map { fields, values, .. } => {
@@ -152,7 +151,6 @@ impl<'s> At<'s> {
         }
     }
 
-    /// Returns the node of the items of a list.
     fn items(self) -> Self {
         match self.node {
             Node::List { items, .. } => Self::new(self.nodes, *items),
@@ -172,7 +170,6 @@ impl<'s> At<'s> {
         }
     }
 
-    /// Returns the default of a key for a list item without the key.
     fn default(self, key: &str) -> Option<&'s Json> {
         match self.node {
             Node::Map { fields, .. } => fields.get(key)?.default.as_ref(),

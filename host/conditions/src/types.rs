@@ -55,7 +55,6 @@ pub(crate) struct Declared {
 }
 
 impl Type {
-    /// Whether the two types may be the same, where [`Self::Free`] may be any type.
     pub(crate) fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Free, _) | (_, Self::Free) => true,
@@ -86,7 +85,6 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// Returns the type of a field; `None` if the record has no such field.
     pub(crate) fn field(self, name: &str) -> Option<Type> {
         let strings = || list(Type::String);
         Some(match (self, name) {
@@ -143,12 +141,10 @@ pub(crate) fn optional(value: Type) -> Type {
     Type::Optional(Box::new(value))
 }
 
-/// The types that are bound to the type parameters of a signature so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings([Option<Type>; 2]);
 
 impl Bindings {
-    /// Whether a value of type `given` fits a parameter of type `wanted`.
     pub(crate) fn fits(&mut self, wanted: &Type, given: &Type) -> bool {
         match (wanted, given) {
             (Type::Any(index), _) => match self.0.get(*index).cloned() {

@@ -17,7 +17,6 @@ use crate::functions::{
 type Tree = serde_json::Value;
 type Members = serde_json::Map<String, Tree>;
 
-/// A value. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
     Null,
@@ -32,10 +31,8 @@ pub(crate) enum Value<'a> {
     /// A duration in nanoseconds.
     Duration(i64),
     Timestamp(OffsetDateTime),
-    /// The name of a type.
     Type(&'static str),
     Optional(Option<Arc<Value<'a>>>),
-    /// A literal regular expression.
     Pattern(Arc<Pattern>),
     AccessCheck(Arc<AccessCheck>),
     Decision(Arc<Answer>),
@@ -46,7 +43,6 @@ pub(crate) enum Value<'a> {
     Url(Arc<Url>),
     Semver(Arc<semver::Version>),
     Image(Arc<ImageName>),
-    /// A part of an object to apply, or an operation of a JSON Patch.
     Part(Arc<Part<'a>>),
 }
 
@@ -58,7 +54,6 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Whether the part is an operation of a JSON Patch.
     pub(crate) fn is_json_patch(&self) -> bool {
         &*self.path == "JSONPatch"
     }
@@ -87,7 +82,6 @@ impl Deref for Text<'_> {
     }
 }
 
-/// A list, which is from an object or built by the expression.
 #[derive(Clone, Debug)]
 pub(crate) enum List<'a> {
     Tree(&'a [Tree]),
@@ -154,7 +148,6 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Returns the value of a key of any type.
     pub(crate) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
         match (self, wanted) {
             (_, Value::String(name)) => self.field(name),
@@ -287,7 +280,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether two scalars are equal. The result is false for lists, maps and optional values.
     pub(crate) fn same_scalar(&self, other: &Self) -> bool {
         if let (Some(one), Some(other)) = (self.number(), other.number()) {
             return one.partial_cmp(&other).is_some_and(std::cmp::Ordering::is_eq);
@@ -341,7 +333,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A number that can be compared with numbers of other types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Whole(i128),

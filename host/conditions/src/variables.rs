@@ -10,7 +10,6 @@ use crate::{
 use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
 use serde_json::Value as Json;
 
-/// The variables that an expression uses and that must be built for each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) request: bool,
@@ -63,7 +62,6 @@ impl<'a> Variables<'a> {
         exceptions: Value::Null,
     };
 
-    /// Builds the used variables. The others are null.
     pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
         let check = |check: fn(&Request) -> AccessCheck| {
             uses.authorizer
@@ -83,12 +81,10 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// Replaces the request's object.
     pub(crate) fn with_object(self, object: Option<&'a Object>) -> Self {
         Self { object, ..self }
     }
 
-    /// Adds the object of the request's namespace, and the parameters.
     pub(crate) fn with(self, namespace: Option<&'a Json>, params: Option<&'a Json>) -> Self {
         Self {
             namespace: namespace.map_or(Value::Null, namespace_value),
@@ -97,7 +93,6 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// Adds what exceptions of Kyverno allow.
     pub(crate) fn with_exceptions(self, images: Vec<Value<'a>>, values: Vec<Value<'a>>) -> Self {
         let exceptions = Fields(Vec::new())
             .always("allowedImages", Value::list(images))

@@ -110,7 +110,6 @@ impl FileChange {
 }
 
 impl Change {
-    /// Creates the change from `old` to `set`.
     fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, AppliedEffect)>) -> Self {
         let text = |set: &DefinitionSet, path: &Path| {
             let file = set.all().find(|file| file.path == path);
@@ -136,7 +135,6 @@ impl Change {
     }
 }
 
-/// Plans the removal of this definition.
 pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, ChangeError> {
     let effects = vec![(id.clone(), AppliedEffect::Deleted)];
     if let Some(path) = unusable(set, id) {
@@ -165,7 +163,6 @@ fn ensure_alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<
     }
 }
 
-/// Finds the entry of this name among the entries that cannot be used.
 fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
     let is_it = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is(id));
     set.unusable().iter().find(is_it).map(|file| file.path.as_path())

@@ -132,7 +132,6 @@ impl fmt::Display for RolloutLimit {
     }
 }
 
-/// Reads `rollout` of the candidate of this stage.
 pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolloutDefinition> {
     let mode = crate::plugin::child(stage, "mode");
     if mode.is_some_and(|mode| mode.json() == "Audit") {
@@ -156,7 +155,6 @@ pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -
     })
 }
 
-/// Reads the shares: `percent`, followed by `steps`.
 fn read_shares(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<Share>> {
     let (percent, steps) = (fields.optional("percent"), fields.optional("steps"));
     if percent.is_none() && steps.is_none() {

@@ -269,7 +269,6 @@ fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     }
 }
 
-/// Reads a list with at least one entry.
 fn entries<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
     let fix = "list at least one, or `*` for all";
     node.filled_list(fix, mistakes).unwrap_or_default()

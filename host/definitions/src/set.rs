@@ -104,7 +104,6 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns the entries that cannot be used, sorted by path.
     pub(crate) fn unusable(&self) -> &[DefinitionFile] {
         &self.unusable
     }

@@ -110,7 +110,6 @@ impl ChainDefinition {
     }
 }
 
-/// An entry of a rule that matches nothing.
 struct UselessEntry {
     field: &'static str,
     entry: String,
@@ -156,7 +155,6 @@ fn useless_entries(rule: &Rule) -> Vec<UselessEntry> {
     useless
 }
 
-/// Finds the first entry with this text in a list of this name.
 fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> {
     node.children().into_iter().find_map(|(key, child)| {
         let mut entries = child.children().into_iter().filter(|_| key == Some(field));

@@ -29,7 +29,6 @@ pub(crate) struct HistoryEntry {
     /// The digest of the definitions that this rollback replaces: it stays live until they change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
-    /// The file changes of this revision that may not be written yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
 }
@@ -46,7 +45,6 @@ impl HistoryEntry {
     }
 }
 
-/// Returns the revision of this number, or an error with the revisions that are kept.
 pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<HistoryEntry>, HistoryError> {
     let found = entries.iter().find(|entry| entry.revision().number == number);
     found.ok_or_else(|| HistoryError::Unknown {
@@ -64,13 +62,11 @@ pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<Hi
     })
 }
 
-/// The revisions, the oldest first. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct History {
     entries: VecDeque<Arc<HistoryEntry>>,
     keep: usize,
     directory: Option<Arc<HistoryDirectory>>,
-    /// The error of writing the newest revision.
     problem: Option<String>,
 }
 
@@ -86,7 +82,6 @@ impl History {
         }
     }
 
-    /// Opens the history in this directory, and locks the directory.
     pub(crate) fn open(directory: &Path, keep: usize) -> Result<Self, HistoryError> {
         let directory = HistoryDirectory::open(directory)?;
         Ok(Self {
@@ -193,14 +188,12 @@ impl History {
         written.await.unwrap_or(Err(HistoryError::Stopped))
     }
 
-    /// Removes an announcement whose changes were not made, or led to no revision of their own.
     pub(crate) fn withdraw(&self, entry: &HistoryEntry) {
         if let Some(directory) = &self.directory {
             directory.remove(entry.revision().number);
         }
     }
 
-    /// Records that all file changes of the newest revision are written.
     pub(crate) async fn complete(&mut self) {
         if let Some(last) = self.entries.back_mut() {
             Arc::make_mut(last).pending.clear();

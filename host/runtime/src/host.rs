@@ -149,8 +149,6 @@ impl Host {
         self.0.observer.traffic.hours(Instant::now())
     }
 
-    /// Removes old entries from the store in the background if it exceeds its limit. Live modules and modules of the
-    /// history stay.
     pub(crate) fn prune(&self, state: &TableState) {
         let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), state.source.store_limit) else {
             return;

@@ -42,7 +42,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl TableProblem {
-    /// Returns the problem of these definitions; `None` without any.
     pub(crate) fn of_bad(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
         if bad.is_empty() {
             return None;
@@ -113,7 +112,6 @@ impl Default for TableSlots {
 }
 
 impl TableSlots {
-    /// Waits for a free slot for at most this time.
     pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
         match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
             Ok(Ok(slot)) => Ok(slot),

@@ -96,7 +96,6 @@ struct ReplicasView {
     replicas: Vec<Replica>,
 }
 
-/// The log lines about replicas that others wait for.
 #[derive(Debug, Default)]
 struct WaitingLog {
     since: Option<Instant>,

@@ -14,7 +14,6 @@ pub(crate) struct Background {
     turns: Arc<Semaphore>,
 }
 
-/// A permit to compile. Lives for one compilation.
 pub(crate) struct Turn {
     pool: Option<Arc<ThreadPool>>,
     _permit: OwnedSemaphorePermit,

@@ -21,7 +21,6 @@ const SPARSE_MAX: u64 = 16 << 20;
 const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 
-/// A snapshot without the data that can be replaced.
 #[derive(Debug)]
 pub(crate) struct Blank {
     /// The module or component with fillers in place of its data: the same bytes for snapshots that differ only there.
@@ -159,9 +158,7 @@ fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Ve
 struct Data<'a> {
     /// Segments that code may copy; a snapshot has an empty one for each segment of its module.
     passive: Vec<&'a [u8]>,
-    /// The offset of the data in the memory.
     start: i32,
-    /// The data of the memory, in whole units.
     image: Vec<u8>,
 }
 

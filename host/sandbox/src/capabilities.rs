@@ -23,14 +23,10 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// Interfaces that this host provides.
 pub(crate) struct Provided {
-    /// The names of the interfaces, without versions.
     interfaces: &'static [&'static str],
     accepts: fn(&str) -> bool,
-    /// The grant that their functions need.
     pub(crate) grant: Grant,
-    /// Defines their functions.
     link: fn(&mut Linker<CallState>) -> wasmtime::Result<()>,
 }
 
@@ -103,7 +99,6 @@ pub(crate) fn provided(import: &str) -> Option<&'static Provided> {
     all.find(|row| row.interfaces.contains(&interface) && (row.accepts)(version))
 }
 
-/// Defines everything that this host provides to plugins.
 pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     PROVIDED.iter().try_for_each(|row| (row.link)(linker))
 }

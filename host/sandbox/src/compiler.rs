@@ -52,13 +52,11 @@ const UNCONFINED: &str = "unconfined: ";
 /// The size of a compiler's standard error that is kept, in bytes.
 const LAST_WORDS: u64 = 16 << 10;
 
-/// The job of a compiler: its argument after `compile`, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
     /// The component's size in bytes. Standard input stays open after it, and is closed when the parent dies.
     size: usize,
-    /// The limit of memory, in bytes.
     memory: u64,
     /// The limit of processor time of all threads together, in seconds.
     cpu_seconds: u64,
@@ -128,7 +126,6 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     Ok(precompile(&engine, &component).map_err(|error| chain(&error)))
 }
 
-/// Compiles a component or a core module.
 pub(crate) fn precompile(engine: &Engine, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     if module.starts_with(CORE_MODULE) {
         engine.precompile_module(module)
@@ -242,7 +239,6 @@ async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the error for a compiler that exited without an answer.
 fn broken(status: ExitStatus, last_words: &str, job: &Job) -> Error {
     if status.signal() == Some(Signal::XCPU.as_raw()) {
         return Error::CompileLimit(format!("{} s of processor time", job.cpu_seconds));

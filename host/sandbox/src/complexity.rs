@@ -85,7 +85,6 @@ impl Limit {
         }
     }
 
-    /// Adds to the count.
     fn add(self, total: &mut u64, more: impl Into<u64>) -> Result<(), Error> {
         *total = total.saturating_add(more.into());
         self.check(*total)
@@ -141,7 +140,6 @@ fn invalid(error: wasmparser::Error) -> Error {
     }
 }
 
-/// Counts for the whole module.
 #[derive(Default)]
 struct Counts {
     components: u64,
@@ -155,13 +153,11 @@ struct Counts {
     function: function::Totals,
 }
 
-/// A component or core module that is being parsed.
 enum Open {
     Component(Component),
     Module(function::Types),
 }
 
-/// The state of a component that is being parsed.
 #[derive(Default)]
 struct Component {
     /// The cost of instantiating each component of its index space; unknown for imported ones.

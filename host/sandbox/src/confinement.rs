@@ -98,7 +98,6 @@ mod filters {
         Ok(SeccompFilter::new(calls, others, these, ARCH.try_into()?)?.try_into()?)
     }
 
-    /// Creates a rule for the first argument.
     fn first(operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error> {
         let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
         Ok(SeccompRule::new(vec![condition])?)
@@ -137,7 +136,6 @@ mod tests {
         assert!(child.status.success(), "{child:?}");
     }
 
-    /// Returns whether nothing can be reached once this process is confined.
     fn confined() -> bool {
         let file = File::open("/proc/self/status").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

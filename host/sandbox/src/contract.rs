@@ -16,13 +16,11 @@ pub(crate) mod bindings {
     });
 }
 
-/// The package of the contract, as components name it.
 pub(crate) const PACKAGE: &str = "admittance:plugin/";
 
 /// The versions of the contract that this host accepts.
 pub(crate) const ACCEPTED: &str = "0.1.x";
 
-/// Returns whether this host accepts a plugin that was built for this version.
 pub(crate) fn accepts(version: &str) -> bool {
     let release = version
         .split_once(['-', '+'])
@@ -58,7 +56,6 @@ impl From<types::Description> for Description {
     }
 }
 
-/// The lists that a borrowed request needs in addition to the request itself.
 pub(crate) struct Lists<'a> {
     groups: Vec<&'a str>,
     extra_values: Vec<(&'a str, Vec<&'a str>)>,

@@ -20,7 +20,6 @@ use crate::{
     store::CallState,
 };
 
-/// The time that a guest runs before it yields, and the precision of its deadline.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// The number of ticks without a call after which the ticker sleeps until the next call.
@@ -64,12 +63,10 @@ pub(crate) struct Inner {
     /// Everything that this host provides to plugins. It is copied for each plugin, which adds its denied imports.
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
-    /// One permit for each call in flight.
     pub(crate) calls: Arc<Semaphore>,
     /// One permit for each call in flight of a stage in mode `Audit`. They are half of all, so that the other half is
     /// left for calls that decide.
     pub(crate) audits: Arc<Semaphore>,
-    /// One permit for each preparation.
     pub(crate) preparations: Arc<Semaphore>,
     pub(crate) background: Background,
     pub(crate) shared: SharedModules,
@@ -211,7 +208,6 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
     config
 }
 
-/// Returns the message of an error with its causes.
 pub(crate) fn chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }

@@ -160,7 +160,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error for a component that was refused for this reason.
     pub(crate) fn refused(reason: String) -> Self {
         // The name of the feature in the reason is the only sign of it.
         let needs_async = ["component model async", "component-model-async"];

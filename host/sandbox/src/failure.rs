@@ -7,7 +7,6 @@ use wasmtime_wasi::I32Exit;
 
 use crate::store::{CallState, Violation};
 
-/// The length of the end of standard error in a failure's message, in characters.
 const LAST_WORDS: usize = 500;
 
 /// wasmtime's message when a guest passes more to the host than `Store::set_hostcall_fuel` allows. The

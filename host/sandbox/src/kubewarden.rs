@@ -34,10 +34,8 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The first bytes of a core module.
 pub(crate) const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-/// The calling convention of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mode {
     /// waPC: functions that exchange messages.
@@ -109,7 +107,6 @@ pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<Insta
         })
 }
 
-/// Creates the linker with everything that this host provides to this policy.
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     // Provided functions replace denied ones, and a module may import a function twice.

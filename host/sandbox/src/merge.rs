@@ -44,7 +44,6 @@ enum Kind {
 }
 
 impl Kind {
-    /// Converts a kind; `None` for kinds of proposals that this host does not support.
     fn of(kind: ExternalKind) -> Option<Self> {
         match kind {
             ExternalKind::Func => Some(Self::Function),

@@ -25,7 +25,6 @@ pub struct CallCost {
     pub touched: Option<u64>,
 }
 
-/// A call that is being measured.
 #[derive(Debug)]
 pub(crate) struct Measured<'a> {
     meter: &'a Meter,
@@ -52,7 +51,6 @@ impl Meter {
         self.of_memory
     }
 
-    /// Begins a call.
     pub(crate) fn begin(&self) -> Measured<'_> {
         Measured {
             meter: self,

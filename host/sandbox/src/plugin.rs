@@ -38,7 +38,6 @@ pub struct Plugin {
     pub(crate) grants: Arc<Grants>,
     /// The values that a policy of Kubewarden keeps between calls.
     cache: Arc<Cache>,
-    /// Whether the next call is expected to compute for long.
     expectation: Arc<Expectation>,
 }
 
@@ -69,15 +68,12 @@ impl Base {
     }
 }
 
-/// The code that a plugin calls.
 pub(crate) enum Guest {
-    /// A component that exports the world of the contract.
     Component {
         linked: Linked,
         /// The settings, if every call needs them again.
         settings: Option<String>,
     },
-    /// A policy of Kubewarden.
     Policy(Policy),
 }
 
@@ -114,7 +110,6 @@ impl Plugin {
         }
     }
 
-    /// Runs a call in its own instance.
     async fn call(
         self,
         request: Request,
@@ -192,7 +187,6 @@ impl Plugin {
     }
 }
 
-/// Calls a component for its answer.
 async fn component(
     linked: &Linked,
     settings: Option<&str>,
@@ -226,7 +220,6 @@ async fn component(
     Ok(answer)
 }
 
-/// Converts the plugin's mistakes to the types of this crate.
 pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMistake> {
     mistakes
         .into_iter()

@@ -150,7 +150,6 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     }
 }
 
-/// Loads the compiled code of a component.
 fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
     deserialize(artifact, |artifact| {
         #[expect(
@@ -164,7 +163,6 @@ fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
     })
 }
 
-/// Loads the compiled code of a core module.
 fn core_module(sandbox: &Inner, artifact: &[u8]) -> Result<Module, Error> {
     deserialize(artifact, |artifact| {
         #[expect(
@@ -216,7 +214,6 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
 
-/// The work of one [`Sandbox::prepare`] or [`Sandbox::inspect`].
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
     /// The permit. An abandoned compilation in this process keeps it, so that such compilations cannot pile up.
@@ -227,7 +224,6 @@ pub(crate) struct Preparation {
 }
 
 impl Preparation {
-    /// Waits for a permit.
     pub(crate) async fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Self, Error> {
         let places = Arc::clone(&sandbox.inner.preparations);
         let place = places.acquire_owned().await;

@@ -259,7 +259,6 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Counts the definitions of a section.
     fn section(&mut self, payload: Payload<'_>) -> wasmparser::Result<()> {
         match payload {
             Payload::ComponentSection { .. } => {
@@ -319,7 +318,6 @@ impl Scan<'_> {
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
-    /// The name of the instance to read from.
     access: String,
     kept: &'a mut KeptMemory,
     /// The first error; values that were read after it are meaningless.

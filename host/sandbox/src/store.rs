@@ -14,7 +14,6 @@ use crate::{
     kubewarden::{Cache, Exchange},
 };
 
-/// A page of a guest's memory, in bytes.
 pub(crate) const PAGE: usize = 64 << 10;
 
 /// The number of host resources that a call may hold: streams and clocks, a handful in practice.
@@ -46,7 +45,6 @@ pub(crate) struct CallState {
     pub(crate) grants: Arc<Grants>,
     /// The user of the request, if the plugin may ask about them.
     pub(crate) user: UserInfo,
-    /// The recording of answers to the plugin.
     pub(crate) tape: Option<Tape>,
     /// Whether this is `describe` or `configure`, during which nothing is granted.
     pub(crate) preparing: bool,
@@ -166,17 +164,14 @@ impl CallState {
         self.guest.0.zip(self.guest.1)
     }
 
-    /// Returns the time since the start of the call.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Returns the limit of the guest's memory, in bytes.
     pub(crate) fn memory_limit(&self) -> usize {
         self.memory.limit
     }
 
-    /// Returns whether the guest holds no host resource.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.table.is_empty()
     }
@@ -197,7 +192,6 @@ impl CallState {
     }
 }
 
-/// Creates the error of a call whose deadline passed.
 pub(crate) fn out_of_time() -> wasmtime::Error {
     Violation::error(FailureKind::Timeout, "the plugin gave no verdict in time")
 }

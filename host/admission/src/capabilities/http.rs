@@ -271,8 +271,8 @@ pub enum HttpError {
     /// The request is invalid; the text says why.
     #[error("invalid request: {0}")]
     Invalid(String),
-    /// The connection failed.
     #[error("unreachable: {0}")]
+    /// The connection failed.
     Unreachable(String),
     /// The server did not answer by the deadline.
     #[error("no answer in time")]

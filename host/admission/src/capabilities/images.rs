@@ -110,7 +110,6 @@ impl ImageGrant {
     }
 }
 
-/// Returns whether a registry has a DNS name other than `localhost`, and not an IP address.
 fn has_name(registry: &str) -> bool {
     let is_address = Url::parse(&format!("https://{registry}"))
         .is_ok_and(|url| !matches!(url.host(), Some(Host::Domain(_))));

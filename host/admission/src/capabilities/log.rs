@@ -45,11 +45,9 @@ pub struct LogLine {
     pub message: String,
 }
 
-/// Notes of one call for the row of its stage.
 #[derive(Debug, Default)]
 struct CallNotes {
     lines: Vec<LogLine>,
-    /// The size of the lines' texts.
     bytes: usize,
     by_candidate: bool,
     is_audit: bool,

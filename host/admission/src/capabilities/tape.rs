@@ -6,7 +6,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{ClusterKind, HttpAnswer};
 
-/// The maximum number of entries on a tape, and of bytes of their texts.
 const ENTRIES: usize = 256;
 const BYTES: usize = 1 << 20;
 

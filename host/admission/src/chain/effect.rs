@@ -64,7 +64,6 @@ impl Verdict {
     }
 }
 
-/// The object of a request, and the rules that a change must satisfy.
 struct ChangeRules {
     before: Object,
     identity: crate::IdentityFields,
@@ -107,7 +106,6 @@ impl ChangeRules {
         self.difference(after)
     }
 
-    /// Returns the object in the canonical spelling, if it differs.
     fn respelled(&self, after: &Object) -> Result<Option<Object>, Failure> {
         let text = self
             .spelling

@@ -38,11 +38,9 @@ impl fmt::Debug for Surroundings<'_> {
 #[derive(Debug)]
 pub struct Evaluation {
     request: Request,
-    /// The object before any stage.
     original: Option<Object>,
     began: Instant,
     deadline: Deadline,
-    /// The number of changes to the object.
     revision: u64,
     patch: Patch,
     warnings: Vec<String>,
@@ -272,7 +270,6 @@ impl Evaluation {
         }
     }
 
-    /// Adds a row of the trace for a stage that is not reached yet. Returns its index.
     fn reserve(&mut self, visit: Visit<'_>, round: u8) -> usize {
         self.trace.push(TraceRow {
             chain: visit.chain.clone(),
@@ -345,7 +342,6 @@ impl Evaluation {
         }
     }
 
-    /// Refuses the request, unless it is refused already.
     fn refuse(&mut self, visit: Visit<'_>, cause: RefusalCause) {
         self.refusal.get_or_insert_with(|| Refusal {
             chain: visit.chain.clone(),
@@ -392,7 +388,6 @@ impl Evaluation {
     }
 }
 
-/// Returns the stages of the chains of a phase, in order.
 fn visits<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<Visit<'a>> {
     let mut visits = Vec::new();
     for chain in chains {
@@ -416,7 +411,6 @@ struct Timing {
     by_candidate: bool,
 }
 
-/// Runs a stage's turn and measures it.
 async fn timed(turn: Turn<'_>, visit: Visit<'_>) -> (Step, Timing) {
     let started = Instant::now();
     let (step, log, by_candidate) =

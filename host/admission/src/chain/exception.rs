@@ -72,8 +72,6 @@ impl Exception {
     }
 }
 
-/// Returns the name of the object, or the prefix from which the control plane generates the name, as for the Pods of a
-/// controller.
 fn name(request: &Request) -> Cow<'_, str> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -134,7 +134,6 @@ impl Group {
         denial
     }
 
-    /// Returns the failure of a group whose verdict depends on a member that failed.
     fn failed(&self, answers: &[Option<MemberAnswer>]) -> Failure {
         let mut failed = self
             .members
@@ -193,7 +192,6 @@ impl Hook for Group {
     }
 }
 
-/// Calls a member. Its warnings and annotations are added to the response.
 async fn ask(
     name: &str,
     hook: &dyn Hook,

@@ -18,7 +18,6 @@ pub const SPANS: &str = "admittance::otel";
 pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
 
 impl<'a> ChainSpan<'a> {
-    /// Returns the span of this chain. The span of the previous chain ends with its last stage.
     pub(crate) fn of(&mut self, visit: Visit<'a>) -> Span {
         match &self.0 {
             Some((current, span)) if std::ptr::eq(*current, visit.chain) => span.clone(),
@@ -37,7 +36,6 @@ impl<'a> ChainSpan<'a> {
     }
 }
 
-/// Creates the span of a call of a stage.
 pub(crate) fn of_stage(stage: &Stage) -> Span {
     debug_span!(
         target: SPANS,
@@ -52,7 +50,6 @@ pub(crate) fn of_stage(stage: &Stage) -> Span {
     )
 }
 
-/// Records the answer of a stage in its span.
 pub(crate) fn record(span: &Span, answer: &Result<(Effect, ResponseNotes), Failure>) {
     match answer {
         Ok((effect, _)) => {

@@ -11,7 +11,6 @@ use crate::{
     Response, SkipReason, Stage, StageSpec, Surroundings, chain::expansion::Generated, chain::spans,
 };
 
-/// A request at a stage, and the lookups that it may use. Lives as long as the turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) request: &'a Request,
@@ -23,7 +22,6 @@ pub(crate) struct Turn<'a> {
     pub(crate) generated: &'a Generated,
 }
 
-/// The result of a stage's turn.
 pub(crate) enum Step {
     /// The request's deadline had already passed.
     DeadlinePassed,
@@ -84,7 +82,6 @@ impl Stage {
 }
 
 impl Turn<'_> {
-    /// Runs the turn of a stage of a chain of this phase.
     pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
         // A disabled stage must not refuse a request, not even one whose deadline has passed.
         if stage.spec.is_disabled {
@@ -124,7 +121,6 @@ impl Turn<'_> {
         Ok(expanded.await?.map(Cow::Owned))
     }
 
-    /// Calls the stage, and computes the effect of its answer.
     async fn answer(
         &self,
         phase: Phase,

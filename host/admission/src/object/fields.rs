@@ -98,7 +98,6 @@ impl Fields {
         }
     }
 
-    /// Appends the wanted part of a value. Returns `false` if the value has no such part.
     fn write(&self, value: &str, out: &mut String) -> Result<bool, serde_json::Error> {
         if self.0.is_empty() {
             out.push_str(value);

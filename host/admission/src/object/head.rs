@@ -102,7 +102,6 @@ impl Head {
         }
     }
 
-    /// Reads the head of a tree.
     pub(crate) fn of(value: &Value) -> Self {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
@@ -141,7 +140,6 @@ fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Res
     }
 }
 
-/// Deserializes a part of a text.
 fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }

@@ -68,7 +68,6 @@ impl IdentityFields {
     }
 }
 
-/// Returns whether the value is absent, not a string, or empty.
 fn is_empty(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).is_none_or(str::is_empty)
 }

@@ -23,7 +23,6 @@ use crate::{Patch, Pattern, Pointer, object::tree::Key, patch::Action, patch::po
 #[derive(Clone, Debug, Default)]
 pub struct Spelling(Arc<Shape>);
 
-/// The keys of one object, and the shape of an array's elements, or of all other members of an object.
 #[derive(Clone, Debug, Default)]
 struct Shape {
     members: Vec<(String, Shape)>,
@@ -237,9 +236,7 @@ pub fn same_key(key: &str, canonical: &str) -> bool {
 #[derive(Default)]
 /// The keys that a walk found.
 struct KeyFindings {
-    /// Whether a key has another than the canonical spelling.
     other_spelling: bool,
-    /// Whether a key occurs twice.
     twice: bool,
 }
 

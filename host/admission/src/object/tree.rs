@@ -32,17 +32,14 @@ pub(crate) enum Node<'a> {
     Array(Box<Elements<'a>>),
 }
 
-/// The members of an opened object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members<'a> {
-    /// The members in order. A removed member keeps its position, without a value.
     entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
     /// The positions of members after the first [`Members::FEW`]: an object may have a hundred thousand members.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
 
-/// The elements of an opened array. Both ends are cheap to insert at.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Elements<'a> {
     items: VecDeque<Node<'a>>,
@@ -54,7 +51,6 @@ pub(crate) struct Elements<'a> {
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> Node<'a> {
-    /// Creates an unopened value of validated JSON text.
     pub(crate) fn new(text: &'a str) -> Self {
         Self::Text(text.trim_ascii())
     }
@@ -98,7 +94,6 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Returns the member or element of this name.
     fn child(&mut self, token: &Token<'_>, budget: &mut Budget) -> Result<&mut Self, Problem> {
         self.open(budget)?;
         match self {
@@ -111,7 +106,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the value at a path.
     pub(crate) fn get(&mut self, place: &Pointer, budget: &mut Budget) -> Result<&mut Self, Problem> {
         self.reach(place, 0, budget)
     }
@@ -257,7 +251,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Writes the value as JSON text. Unopened values are written verbatim.
     pub(crate) fn write(&self, out: &mut String) {
         match self {
             Self::Text(text) => out.push_str(text),
@@ -289,7 +282,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns whether the value is an object.
     pub(crate) fn is_object(&self) -> bool {
         match self {
             Self::Text(text) => text.starts_with('{'),
@@ -310,7 +302,6 @@ fn write_key(key: &str, out: &mut String) {
     }
 }
 
-/// Whether the index after the last element is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Included,
@@ -344,7 +335,6 @@ impl<'a> Members<'a> {
         self.entries.get_mut(position)?.1.as_mut()
     }
 
-    /// Sets a member, and returns its previous value.
     fn insert(&mut self, name: Cow<'_, str>, value: Node<'a>) -> Option<Node<'a>> {
         match self.position(&name) {
             Some(position) => self.entries.get_mut(position)?.1.replace(value),
@@ -355,7 +345,6 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Adds a new member.
     fn push(&mut self, name: Cow<'a, str>, value: Node<'a>) {
         if self.entries.len() >= Self::FEW {
             self.index.insert(name.clone(), self.entries.len());

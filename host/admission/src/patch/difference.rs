@@ -32,7 +32,6 @@ impl Patch {
 struct Difference {
     operations: Vec<Operation>,
     path: PointerBuf,
-    /// The bytes of the operations' paths.
     paths: usize,
 }
 

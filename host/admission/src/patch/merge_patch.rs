@@ -74,7 +74,6 @@ impl MergePatch {
 struct Steps<'a> {
     operations: Vec<Operation>,
     path: PointerBuf,
-    /// The bytes of the operations' paths.
     paths: usize,
     source: Node<'a>,
     budget: Budget,

@@ -127,7 +127,6 @@ impl FromStr for Pattern {
     }
 }
 
-/// Finds the last member of an object with this key.
 struct Member<'k>(&'k str);
 
 impl<'de> DeserializeSeed<'de> for Member<'_> {

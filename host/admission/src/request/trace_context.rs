@@ -88,7 +88,6 @@ fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
 }
 
 impl fmt::Display for TraceContext {
-    /// Writes the value of `traceparent`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
     }

@@ -15,7 +15,6 @@ pub struct ChainIndex {
     by_name: HashMap<Arc<str>, Vec<(Phase, usize)>>,
 }
 
-/// Positions of chains by operation, in ascending order.
 type Positions = HashMap<Operation, Vec<usize>>;
 
 impl ChainIndex {

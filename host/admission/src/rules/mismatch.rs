@@ -94,7 +94,6 @@ fn requested(request: &Request) -> String {
     format!("{operation} of {resource}{subresource}, kind {}", kind.kind)
 }
 
-/// Describes the value of a rule in this part.
 fn wanted(part: RulePart, rule: &Rule) -> String {
     fn list<T: Display>(values: &Matcher<T>) -> String {
         match values {

@@ -123,7 +123,6 @@ const SEPARATORS_ELSEWHERE: [char; 19] = [
     '\u{ff0f}', '\u{ff1b}', '\u{ff3c}',
 ];
 
-/// Removes empty segments.
 fn merge_slashes(path: &str) -> String {
     let segments = path.split('/').filter(|segment| !segment.is_empty());
     format!("/{}", segments.collect::<Vec<_>>().join("/"))
@@ -239,7 +238,6 @@ fn normalize<'a>(segments: impl Iterator<Item = &'a str>) -> String {
 
 /// Headers that override the method.
 const METHOD_HEADERS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
-/// Headers that override the path.
 const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 /// The query parameter that overrides the method.
 const METHOD_PARAMETER: &str = "_method";

@@ -24,7 +24,6 @@ pub(crate) const SMALL: usize = 32 << 10;
 /// much smaller share, calls that compute for long would miss their deadlines on a machine with other busy programs.
 const NICE: i32 = 5;
 
-/// Permits, one for each thread for long work.
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
 
 /// The threads for long work, started when the first is needed.

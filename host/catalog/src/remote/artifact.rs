@@ -148,7 +148,6 @@ fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>
     Ok(None)
 }
 
-/// Fetches a manifest that must exist.
 pub(super) async fn existing_manifest(
     repository: &Repository<'_>,
     version: &Version,

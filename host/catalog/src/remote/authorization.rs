@@ -11,7 +11,6 @@ use url::Url;
 use super::{Access, Repository, failure};
 use crate::Error;
 
-/// The largest response of a token server.
 const TOKEN_LIMIT: u64 = 256 << 10;
 
 impl Repository<'_> {
@@ -136,7 +135,6 @@ impl Repository<'_> {
             .ok_or_else(|| Error::bad_answer(place, "the token server sent no token"))
     }
 
-    /// Turns a registry's refusal into an error.
     pub(super) async fn refusal(&self, response: ClientResponse, place: &str) -> Error {
         let registry = self.artifact.registry();
         let login = format!("log in with `docker login {registry}`");
@@ -163,7 +161,6 @@ impl Repository<'_> {
     }
 }
 
-/// The challenge of a registry: token server, service and scope.
 struct Challenge {
     realm: Url,
     service: String,

@@ -88,7 +88,6 @@ impl Network {
         }
     }
 
-    /// Reads a body of at most `limit` bytes.
     pub(super) async fn body(
         &self,
         mut response: ClientResponse,
@@ -106,7 +105,6 @@ impl Network {
         Ok(body.freeze())
     }
 
-    /// Reads the next part of a body.
     pub(super) async fn chunk(
         &self,
         response: &mut ClientResponse,
@@ -117,7 +115,6 @@ impl Network {
     }
 }
 
-/// Returns whether the status means not found.
 pub(super) fn is_absent(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }

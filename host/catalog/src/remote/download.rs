@@ -10,19 +10,15 @@ use crate::{Digest, Error, FetchProgress, catalog::on_disk};
 
 /// The download of a module. Lives until it is complete or given up.
 pub(super) struct Download<'a> {
-    /// The reference, as the operator wrote it.
     pub(super) place: &'a str,
-    /// The name of the partial download.
     pub(super) name: &'a str,
     /// The required digest, if known: a partial download of any version can then be resumed.
     pub(super) digest: Option<Digest>,
-    /// The size in bytes, if it is known.
     pub(super) size: Option<u64>,
     /// The version that need not be downloaded again.
     pub(super) unless: Option<&'a str>,
 }
 
-/// A complete download, which is in the store.
 pub(super) struct Downloaded {
     pub(super) bytes: Bytes,
     pub(super) digest: Digest,
@@ -30,7 +26,6 @@ pub(super) struct Downloaded {
     pub(super) validator: Option<String>,
 }
 
-/// The end of an attempt.
 enum Attempt {
     Complete { validator: Option<String> },
     NotModified,
@@ -99,7 +94,6 @@ impl Fetch<'_> {
         })
     }
 
-    /// Stores a complete download.
     async fn keep(&self, received: Received, digest: Digest) -> Result<Bytes, Error> {
         let bytes = Bytes::from(received.bytes);
         match received.partial {
@@ -144,7 +138,6 @@ impl Fetch<'_> {
         }
     }
 
-    /// Receives the body of a response.
     async fn receive(
         &self,
         mut response: ClientResponse,
@@ -208,7 +201,6 @@ impl Download<'_> {
         }
     }
 
-    /// Returns the headers that request the rest of a partial download, or another version.
     fn headers(&self, received: &Received) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let value = |text: &str| HeaderValue::from_str(text).ok();
@@ -237,7 +229,6 @@ struct Received {
     bytes: Vec<u8>,
     /// The server's validator of the version.
     validator: Option<String>,
-    /// The number of bytes that are in the file.
     written: usize,
     partial: Option<Partial>,
 }
@@ -275,7 +266,6 @@ impl Received {
         }
     }
 
-    /// Writes the buffered bytes.
     async fn write(&mut self) {
         let rest = self.bytes.get(self.written..).unwrap_or_default();
         if !rest.is_empty()

@@ -57,13 +57,11 @@ impl Images {
         self.catalog.inner.remote.repository(image, Access::Pull, &|_| {})
     }
 
-    /// Fetches the manifest of an image in a version.
     async fn bytes(&self, image: &OciReference, version: &Version) -> Result<Bytes, ImageError> {
         let manifest = existing_manifest(&self.repository(image), version).await;
         manifest.map_err(explained)
     }
 
-    /// Returns the manifest that the reference names.
     async fn named(&self, image: &OciReference) -> Result<Bytes, ImageError> {
         if let Some(manifest) = self.manifests.get(image) {
             return Ok(manifest);
@@ -247,7 +245,6 @@ fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
         .map_err(|error| ImageError(format!("the registry's answer is not valid: {error}")))
 }
 
-/// The used fields of a manifest or an index.
 #[derive(Deserialize)]
 struct Manifest {
     config: Option<Descriptor>,

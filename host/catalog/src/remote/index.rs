@@ -78,12 +78,6 @@ impl Entry {
     }
 }
 
-/// Returns the digest of the only WebAssembly artifact in an index, or else of the only entry without a platform;
-/// `None` if the bytes are not an index.
-///
-/// # Errors
-///
-/// Returns an error when the index lists no such artifact, or several; the error says what it lists.
 pub(super) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
     let Ok(Index {
         manifests: Some(entries),

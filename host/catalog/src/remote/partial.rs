@@ -28,7 +28,6 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Opens the download of this name; `None` if another process or task is writing it.
     pub(super) fn open(store: &Store, name: Digest) -> Result<Option<Self>, Error> {
         let path = store.path(Kind::Partial, name);
         let file = loop {
@@ -134,7 +133,6 @@ impl Partial {
     }
 }
 
-/// Returns the id of the machine's last start; `None` if the system has none.
 fn boot_id() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())

@@ -64,7 +64,6 @@ struct Manifest<'a> {
     annotations: &'a BTreeMap<String, String>,
 }
 
-/// The imports and exports of a component.
 #[derive(Default, Serialize)]
 struct Component {
     exports: Vec<String>,
@@ -138,7 +137,6 @@ impl Catalog {
 }
 
 impl Repository<'_> {
-    /// Uploads a module, reporting the progress.
     async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
         // The body of a request outlives the borrow of `progress`.
         let sent = Arc::new(AtomicU64::new(0));
@@ -215,7 +213,6 @@ impl Repository<'_> {
     }
 }
 
-/// Returns the URL that the registry assigns to an upload.
 fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
     let wrong = |problem: &str| Error::bad_answer(place, problem);
     if response.status != StatusCode::ACCEPTED && response.status != StatusCode::CREATED {

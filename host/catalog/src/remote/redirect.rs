@@ -11,10 +11,8 @@ use http::{
 };
 use url::{Origin, Url};
 
-/// The maximum number of redirects. Browsers and curl follow more, and a registry needs one.
 const MOST: usize = 10;
 
-/// The headers that describe a body.
 const OF_BODY: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
 
 /// The redirects of one request, with the cookies that were set on the way. A cookie is only sent to its origin.

@@ -119,7 +119,6 @@ impl Repository<'_> {
         }
     }
 
-    /// Gets a path of the repository, up to a size limit.
     async fn get(&self, path: &str, place: &str, limit: u64) -> Result<Option<Bytes>, Error> {
         self.retrying(|| async move {
             let url = self.url(path, place).await?;
@@ -195,7 +194,6 @@ impl Repository<'_> {
         }
     }
 
-    /// Returns the name of a version of the artifact for messages.
     pub(super) fn place(&self, version: &Version) -> String {
         let separator = match version {
             Version::Tag(_) => ':',
@@ -213,7 +211,6 @@ impl Repository<'_> {
             .map_err(|error| Error::bad_answer(place, error.to_string()))
     }
 
-    /// Returns the URL of the registry's API.
     async fn base_url(&self, place: &str) -> Result<Url, Error> {
         let registry = self.artifact.registry();
         let host = if is_docker_hub(registry) {
@@ -263,14 +260,12 @@ pub(super) fn is_docker_hub(registry: &str) -> bool {
     source::is_docker_hub(&host, port)
 }
 
-/// Returns whether a registry is on this machine, so that traffic to it does not leave the machine.
 fn is_loopback(registry: &str) -> bool {
     let (host, _) = registry_host(registry);
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// Returns the bytes, if they have this digest.
 fn matching(bytes: Bytes, digest: Digest, place: String) -> Result<Bytes, Error> {
     let actual = Digest::of(&bytes);
     if actual == digest {
@@ -280,7 +275,6 @@ fn matching(bytes: Bytes, digest: Digest, place: String) -> Result<Bytes, Error>
     }
 }
 
-/// Reads the digest in the registry's response headers.
 pub(super) fn content_digest(headers: &HeaderMap) -> Option<Digest> {
     headers.get("docker-content-digest")?.to_str().ok()?.parse().ok()
 }

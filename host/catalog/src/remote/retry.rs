@@ -24,7 +24,6 @@ impl Network {
         }
     }
 
-    /// Creates the pauses between the attempts of one operation.
     pub(super) fn pauses(&self) -> Pauses {
         let retries = self.config.attempts.saturating_sub(1);
         Pauses {
@@ -51,11 +50,6 @@ impl Pauses {
         self.left = self.retries;
     }
 
-    /// Waits before the next attempt.
-    ///
-    /// # Errors
-    ///
-    /// Returns the given error, when it is permanent or the attempts are used up.
     pub(super) async fn wait_after(&mut self, error: Error, progress: OnProgress<'_>) -> Result<(), Error> {
         if !error.is_transient() {
             return Err(error);

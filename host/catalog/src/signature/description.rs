@@ -53,7 +53,6 @@ pub fn describe(material: &Material) -> Vec<SignatureDescription> {
 }
 
 impl SignatureDescription {
-    /// Describes the kind and the name, without reading the signature.
     pub(super) fn of(found: &FoundSignature) -> Self {
         Self {
             kind: match found {

@@ -122,7 +122,6 @@ impl HostPattern {
     }
 }
 
-/// Splits off the `*.` before a host.
 fn split_wildcard(authority: &str) -> (&str, bool) {
     match authority.strip_prefix("*.") {
         Some(name) => (name, true),

@@ -21,7 +21,6 @@ use super::{
     Certified, FoundSignature, Keyless, PublicKeys, Refusal, SignatureDescription, SignatureKind, Verified,
 };
 
-/// Describes the claims of a signature.
 pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
     provider::install();
     let mut description = SignatureDescription::of(found);
@@ -61,7 +60,6 @@ fn log_index(bundle: &Bundle) -> Option<u64> {
     Some(entry.log_index.get())
 }
 
-/// Returns whether one of the keys made the signature.
 pub(super) fn by_key(
     keys: &PublicKeys,
     found: &FoundSignature,
@@ -79,7 +77,6 @@ pub(super) fn by_key(
     })
 }
 
-/// Returns whether the identity made the signature.
 pub(super) fn by_identity(
     keyless: &Keyless,
     found: &FoundSignature,
@@ -121,7 +118,6 @@ pub(super) fn by_identity(
     })
 }
 
-/// Returns whether the owner of the certificate made the signature.
 pub(super) fn by_certificate(
     certified: &Certified,
     found: &FoundSignature,
@@ -171,7 +167,6 @@ pub(super) fn by_certificate(
     })
 }
 
-/// Translates the verifier's error.
 fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refusal {
     match error {
         Error::SignatureInvalid(_) | Error::ArtifactMismatch(_) => Refusal::WrongKey,

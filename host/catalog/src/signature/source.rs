@@ -85,8 +85,6 @@ impl Source {
     }
 }
 
-/// Returns the path without symbolic links. The file need not exist: a deleted module may still be loaded from the
-/// store, by the rules for its path.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let path = absolute(path)?;
     for ancestor in path.ancestors() {

@@ -18,7 +18,6 @@ pub struct Resolution {
     pub resolved: SystemTime,
 }
 
-/// The resolution in its stored form.
 #[derive(Deserialize, Serialize)]
 struct Record {
     reference: String,

@@ -10,7 +10,6 @@ use super::failed;
 
 /// The reason why an operation does not apply.
 enum Problem {
-    /// A test failed, so the whole patch is not applied.
     Test,
     Other(String),
 }
@@ -176,7 +175,6 @@ fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)
     Some((container, unescaped_token(key)))
 }
 
-/// Returns a value of an object or array; `None` for a missing key.
 fn get<'d>(container: &'d mut Json, key: &str) -> Result<Option<&'d mut Json>, String> {
     match container {
         Json::Object(members) => Ok(members.get_mut(key)),
@@ -220,7 +218,6 @@ fn remove(container: &mut Json, key: &str) -> Result<Json, String> {
     }
 }
 
-/// Parses an index below `count`. A negative one counts from the end.
 fn index(key: &str, count: usize) -> Result<usize, String> {
     let written: i64 = key
         .parse()

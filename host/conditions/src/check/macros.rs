@@ -56,7 +56,6 @@ fn macro_arguments<'a>(name: &str, arguments: &'a [IdedExpr]) -> Option<MacroCal
     })
 }
 
-/// Returns the type of a transforming macro whose result for an item has the type `result`.
 fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -> Result<Type, Mistake> {
     match (kind, result) {
         (EachKind::TransformMap, result) => Ok(map(key, result)),

@@ -40,15 +40,16 @@ struct CheckedField<'a> {
 
 #[derive(Debug)]
 pub(crate) enum SetValue {
-    /// A field of an object to apply.
     Field {
         /// The path of the object: `Object.spec`.
         path: Box<str>,
         name: Box<str>,
         kind: Type,
     },
-    /// A value that a JSON Patch sets at a literal path: `/spec/replicas`.
-    Path { path: Box<str>, value: Json },
+    Path {
+        path: Box<str>,
+        value: Json,
+    },
 }
 
 impl SetValue {
@@ -95,7 +96,6 @@ fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     })
 }
 
-/// Returns the parts of a value that are known from its expression.
 fn known_parts(value: &Expression, kind: &Type) -> Json {
     match value {
         Expression::Constant(Value::String(text)) => (**text).into(),
@@ -129,7 +129,6 @@ fn item(kind: &Type) -> &Type {
     }
 }
 
-/// Returns some value of this type; `None` if JSON has no such values.
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
@@ -146,7 +145,6 @@ fn sample(kind: &Type) -> Option<Json> {
 }
 
 impl Checker<'_> {
-    /// Returns the type that `operand.field` names, if any.
     pub(super) fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<&'static str> {
         let name = format!("{}.{field}", self.dotted(operand)?);
         QUALIFIED.into_iter().find(|known| **known == name)
@@ -317,7 +315,6 @@ fn part(path: &str, fields: Vec<CheckedField<'_>>) -> Expression {
     Expression::Part(path.into(), fields.into_iter().map(entry).collect())
 }
 
-/// Returns the value of a message without fields.
 fn zero(kind: &Type) -> Value<'static> {
     match kind {
         Type::Bool => Value::Bool(false),

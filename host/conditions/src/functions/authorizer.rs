@@ -37,7 +37,6 @@ enum Target {
 }
 
 impl AccessCheck {
-    /// Creates the value of `authorizer`.
     pub(crate) fn new() -> Self {
         Self {
             user: None,
@@ -45,7 +44,6 @@ impl AccessCheck {
         }
     }
 
-    /// Creates the value of `authorizer.requestResource`.
     pub(crate) fn of_request(request: &Request) -> Self {
         Self {
             user: None,
@@ -63,7 +61,6 @@ impl AccessCheck {
         }
     }
 
-    /// Returns the name of the CEL type.
     pub(crate) fn kind(&self) -> &'static str {
         match self.target {
             Target::Unset => Authorizer::NAME,
@@ -133,7 +130,6 @@ impl AccessCheck {
     }
 }
 
-/// A complete query to the authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     /// The user to check; `None` for the user of the request.
@@ -203,7 +199,6 @@ pub(super) fn register(library: &mut Library) {
     register_decisions(library);
 }
 
-/// Registers the functions that build a query.
 fn register_checks(library: &mut Library) {
     library.member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
         let check = authorizer.with_target(machine, &path, || {

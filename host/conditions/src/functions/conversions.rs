@@ -73,7 +73,6 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Converts a scalar as `string` does; returns `None` for other values.
 pub(super) fn text_of<'a>(machine: &mut Machine<'a>, value: &Value<'a>) -> Result<Option<Text<'a>>, Fault> {
     Ok(Some(match value {
         Value::String(text) => text.clone(),

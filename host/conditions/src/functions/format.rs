@@ -331,7 +331,6 @@ fn write_value<'a>(
     Ok(())
 }
 
-/// Writes a map, sorted by the texts of its keys.
 fn write_map<'a>(machine: &mut Machine<'a>, map: &Map<'a>, out: &mut String) -> Result<(), Fault> {
     let mut entries = Vec::with_capacity(map.len());
     for (key, value) in map.entries() {

@@ -16,7 +16,6 @@ use crate::value::{List, Value};
 pub(crate) struct Format {
     pub(crate) name: &'static str,
     function: &'static str,
-    /// Lists the mistakes in a text.
     check: fn(&str) -> Vec<String>,
     /// The approximate length of the format's regular expression, for the cost.
     size: u64,
@@ -125,7 +124,6 @@ impl Rule {
         wrong
     }
 
-    /// Explains the format in the words of Kubernetes.
     fn explanation(&self) -> String {
         let examples: Vec<String> = self
             .examples

@@ -106,7 +106,6 @@ impl ImageName {
     }
 }
 
-/// Whether the text is a digest of SHA-256.
 fn is_digest(text: &str) -> bool {
     let digits = text.strip_prefix("sha256:").unwrap_or_default();
     digits.len() == 64

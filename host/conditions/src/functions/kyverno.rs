@@ -24,13 +24,11 @@ use crate::{
     value::{List, Map, Value},
 };
 
-/// The prefix of the names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// The bytes that a byte of JSON or YAML is charged for: a tree takes more than its text.
 const TREE_COST: usize = 16;
 /// The longest text that `json.marshal` writes, in bytes.
 const LONGEST: usize = 1 << 20;
-/// Base64 with or without padding, as Kyverno reads it.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -91,7 +89,6 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// The characters of `random()`.
 const ALPHABET: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 fn register_hashes(library: &mut Library) {

@@ -17,12 +17,10 @@ use crate::{
 /// The cost of a lookup: an expression can afford twenty.
 const LOOKUP_COST: u64 = 50_000;
 
-/// A lookup that is to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lookup {
     kind: ClusterKind,
     namespace: Option<String>,
-    /// The name of the object; none for a list.
     name: Option<String>,
     labels: LabelSelector,
 }
@@ -37,7 +35,6 @@ impl Lookups {
     }
 }
 
-/// Whether the function of this name looks up objects.
 pub(crate) fn is_lookup(name: &str) -> bool {
     matches!(
         name,

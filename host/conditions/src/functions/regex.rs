@@ -121,7 +121,6 @@ fn replace<'a>(
     })
 }
 
-/// The first group of each match, or the whole match if the pattern has no group.
 fn extract_all<'a>(
     machine: &mut Machine<'_>,
     text: &str,
@@ -170,7 +169,6 @@ fn find_all<'a>(
     Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
-/// A compiled regular expression. Matching is linear in text and pattern, and its cost is known.
 pub(crate) struct Pattern {
     regex: Regex,
     weight: u64,
@@ -183,7 +181,6 @@ const LARGEST_DYNAMIC: usize = 64 << 10;
 const DEEPEST: u32 = 64;
 
 impl Pattern {
-    /// Compiles a pattern that is a literal of an expression.
     pub(crate) fn literal(source: &str) -> Result<Self, String> {
         Self::within(source, &SIZES)
     }
@@ -354,7 +351,6 @@ fn strip(text: &str, character: char) -> (bool, &str) {
     }
 }
 
-/// Translates an escape, without its backslash. Returns the rest of the source.
 fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     let Some(character) = after.chars().next() else {
         out.push('\\');

@@ -115,12 +115,10 @@ pub(super) struct Kind;
 pub(super) struct Decision;
 pub(super) struct Named;
 pub(super) struct Semver;
-/// A reference to an image.
 pub(super) struct Image;
 pub(super) struct Address;
 /// A type parameter: any type, which is the same everywhere in a signature.
 pub(super) struct A;
-/// A second type parameter.
 pub(super) struct B;
 pub(super) struct Dyn;
 pub(super) struct ListOf<T>(PhantomData<T>);

@@ -14,10 +14,8 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: String,
-    /// The text after the scheme, if it does not begin with `/`.
     opaque: String,
     user: Option<String>,
-    /// The unescaped host, with its port.
     host: String,
     path: String,
     query: String,
@@ -126,7 +124,6 @@ impl Url {
         Ok(url)
     }
 
-    /// Returns the host without brackets and port, and the port.
     fn host_and_port(&self) -> (&str, &str) {
         let (host, port) = match self.host.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
@@ -137,7 +134,6 @@ impl Url {
     }
 }
 
-/// Splits off the scheme, which may be empty.
 fn scheme(text: &str) -> Result<(&str, &str), String> {
     for (place, byte) in text.bytes().enumerate() {
         match byte {
@@ -176,7 +172,6 @@ fn parse_host(host: &str) -> Result<String, String> {
     unescape(host, UrlPart::Host).map(text_of)
 }
 
-/// Whether a byte must be escaped in a path.
 fn must_escape(byte: u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte))
 }

@@ -62,7 +62,6 @@ fn read(
     }))
 }
 
-/// Removes a leading `v` and leading zeros, and adds missing parts.
 fn normalized(text: &str) -> Result<String, String> {
     let mut parts: Vec<String> = text
         .strip_prefix('v')

@@ -6,7 +6,6 @@ use serde_json::{Value as Json, json};
 use super::{Action, PolicyHook, Wording};
 use crate::DenialReason;
 
-/// A reason to deny a request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Objection {
     pub(super) message: String,
@@ -38,7 +37,6 @@ impl Objection {
     }
 }
 
-/// The results of evaluating a policy with each of its parameters.
 #[derive(Default)]
 pub(super) struct Findings {
     /// The objections to which `validationActions` apply.

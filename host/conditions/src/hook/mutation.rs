@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{Structure, apply, machine::Machine, value::Value};
 
-/// The most bytes that a mutation writes on a thread that serves requests.
 const BRIEF: usize = 16 << 10;
 
 impl PolicyHook {
@@ -154,7 +153,6 @@ impl Change {
     }
 }
 
-/// Replaces the value of the object; an object that has this value already stays the same.
 fn changed(object: Object, value: Json, limit: usize) -> Result<Applied, Failure> {
     let changed = if value == *object.value() {
         object

@@ -39,7 +39,6 @@ pub enum ParamsMissing {
 words!(ParamsMissing, "action": Allow = "Allow", Deny = "Deny");
 
 impl Params {
-    /// Finds the objects, as JSON.
     pub(super) async fn find(
         &self,
         cluster: &dyn ClusterReader,

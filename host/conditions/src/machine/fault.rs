@@ -2,12 +2,9 @@ use admittance_admission::{Failure, shorten};
 
 use crate::functions::{authorizer::Question, lookup::Lookup};
 
-/// The reason why the evaluation of an expression ended early.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// An error of the expression. `&&`, `||`, `all` and `exists` ignore it if another operand decides.
     Error(String),
-    /// A reason that stops the whole evaluation.
     Halt(Halt),
 }
 
@@ -28,14 +25,12 @@ pub(crate) enum Halt {
 }
 
 impl Halt {
-    /// Whether the expression is evaluated again.
     pub(super) fn is_pause(&self) -> bool {
         matches!(self, Self::Question(_) | Self::Lookup(_) | Self::Leave)
     }
 }
 
 impl Fault {
-    /// Creates an error of the expression. Its text is cut, since it may contain data of a client.
     pub(crate) fn error(text: impl Into<String>) -> Self {
         let mut text = text.into();
         shorten(&mut text, Failure::MAX_MESSAGE);

@@ -7,7 +7,6 @@ use crate::{
     value::Value,
 };
 
-/// The values of a macro's one or two variables.
 type Bound<'a> = (Value<'a>, Option<Value<'a>>);
 
 impl<'a> Machine<'a> {

@@ -54,8 +54,6 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Evaluates an expression with its own cost limit. The cost is taken from the budget, unless the expression must be
-    /// evaluated again.
     pub(crate) fn run(&mut self, expression: &'a Expression) -> Outcome<'a> {
         let outer = mem::replace(&mut self.meter, Meter::within(self.budget));
         let locals = mem::take(&mut self.locals);
@@ -69,7 +67,6 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Sets the cost limit of all following expressions together.
     pub(crate) fn allow(&mut self, budget: u64) {
         self.budget = budget;
     }

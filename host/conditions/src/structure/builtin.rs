@@ -53,7 +53,6 @@ pub(super) fn at(index: usize) -> At<'static> {
     At::new(&BUILTIN.nodes, index)
 }
 
-/// Returns the structure of a Pod's list with this name, such as `containers`, but with items of unknown structure.
 pub(super) fn known_list(field: &str) -> Option<At<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }

@@ -7,7 +7,6 @@ use serde_json::Value as Json;
 
 use super::{At, ListMerge, Node, Scalar, Structure};
 
-/// The most mistakes of one object that are described.
 const MOST_MISTAKES: usize = 10;
 
 impl Structure {
@@ -178,7 +177,6 @@ impl Walk {
         self.push(mistake);
     }
 
-    /// Walks over a part of the current value.
     fn within(&mut self, name: &str, walk: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         self.path.push_str(name);
@@ -391,5 +389,4 @@ fn go_type_of(value: &Json) -> &'static str {
     }
 }
 
-/// The longest value in a message, in bytes.
 const LONGEST_SHOWN: usize = 256;

@@ -46,7 +46,6 @@ fn merge_members(at: At<'_>, into: &mut Map<String, Json>, change: Map<String, J
     Ok(())
 }
 
-/// Returns the names of the items of a list.
 fn names(at: At<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     let names = items
         .iter()

@@ -161,7 +161,6 @@ impl<'a> Applied<'a> {
         Ok(all)
     }
 
-    /// Returns the goal of the document if this definition has its name.
     fn replacing<'d, 'n>(
         &self,
         definition: &'d Definition<'n>,
@@ -195,7 +194,6 @@ impl<'a> Applied<'a> {
         is_alone.map(|()| Goal::Replace(definition))
     }
 
-    /// Returns the text to write to this file or entry, in place of `replaced` if it is given.
     fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&Definition<'_>>) -> String {
         let is_json = kind == StoreKind::Entries || document::is_named_json(path);
         let replaced = replaced.filter(|_| kind == StoreKind::Entries);
@@ -275,7 +273,6 @@ fn content(text: &str) -> &str {
     text.strip_prefix("---\n").unwrap_or(text)
 }
 
-/// Finds the definition that the document replaces.
 fn replaced<'d, 'a>(
     there: &'d [Definition<'a>],
     one: &Applied<'_>,
@@ -293,7 +290,6 @@ fn replaced<'d, 'a>(
     }
 }
 
-/// Makes the change that writes each document according to its goal.
 fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>) -> Change {
     let mut files = set.files().to_vec();
     let mut unusable = set.unusable().to_vec();

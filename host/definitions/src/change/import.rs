@@ -135,7 +135,6 @@ pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistake
     })
 }
 
-/// Returns the definitions in these files, and the chains of definitions without mistakes.
 fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
     let mut chains = Chains::default();
     let mut entries: Vec<_> = Reads::default()
@@ -170,7 +169,6 @@ fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
     (entries, chains)
 }
 
-/// A definition, and the result of its import so far.
 struct Entry<'a> {
     definition: Definition<'a>,
     result: ImportResult,
@@ -205,7 +203,6 @@ impl<'a> Entry<'a> {
             .unwrap_or_default()
     }
 
-    /// Whether the definition defines the chain or one of its stages.
     fn is_part_of(&self, chain: &ChainDefinition) -> bool {
         let location = self.definition.root.location();
         location == chain.source || chain.stages.iter().any(|stage| stage.location == location)
@@ -222,7 +219,6 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Returns the text of a definition as a separate document.
 fn document_text(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
     if !definition.is_item() {
         let text = text_of(definition, file, documents).unwrap_or_default();
@@ -327,13 +323,11 @@ impl Conversion {
     }
 }
 
-/// Returns the names of the chains that take precedence over this one.
 fn preceding(chain: &ChainDefinition) -> impl Iterator<Item = Arc<str>> {
     let specs = chain.stages.iter().map(|stage| &stage.spec);
     specs.flat_map(|spec| spec.yields_to.iter().map(|other| other.chain.clone()))
 }
 
-/// Returns a similar name that a native chain may have.
 fn native_name(name: &str) -> String {
     name.replace('/', ".").to_ascii_lowercase()
 }

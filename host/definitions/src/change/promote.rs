@@ -71,7 +71,6 @@ fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
     })
 }
 
-/// Finds the stage of this name, which must have a candidate.
 fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, ChangeError> {
     let stages = || {
         chains
@@ -113,7 +112,6 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
     }
 }
 
-/// Finds the object at location `at` in a value, which is the value of the node.
 fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<&'j mut Map<String, Json>> {
     if value.is_object() && node.location() == *at {
         return value.as_object_mut();
@@ -127,7 +125,6 @@ fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<
     pairs.find_map(|((_, child), value)| object_at(value, &child, at))
 }
 
-/// Makes the candidate of this stage its plugin.
 fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
     // Documents of BCS may have keys in any case.
     let key = |stage: &Map<String, Json>, name: &str| {
@@ -148,7 +145,6 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
     Some(())
 }
 
-/// Returns the lines before the document in its file.
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();

@@ -20,13 +20,10 @@ const UNCHECKED_VALUES: usize = 1000;
 pub(super) struct Events<'t> {
     text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
-    /// The most bytes that aliases may repeat.
     limit: usize,
-    /// The events of anchored nodes.
     recorded: Vec<(Event<'t>, Span)>,
     /// The open lists and maps that are being recorded: the anchor of each, or 0, and the index of its first event.
     recording: Vec<(usize, usize)>,
-    /// The recorded events of each anchor.
     anchors: HashMap<usize, Range<usize>>,
     /// The events that are still to be repeated, for each nested alias.
     repeating: Vec<Range<usize>>,
@@ -175,7 +172,6 @@ impl<'t> Events<'t> {
     }
 }
 
-/// Returns the fix for a frequent mistake in the syntax; empty for others.
 fn fix(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::UnknownAnchor => "write `&name` before the value that it repeats, or correct the name",

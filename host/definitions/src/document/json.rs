@@ -42,7 +42,6 @@ struct Lines<'a> {
     text: &'a str,
     offset: usize,
     position: Position,
-    /// The number of values so far.
     values: usize,
 }
 
@@ -56,13 +55,11 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns the byte range of `part`, a slice of the text.
     fn span(&self, part: &str) -> Range<usize> {
         let start = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         start..start + part.len()
     }
 
-    /// Returns the position at which `part`, a slice of the text, begins.
     fn position(&mut self, part: &str) -> Position {
         let offset = self.span(part).start;
         if offset < self.offset {
@@ -137,7 +134,6 @@ fn value(
     })
 }
 
-/// Collects the fields of an object in order, with keys and values unparsed.
 struct RawFields;
 
 impl<'de> Visitor<'de> for RawFields {

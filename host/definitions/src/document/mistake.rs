@@ -67,7 +67,6 @@ impl Mistake {
         }
     }
 
-    /// Creates a mistake about a file as a whole.
     pub(crate) fn of_file(file: impl Into<String>, message: impl Into<String>, fix: &str) -> Self {
         Self::new(&Location::of_file(file), "", message, fix)
     }
@@ -109,7 +108,6 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// The most mistakes that are reported at once.
 const MOST: usize = 100;
 
 /// The mistakes that were found so far. They are displayed as one line each.

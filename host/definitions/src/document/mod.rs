@@ -72,7 +72,6 @@ pub struct Document {
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
-    /// The scalars that YAML 1.2 reads differently.
     ambiguities: Vec<Ambiguity>,
     texts: Texts,
 }
@@ -122,7 +121,6 @@ impl Document {
         }
     }
 
-    /// Returns the document with this cache of the files that it names.
     pub(crate) fn sharing(self, texts: &Texts) -> Self {
         Self {
             texts: texts.clone(),
@@ -192,7 +190,6 @@ pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     }
 }
 
-/// Reads a file's text, and the metadata of the file that was opened.
 pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     let name = path.display().to_string();
     let read = file::read_with_metadata(path, LARGEST_FILE as u64);
@@ -234,7 +231,6 @@ pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Documen
     read_text_of(Path::new(name), text, mistakes)
 }
 
-/// Reads the documents of a file whose text was read before.
 pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let file = path.display().to_string();
@@ -357,7 +353,6 @@ fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<yaml:
     (Syntax::Yaml, trees)
 }
 
-/// Whether a file of this name must be JSON.
 pub(crate) fn is_named_json(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))

@@ -114,7 +114,6 @@ fn integer(text: &str) -> Option<Number> {
     signed(text, digits, base)
 }
 
-/// Returns the integer with these digits and the sign of `text`.
 fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
     if !digits.chars().all(|digit| digit.is_digit(base)) {
         return None;
@@ -128,7 +127,6 @@ fn signed(text: &str, digits: &str, base: u32) -> Option<Number> {
     }
 }
 
-/// Reads a decimal number, which may have a fraction and an exponent.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let has_only_digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');

@@ -53,7 +53,6 @@ impl Serialize for Positioned {
     }
 }
 
-/// A field of a map. Keys are unique in a map.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -163,7 +162,6 @@ impl Flaw {
         )
     }
 
-    /// Moves the flaw to the end of the text if it is reported after it.
     pub(super) fn within(self, end: Position) -> Self {
         let position = self.position.min(end);
         Self { position, ..self }
@@ -198,7 +196,6 @@ impl MapBuilder {
         }
     }
 
-    /// Adds these fields, which replace fields of the same names.
     pub(super) fn merge(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             self.set(entry, false);

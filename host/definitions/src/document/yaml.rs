@@ -67,7 +67,6 @@ pub(super) fn position(mark: Marker) -> Position {
     }
 }
 
-/// A list or map whose end was not read yet.
 struct OpenCollection {
     position: Position,
     start: usize,
@@ -99,7 +98,6 @@ struct Builder<'t> {
 }
 
 impl Builder<'_> {
-    /// Handles an event; returns the document that it completes, if any.
     fn take(
         &mut self,
         event: Event<'_>,
@@ -141,7 +139,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Extends the innermost collection up to this offset.
     fn extend(&mut self, end: usize) {
         if let Some(open) = self.open.last_mut() {
             open.end = open.end.max(end);
@@ -264,7 +261,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the path of the next value, or of the field with this key.
     fn path(&self, key: Option<&str>) -> String {
         let path = self
             .open

@@ -117,7 +117,6 @@ impl DocumentForm for Bcs {
     }
 }
 
-/// Whether a document is a custom resource, which has the definition under `spec`.
 fn is_resource(document: &TypedDocument<'_>) -> bool {
     let [_, resource] = &KINDS;
     document.kind.name == resource.name

@@ -129,7 +129,6 @@ impl DocumentForm for Kubernetes {
     }
 }
 
-/// Reads a webhook configuration as a chain, and reports missing parts.
 fn read(root: &Node<'_>, phase: Phase, version: Version, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);

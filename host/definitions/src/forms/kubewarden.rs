@@ -49,9 +49,7 @@ impl DocumentForm for Kubewarden {
 
 #[derive(Clone, Copy)]
 struct PolicyKind {
-    /// Whether the policy is for one namespace.
     is_namespaced: bool,
-    /// Whether the policy is a group of policies.
     is_group: bool,
 }
 
@@ -64,7 +62,6 @@ const REGISTRY: &str = "registry://";
 
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
 
-/// Reads a policy as a chain, and reports missing parts.
 fn read(root: &Node<'_>, policy: PolicyKind, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);

@@ -54,7 +54,6 @@ static KINDS: [DocumentKind; 16] = [
     ),
 ];
 
-/// Kyverno.
 #[derive(Debug)]
 pub(super) struct Kyverno;
 

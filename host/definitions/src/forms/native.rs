@@ -120,7 +120,6 @@ pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     chains.flat_map(|chain| chain.root.ambiguities()).collect()
 }
 
-/// Reads a chain as far as possible, and reports missing parts.
 fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -315,7 +314,6 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> 
     }
 }
 
-/// Lists the names of fields: `a`, `b` or `c`.
 fn alternatives(fields: &[&str]) -> String {
     let quoted: Vec<_> = fields.iter().map(|field| format!("`{field}`")).collect();
     match quoted.split_last() {

@@ -155,13 +155,11 @@ impl<'a> FormDocuments<'a> {
     }
 }
 
-/// Returns the parts of this type in these definitions.
 pub(crate) fn parts<T: Any>(documents: &[Arc<ReadDefinition>]) -> Vec<&T> {
     documents.iter().filter_map(|document| document.part()).collect()
 }
 
 impl TypedDocument<'_> {
-    /// Reads the definition regardless of others.
     pub(crate) fn read(&self) -> ReadDefinition {
         let mut mistakes = Mistakes::new();
         ReadDefinition {

@@ -98,7 +98,6 @@ pub struct MemberDefinition {
     pub location: Location,
 }
 
-/// The field of the members in a native stage.
 const PLUGINS: &str = "plugins";
 
 /// The parts of a group that native stages and Kubewarden have in common.
@@ -109,7 +108,6 @@ pub(crate) struct GroupParts<'a> {
     pub(crate) unused: Vec<(&'a str, Node<'a>)>,
 }
 
-/// Reads `group` of a native stage.
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupDefinition> {
     let mut fields = node.object(mistakes)?;
     let parts = read_parts(&mut fields, PLUGINS, read_member, mistakes);

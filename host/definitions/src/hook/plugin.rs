@@ -180,7 +180,6 @@ impl HookKind for PluginDefinition {
 }
 
 impl PluginDefinition {
-    /// Returns the fields of the native form.
     fn fields(&self) -> Map<String, Json> {
         let mut object = Map::new();
         put(&mut object, "source", source(&self.source));

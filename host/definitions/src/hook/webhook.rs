@@ -108,7 +108,6 @@ impl HookKind for WebhookDefinition {
     }
 }
 
-/// Reads `webhook` of a native stage.
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
     let mut fields = node.object(mistakes)?;
     let protocol = read_protocol(&mut fields, mistakes);

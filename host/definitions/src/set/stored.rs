@@ -48,7 +48,6 @@ pub(crate) struct Definition<'a> {
 }
 
 impl Definition<'_> {
-    /// Whether the definition is an item of a list.
     pub(crate) fn is_item(&self) -> bool {
         !self.root.path().is_empty()
     }

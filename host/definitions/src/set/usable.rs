@@ -367,7 +367,6 @@ fn texts(mistakes: &Mistakes) -> Vec<String> {
     mistakes.iter().map(ToString::to_string).collect()
 }
 
-/// The mistakes of each file, as texts.
 fn by_file(mistakes: &Mistakes) -> BTreeMap<PathBuf, Vec<String>> {
     let mut files: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for mistake in mistakes {

@@ -235,7 +235,6 @@ impl DefinitionStore for FileStore {
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
-    /// `None` before the first read without mistakes.
     definitions: Option<Arc<Definitions>>,
 }
 

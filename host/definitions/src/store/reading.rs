@@ -91,7 +91,6 @@ impl FilesRead {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,
-    /// The texts of the listed files.
     found: Option<FilesRead>,
     attempts: usize,
 }

@@ -166,7 +166,6 @@ fn is_locked(path: &Path) -> bool {
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }
 
-/// Reads the file; returns `None` if it does not exist.
 fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match file::read(path, LARGEST_FILE as u64) {
         Ok(bytes) => Ok(Some(bytes)),

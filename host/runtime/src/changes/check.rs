@@ -99,7 +99,6 @@ fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String>
     mistakes
 }
 
-/// Removes the location from a mistake, because its reader is editing that definition.
 fn without_place<'t>(text: &'t str, path: &Path) -> &'t str {
     let place = path.to_str().unwrap_or_default();
     let rest = text.strip_prefix(place).and_then(|rest| rest.split_once(": "));

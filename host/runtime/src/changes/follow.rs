@@ -15,11 +15,9 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 /// The time to wait for module files that are being written. A module that takes longer fails to load.
 const WRITERS_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A reason to build a table.
 struct Attempt {
     /// Whether definitions or modules changed. The part of a change that needs no server goes live first.
     is_change: bool,
-    /// The modules to request from servers again.
     refresh: HashSet<ModuleReference>,
 }
 
@@ -74,7 +72,6 @@ impl Host {
         }
     }
 
-    /// Waits for a reason to build a table.
     async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> Attempt {
         let retry = {
             let live = self.0.live.load();
@@ -90,7 +87,6 @@ impl Host {
         Attempt { is_change, refresh }
     }
 
-    /// Goes live with the definitions, requesting only these modules from servers, and logs the result.
     async fn follow_once(&self, servers: Servers, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
         let before = self.table().revision();
         let had_problem = self.0.live.load().problem.is_some();
@@ -166,7 +162,6 @@ fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -
     text
 }
 
-/// Sleeps until this instant, or forever without one.
 async fn at(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
@@ -174,17 +169,14 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// The times at which modules are refreshed.
 #[derive(Debug, Default)]
 struct Schedule {
-    /// The interval of each module, and its next refresh.
     modules: HashMap<ModuleReference, (Duration, Instant)>,
     /// The modules whose refresh failed, to be retried with the next attempt.
     failed: HashSet<ModuleReference>,
 }
 
 impl Schedule {
-    /// Sets these modules, each with its interval. A module that was already scheduled keeps its time.
     fn set(&mut self, modules: &[(ModuleReference, Duration)], now: Instant) {
         let mut new = HashMap::new();
         for (reference, interval) in modules {

@@ -7,7 +7,6 @@ use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
 /// The length of a patch in the log, in bytes; the rest is cut off.
 const MOST_PATCH: usize = 4 << 10;
 
-/// Logs failures, the verdicts of audited stages, and the audit annotations of all stages.
 pub(crate) fn write(outcome: &Outcome) {
     for row in &outcome.trace {
         write_row(outcome, row);
@@ -59,7 +58,6 @@ fn beginning(patch: &Patch) -> String {
     text
 }
 
-/// A writer that accepts [`MOST_PATCH`] bytes.
 struct Beginning(Vec<u8>);
 
 impl Write for Beginning {

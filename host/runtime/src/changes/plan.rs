@@ -20,22 +20,17 @@ use crate::{
 
 pub(super) type Edit = dyn Fn(&DefinitionSet, &Stores) -> Result<Change, InvalidChange> + Send + Sync;
 
-/// A checked change whose table is not built yet.
 pub(super) struct Plan {
-    /// The version of the source on which the plan is based.
     pub(super) version: u64,
     pub(super) change: Change,
     pub(super) usable: Usable,
-    /// The files that the change writes.
     pub(super) paths: Vec<PathBuf>,
-    /// The modules that these files name.
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
     /// The error of files outside of the change that cannot be used; they keep the version that is in force.
     pub(super) pending: Option<Arc<Error>>,
 }
 
-/// Checks a change against the current definitions.
 pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, ChangeError> {
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;

@@ -17,7 +17,6 @@ use crate::{
 /// keep all of them from going live.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
-/// The result of building a table.
 pub(crate) enum Reload {
     /// The table is live, or equals the live one.
     Live(Arc<Table>),
@@ -132,7 +131,6 @@ impl Host {
         })
     }
 
-    /// Waits until definitions or their modules change again.
     async fn changed_again(&self, watch: &mut Watch) {
         tokio::time::sleep(UNINTERRUPTED).await;
         tokio::select! {

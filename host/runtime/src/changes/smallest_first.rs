@@ -13,7 +13,6 @@ pub(crate) struct SmallestFirst(Arc<Mutex<State>>);
 struct State {
     limit: usize,
     working: usize,
-    /// The items that wait, by their size and their number in the order of arrival.
     waiting: BTreeMap<(usize, u64), oneshot::Sender<Turn>>,
     arrivals: u64,
 }
@@ -32,7 +31,6 @@ impl SmallestFirst {
         })))
     }
 
-    /// Limits the concurrent items to this number.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.state().limit = limit;
     }
@@ -58,7 +56,6 @@ impl SmallestFirst {
         }
     }
 
-    /// Gives turns to waiting items up to the limit.
     fn give(&self) {
         loop {
             let next = {

@@ -29,7 +29,6 @@ use crate::{
 };
 
 impl Host {
-    /// Goes live with the first table.
     pub(crate) async fn start(mut source: Source, mut history: History, waits: bool) -> Result<Self, Error> {
         complete_change(&source.stores, &mut history).await?;
         let slots = TableSlots::default();

@@ -12,15 +12,12 @@ use tokio::sync::Notify;
 
 use crate::{ChangeError, Error, StoreStatus, history::HistoryEntry};
 
-/// The content of a store, sorted by path.
 type StoreContent = Arc<[DefinitionFile]>;
 
-/// The last known content of a store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoreSnapshot {
     /// The content when the store was last read successfully; `None` before that.
     content: Option<StoreContent>,
-    /// Whether the last attempt to read the store failed.
     is_lost: bool,
 }
 
@@ -33,11 +30,9 @@ pub(crate) struct Stores {
     known: Mutex<Vec<StoreSnapshot>>,
     /// Notified when [`peek`](Self::peek) finds changed content.
     changed_on_peek: Notify,
-    /// The systems whose documents are read.
     forms: DocumentForms,
 }
 
-/// The result of reading all stores.
 #[derive(Debug)]
 pub(crate) struct Contents {
     stores: Vec<Result<StoreContent, StoreError>>,
@@ -107,12 +102,10 @@ impl Stores {
         self.set(files.collect())
     }
 
-    /// Returns a set of these definitions, none of which is parsed yet.
     pub(crate) fn set(&self, files: Vec<DefinitionFile>) -> DefinitionSet {
         DefinitionSet::of_forms(files, &self.forms)
     }
 
-    /// Returns the destination of a new definition in the first store that accepts it.
     pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
         self.stores.iter().find_map(|store| {
             Some(Destination {
@@ -122,7 +115,6 @@ impl Stores {
         })
     }
 
-    /// Returns the one store that all of these changes are for; `None` without changes.
     pub(crate) fn of_changes(
         &self,
         changes: &[FileChange],
@@ -153,7 +145,6 @@ impl Stores {
         select_all(changes).await;
     }
 
-    /// Makes this the known content.
     pub(crate) fn set_known(&self, contents: &Contents) {
         let mut known = self.known.lock();
         *known = contents.after(&known);
@@ -210,7 +201,6 @@ impl Contents {
         self.stores.iter().zip(known).map(after).collect()
     }
 
-    /// Returns the content that the stores have once these definitions are written.
     pub(crate) fn of(stores: &Stores, set: &DefinitionSet) -> Self {
         let of_store = |store: &Arc<dyn DefinitionStore>| {
             let files = set.all().filter(|file| store.owns(&file.path));
@@ -227,7 +217,6 @@ impl Contents {
         errors.any(|error| matches!(error, StoreError::Unreachable { .. }))
     }
 
-    /// Returns all definitions, or all mistakes in files and all errors of stores that cannot be read.
     pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
         let (mut mistakes, mut lost, mut files) = (Mistakes::new(), Vec::new(), Vec::new());
         for read in self.stores {

@@ -13,12 +13,9 @@ use crate::Moment;
 /// the request yields the object of the outcome.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
-    /// The request without its objects.
     pub(crate) request: Request,
-    /// The objects of the request; `None` if they are not kept.
     pub(crate) texts: Option<ObjectTexts>,
     pub(crate) selection: Selection,
-    /// The outcome without its object.
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
     /// The outside data that its plugins used, if it is recorded.
@@ -47,7 +44,6 @@ impl ObjectTexts {
 }
 
 impl DecidedRequest {
-    /// Returns the request with its objects; `None` if they are not kept.
     pub(crate) fn request(&self) -> Option<Request> {
         let ObjectTexts {
             object,
@@ -62,17 +58,14 @@ impl DecidedRequest {
         Some(request)
     }
 
-    /// Returns `metadata.generateName` of the object, if it is kept.
     pub(super) fn generate_name(&self) -> Option<String> {
         metadata(self.texts.as_ref()?.object.as_ref()?, "generateName")
     }
 
-    /// Returns `metadata.uid` of the stored object, if there is one and it is kept.
     pub(super) fn stored_uid(&self) -> Option<String> {
         metadata(self.texts.as_ref()?.old_object.as_ref()?, "uid")
     }
 
-    /// Returns the object after the chains, if they changed it and it is kept.
     pub(crate) fn result(&self) -> Option<Object> {
         let before = Object::parse(&**self.texts.as_ref()?.object.as_ref()?).ok()?;
         let patch = Some(&self.outcome.patch).filter(|patch| !patch.is_empty())?;

@@ -30,9 +30,7 @@ pub struct DecisionLog(Arc<Inner>);
 struct Inner {
     memory: Memory,
     redact: Arc<[Redaction]>,
-    /// Whether a follower has read all decisions and waits for the next one.
     is_awaited: AtomicBool,
-    /// Notified when a decision arrives for which a follower waits.
     arrived: Notify,
 }
 
@@ -64,7 +62,6 @@ impl DecisionLog {
     /// The number of decisions of one uid on a page.
     pub const PAGE_OF_UID: usize = 20;
 
-    /// Creates a log, which keeps no decisions without a configuration.
     pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
         let config = config.unwrap_or(DecisionsConfig {
             count: 0,
@@ -82,7 +79,6 @@ impl DecisionLog {
         self.0.memory.is_on()
     }
 
-    /// Adds a decision, in place of the oldest ones.
     pub(crate) fn add(&self, observed: &Observed<'_>) {
         let Inner {
             memory,
@@ -217,11 +213,9 @@ impl DecisionLog {
     }
 }
 
-/// The position of a reader that follows the log. Lives as long as its stream.
 struct Follower {
     log: DecisionLog,
     filter: DecisionFilter,
-    /// The position of the next decision among all decisions.
     position: u64,
 }
 
@@ -253,7 +247,6 @@ impl Follower {
         }
     }
 
-    /// Returns the number of missed entries, and the entries that follow them.
     fn take(&mut self) -> (u64, Vec<LogEntry>) {
         self.log.0.is_awaited.store(true, Ordering::Relaxed);
         let ring = self.log.0.memory.ring();

@@ -24,7 +24,6 @@ pub(crate) struct Observer {
     pub(crate) traffic: Traffic,
 }
 
-/// The outcome of a request that matched a chain.
 pub(crate) struct Observed<'a> {
     /// The request before the chains changed it.
     pub(crate) request: Request,

@@ -13,18 +13,15 @@ use serde::{Deserialize, Serialize};
 use super::{DecidedRequest, DecisionVerdict, ObjectTexts, record::operation};
 use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secret};
 
-/// A decision that was read from the log.
 #[derive(Debug)]
 pub(super) struct LogEntry {
     pub(super) id: u64,
     /// The memory that it takes in the log.
     pub(super) size: usize,
-    /// A [`Packed`], serialized.
     pub(super) packed: Box<[u8]>,
     pub(super) unpacked: Unpacked,
 }
 
-/// The part of a decision that is not serialized.
 #[derive(Clone, Debug)]
 pub(super) struct Unpacked {
     pub(super) at: Moment,
@@ -58,7 +55,6 @@ pub(super) struct Packed<'a> {
     objects: Option<Objects<'a>>,
     phase: Option<(Phase, Scope)>,
     chain: Option<&'a str>,
-    /// `traceparent` and `tracestate`.
     trace: Option<(Cow<'a, str>, Option<&'a str>)>,
     pub(super) verdict: DecisionVerdict,
     revision: u64,

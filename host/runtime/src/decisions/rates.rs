@@ -17,7 +17,6 @@ struct ChainCounts {
     would_deny: u64,
     changed: u64,
     failed: u64,
-    /// The time of each request in the chain.
     microseconds: Vec<u64>,
 }
 
@@ -100,7 +99,6 @@ impl ChainCounts {
     }
 }
 
-/// Returns the smallest value that this percentage of the values does not exceed; 0 without values.
 fn quantile(values: &mut [u64], percent: usize) -> u64 {
     if values.is_empty() {
         return 0;

@@ -144,7 +144,6 @@ pub struct DecisionDetail {
 }
 
 impl From<DecisionRecord> for DecisionDetail {
-    /// Returns a detail that lacks the objects of the request.
     fn from(decision: DecisionRecord) -> Self {
         Self {
             decision,

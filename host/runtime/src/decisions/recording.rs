@@ -139,7 +139,6 @@ impl Recorders {
 }
 
 impl Recorder {
-    /// Passes on a request with its outcome, which the reader serializes later.
     pub(crate) fn deliver(&self, decided: Arc<DecidedRequest>) {
         if self.requests.try_send(decided).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);

@@ -47,7 +47,6 @@ struct Collected {
 #[derive(Default)]
 pub(super) struct Ring {
     bytes: VecDeque<u8>,
-    /// The decisions, the oldest first.
     slots: VecDeque<Slot>,
     /// The memory of all slots.
     pub(super) size: usize,
@@ -64,7 +63,6 @@ struct Slot {
     unpacked: Unpacked,
 }
 
-/// Returns the index of this thread among all threads that have added a decision.
 fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -88,7 +86,6 @@ impl Memory {
         self.count > 0
     }
 
-    /// Adds a decision, in place of the oldest ones.
     pub(super) fn add(&self, observed: &Observed<'_>) {
         let index = thread_index() % self.collections.len();
         let Some(Collection(collected)) = self.collections.get(index) else {
@@ -175,24 +172,20 @@ impl Ring {
         self.slots.front().map(|slot| slot.id)
     }
 
-    /// Returns the index of the first decision with this id or a larger one.
     pub(super) fn index_of(&self, id: u64) -> usize {
         self.slots.partition_point(|slot| slot.id < id)
     }
 
-    /// Returns the range of the last decisions before this index that a reader copies together.
     pub(super) fn last_entries_before(&self, end: usize) -> Range<usize> {
         let before = self.slots.range(..end.min(self.len())).rev();
         end.saturating_sub(copied_together(before))..end
     }
 
-    /// Returns the range of the decisions from this index on that a reader copies together.
     pub(super) fn next_entries_from(&self, start: usize) -> Range<usize> {
         let from = self.slots.range(start.min(self.len())..);
         start..start + copied_together(from)
     }
 
-    /// Copies these decisions, the oldest first.
     pub(super) fn entries(&self, range: Range<usize>) -> Vec<LogEntry> {
         let mut start: usize = self.slots.range(..range.start).map(|slot| slot.length).sum();
         let entries = self.slots.range(range).map(|slot| {

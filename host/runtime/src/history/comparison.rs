@@ -19,7 +19,6 @@ pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison 
 /// The texts of a file in two revisions; `None` where the revision does not have it.
 type FileTexts<'a> = (&'a Path, [Option<&'a str>; 2]);
 
-/// Returns the files that differ, sorted by their paths.
 fn changed_files<'a>(
     from: &'a RevisionDetail,
     to: &'a RevisionDetail,
@@ -50,7 +49,6 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     text
 }
 
-/// Names the stages whose modules differ, and the definition files that do.
 pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
     let modules = modules(&from.revision.modules, &to.revision.modules);
     let mut names: Vec<_> = modules.into_iter().map(|change| change.stage).collect();

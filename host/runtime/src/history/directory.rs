@@ -17,7 +17,6 @@ use crate::{DisabledStage, RolloutProgress};
 #[derive(Debug)]
 pub(crate) struct HistoryDirectory {
     path: PathBuf,
-    /// The open file holds the lock.
     _lock: File,
 }
 
@@ -48,7 +47,6 @@ impl HistoryDirectory {
         Ok(directory)
     }
 
-    /// Removes the temporary files of a killed program.
     fn sweep(&self) {
         for file in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = file.file_name();
@@ -99,7 +97,6 @@ impl HistoryDirectory {
         self.list(ROLLOUTS_FILE)
     }
 
-    /// Reads the list in this file, which is empty if there is no file.
     fn list<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, HistoryError> {
         let path = self.path.join(name);
         match read(&path) {
@@ -133,7 +130,6 @@ impl HistoryDirectory {
         write().map_err(|source| HistoryError::Io { path, source })
     }
 
-    /// Removes the revisions before this one, and logs errors.
     pub(crate) fn remove_before(&self, first: u64) {
         let old = fs::read_dir(&self.path).map(|files| {
             let paths = files.filter_map(|file| Some(file.ok()?.path()));

@@ -33,7 +33,6 @@ use crate::{
     status::statistics::Statistics,
 };
 
-/// The chains that were built, their plugins and the errors.
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
     pub(crate) chains: Vec<Arc<LiveChain>>,
@@ -44,10 +43,8 @@ pub(crate) struct Assembled {
     errors: Vec<StageError>,
 }
 
-/// Selects the modules that references in definitions resolve to.
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
-    /// The current modules.
     Current(Servers),
     /// The modules of an earlier revision. The key is `PHASE:CHAIN/STAGE`, and whether it is the candidate's module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
@@ -76,7 +73,6 @@ impl Servers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MayFail<'a> {
     All,
-    /// The stages of these definition files.
     Of(&'a HashSet<PathBuf>),
 }
 
@@ -89,7 +85,6 @@ impl MayFail<'_> {
     }
 }
 
-/// Builds chains from definitions. Lives as long as the host.
 pub(crate) struct Assembler {
     pub(crate) sandbox: SandboxConfig,
     pub(crate) catalog: Catalog,
@@ -102,7 +97,6 @@ pub(crate) struct Assembler {
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
-    /// Limits concurrent fetches of modules.
     pub(crate) fetchers: Semaphore,
     /// Limits concurrent compilation and configuration of plugins.
     pub(crate) compilers: SmallestFirst,
@@ -110,7 +104,6 @@ pub(crate) struct Assembler {
     pub(crate) loaders: Semaphore,
     /// Whether module files and compiled plugins are kept in the store.
     pub(crate) fills_store: bool,
-    /// The requests that reach the chains.
     pub(crate) reach: Arc<Reach>,
 }
 
@@ -163,7 +156,6 @@ impl Assembler {
         }
     }
 
-    /// Adds what the host knows about stages to a chain that the embedding program made.
     pub(crate) fn native(&self, chain: &Chain) -> Arc<LiveChain> {
         let (phase, name) = (chain.phase, chain.name.clone());
         let stage = |stage: &Stage| {
@@ -222,7 +214,6 @@ impl Assembler {
         }
     }
 
-    /// Creates the client of a webhook. Also returns its URL.
     fn connect(
         &self,
         definition: &WebhookDefinition,
@@ -236,7 +227,6 @@ impl Assembler {
         Ok((Arc::new(webhook), url))
     }
 
-    /// Creates the hook that compares a plugin with its candidate.
     fn shadowed(
         &self,
         plugin: &Loaded,
@@ -352,7 +342,6 @@ struct OrderedPlugin {
 }
 
 impl OrderedPlugin {
-    /// Adds the plugin or its error to `assembled`; returns `None` if its stage cannot be built.
     fn add_to(self, assembled: &mut Assembled) -> Option<PluginOrReason> {
         let order = self.order;
         let error = |cause| StageError {
@@ -413,7 +402,6 @@ fn orders(definitions: &[ChainDefinition]) -> Vec<Order> {
     orders
 }
 
-/// Phase, chain and stage as one text, in the format of commands.
 pub(crate) fn address(phase: Phase, chain: &str, stage: &str) -> String {
     format!("{phase}:{chain}/{stage}")
 }

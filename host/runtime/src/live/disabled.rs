@@ -218,7 +218,6 @@ impl Host {
         })
     }
 
-    /// Enables the stages whose time has ended.
     async fn enable_ended(&self) {
         let ended = {
             let mut stages = self.0.disabled.lock();

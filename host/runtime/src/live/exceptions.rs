@@ -83,7 +83,6 @@ pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: M
     }
 }
 
-/// Logs the exceptions that expired between these moments.
 pub(crate) fn log_expired(exceptions: &[LiveException], after: Moment, until: Moment) {
     let has_expired = |live: &&LiveException| after < live.until() && live.until() <= until;
     exceptions

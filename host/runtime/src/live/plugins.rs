@@ -97,7 +97,6 @@ impl Loaded {
         &self.settings
     }
 
-    /// Returns its hook for a stage.
     pub(crate) fn prepared(&self) -> PreparedHook {
         let mut hook = PreparedHook::new(self.plugin.clone(), (&self.status).into());
         hook.identity.clone_from(&self.status.digest);
@@ -117,7 +116,6 @@ impl Loaded {
     }
 }
 
-/// A plugin that a stage needs.
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
@@ -190,7 +188,6 @@ pub(crate) struct Preparation {
     plugin: OnceCell<(Arc<Plugin>, bool)>,
 }
 
-/// The plugins of the live tables. Lives as long as the host; unused plugins are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Plugins(Mutex<HashMap<Key, Vec<Weak<Loaded>>>>);
 
@@ -309,7 +306,6 @@ impl Plugins {
         })
     }
 
-    /// Finds a loaded plugin with the same module, settings and memory. Its grants may differ.
     fn find_code(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
         let digest = module.digest().to_string();
         let plugins = self.0.lock();
@@ -333,7 +329,6 @@ impl Plugins {
         })
     }
 
-    /// Keeps a plugin, or returns the same one that another stage loaded meanwhile.
     fn keep(&self, new: Loaded) -> LoadedPlugin {
         let mut plugins = self.0.lock();
         if plugins.len() == plugins.capacity() {
@@ -372,7 +367,6 @@ impl Plugins {
     }
 }
 
-/// Finds a plugin in memory with this key that meets the condition.
 fn find(
     plugins: &HashMap<Key, Vec<Weak<Loaded>>>,
     key: &Key,

@@ -13,19 +13,16 @@ use crate::{
 /// The time for which a requested change waits to go live before it returns.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A table that can go live, with its entry in the history and its slot.
 pub(crate) struct PreparedTable {
     pub(crate) built: BuiltTable,
     pub(crate) entry: Arc<HistoryEntry>,
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
-/// The tables that wait.
 #[derive(Default)]
 pub(crate) struct PreparedTables {
     /// The table of the newest definitions; `None` if it is live.
     newest: Option<PreparedTable>,
-    /// The previous table, on which the replicas may have agreed already.
     earlier: Option<PreparedTable>,
 }
 
@@ -64,7 +61,6 @@ impl PreparedTables {
     }
 }
 
-/// The content hashes of tables that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PreparedHashes {
     pub(crate) newest: Option<Digest>,

@@ -35,7 +35,6 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) stores: Arc<Stores>,
-    /// The chain definitions of the embedding program.
     pub(crate) given: Vec<ChainDefinition>,
     /// The chains of the embedding program; they come first.
     pub(crate) chains: Arc<[Chain]>,
@@ -55,12 +54,10 @@ pub(crate) struct Source {
     pub(crate) on_bad: OnBadDefinition,
     pub(crate) namespaced: Arc<NamespacedChains>,
     pub(crate) starts_without_modules: bool,
-    /// The definitions of the live table.
     pub(crate) in_force: Arc<[DefinitionFile]>,
     pub(crate) live_modules: LiveModules,
 }
 
-/// The content of the stores, as the input of a table.
 pub(crate) struct Input {
     contents: Contents,
     /// The definitions that were read, and the last known ones of stores that cannot be read.
@@ -83,7 +80,6 @@ pub(crate) struct BuiltTable {
     pub(crate) lacks_modules: bool,
 }
 
-/// The purpose of a table, which decides what must be valid.
 #[derive(Debug)]
 pub(crate) enum Purpose<'a> {
     /// The first table of this process.
@@ -96,7 +92,6 @@ pub(crate) enum Purpose<'a> {
 
 /// The time for which the start waits for an unreachable store.
 const START_PATIENCE: Duration = Duration::from_secs(5);
-/// The time for which the start waits for a notification before it reads the stores again.
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
@@ -114,7 +109,6 @@ impl Source {
         }
     }
 
-    /// Records these contents as the input of the next table.
     pub(crate) async fn record_contents(&mut self, contents: Contents) -> Result<Usable, Error> {
         let input = self.input(contents).await?;
         self.record(input)
@@ -154,7 +148,6 @@ impl Source {
         input.contents.set().map(|_| input.known)
     }
 
-    /// Returns these definitions without unusable ones.
     pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
         let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
         let namespaced = self.namespaced.clone();
@@ -281,7 +274,6 @@ impl Source {
         .await
     }
 
-    /// Builds a table of all definitions in this set.
     pub(crate) async fn build_all(
         &self,
         set: DefinitionSet,
@@ -348,7 +340,6 @@ fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     bad.into_values().collect()
 }
 
-/// Returns the addresses of all stages; none if the definitions have mistakes.
 fn stages(set: &DefinitionSet) -> HashSet<String> {
     let chains = set.chains().unwrap_or_default();
     let stages = chains.iter().flat_map(|chain| {
@@ -358,7 +349,6 @@ fn stages(set: &DefinitionSet) -> HashSet<String> {
     stages.collect()
 }
 
-/// Returns the modules that these definition files name, and the warnings about the files.
 pub(crate) fn modules_and_warnings(
     set: &DefinitionSet,
     files: &[PathBuf],
@@ -394,7 +384,6 @@ fn texts(mistakes: impl IntoIterator<Item = Mistake>) -> Vec<String> {
     mistakes.into_iter().map(|mistake| mistake.to_string()).collect()
 }
 
-/// Returns the normalized texts, which do not depend on how a store formats them.
 fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
     let file = |file: &DefinitionFile| RevisionFile {
         path: file.path.clone(),

@@ -17,16 +17,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct LiveStage {
     stage: Stage,
-    /// The mode in its definition.
     mode: Mode,
     /// Whether the embedding program defined the stage as disabled.
     is_disabled: bool,
-    /// The hook in its definition.
     pub(crate) prepared: PreparedHook,
     pub(crate) statistics: Arc<StageStatistics>,
-    /// The plugin and its candidate, if it has one.
     shadowed: Option<Arc<Shadowed>>,
-    /// The progress of the candidate's rollout, if it has one.
     pub(crate) progress: Option<Arc<RolloutProgress>>,
     pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
@@ -58,13 +54,11 @@ impl LiveStage {
         }
     }
 
-    /// Creates the live form of a stage that the embedding program made.
     pub(crate) fn native(stage: Stage, statistics: Arc<StageStatistics>) -> Self {
         let prepared = PreparedHook::new(stage.hook, HookStatus::new("native", "native"));
         Self::new(stage.spec, prepared, None, statistics)
     }
 
-    /// Returns the comparison of the plugin with its candidate, if there is one.
     pub(crate) fn trial(&self) -> Option<&Trial> {
         self.shadowed.as_ref().map(|shadowed| &*shadowed.trial)
     }
@@ -107,7 +101,6 @@ impl LiveStage {
     }
 }
 
-/// Returns the chain with these disabled stages and the current shares of candidates.
 pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<LiveChain> {
     let state = |stage: &LiveStage| {
         let name = &stage.spec.name;

@@ -21,14 +21,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct LiveState {
     pub(crate) table: Arc<Table>,
-    /// The revision of the table.
     pub(crate) entry: Arc<HistoryEntry>,
-    /// When the table went live, in this process.
     pub(crate) since: Moment,
     pub(crate) problem: Option<TableProblem>,
     pub(crate) prepared: PreparedHashes,
     pub(crate) history: HistoryStatus,
-    /// The kept revisions, the oldest first.
     pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
 }
 
@@ -41,7 +38,6 @@ pub(crate) struct TableState {
 }
 
 impl TableState {
-    /// Returns the revision of the newest table, which is live or waits.
     pub(crate) fn newest(&self) -> Option<&HistoryEntry> {
         self.prepared
             .newest()
@@ -147,7 +143,6 @@ impl Host {
         self.change_live(stages, |live| live.table = table);
     }
 
-    /// Records that the live table matches the definitions, except for this problem.
     pub(crate) fn settle(&self, state: &TableState, problem: Option<TableProblem>) {
         let before = self.change_live(&self.0.disabled.lock(), |live| {
             live.problem = problem;
@@ -157,7 +152,6 @@ impl Host {
         self.log_problem(&before);
     }
 
-    /// Records why the definitions are not live.
     pub(crate) fn record_failure(&self, error: Arc<Error>) {
         metrics::table_made(false);
         self.change_live(&self.0.disabled.lock(), |live| {

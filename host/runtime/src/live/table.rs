@@ -38,7 +38,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table for requests.
     pub(crate) fn new(source: &Source, built: BuiltTable, revision: u64, slot: OwnedSemaphorePermit) -> Self {
         Self {
             revision,
@@ -93,7 +92,6 @@ impl Table {
         Some(&**self.chains.get(self.index.position(phase, name)?)?)
     }
 
-    /// Returns the rollouts of its candidates.
     pub(crate) fn rollouts(&self) -> impl Iterator<Item = Arc<Rollout>> {
         let stages = self.chains.iter().flat_map(|chain| &chain.stages);
         stages.filter_map(|stage| stage.rollout().cloned())
@@ -142,7 +140,6 @@ impl Table {
         outcome
     }
 
-    /// Passes the request through these chains. The outcome is not observed.
     pub(crate) async fn evaluate(
         &self,
         request: Request,
@@ -183,7 +180,6 @@ impl Table {
             .collect()
     }
 
-    /// Counts the outcome in the statistics of stages and rollouts.
     pub(crate) fn count(&self, outcome: &Outcome) {
         for row in &outcome.trace {
             let stage = self.chain(row.phase, &row.chain).and_then(|chain| {

@@ -142,7 +142,6 @@ impl Table {
         }
     }
 
-    /// Describes a skip reason and the part that does not match.
     async fn explain_skip(
         &self,
         reason: SkipReason,
@@ -210,7 +209,6 @@ async fn namespace_mismatch(
     }
 }
 
-/// Formats labels as `app=web, tier=a`.
 fn labels(labels: Option<&Labels>) -> String {
     let pairs = labels.into_iter().flatten();
     let pairs: Vec<_> = pairs.map(|(key, value)| format!("{key}={value}")).collect();

@@ -173,7 +173,6 @@ pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }
 
-/// The error that ended a body early.
 #[derive(Debug, thiserror::Error)]
 enum Interrupted {
     #[error(transparent)]
@@ -186,7 +185,6 @@ enum Interrupted {
 /// a serving thread.
 const PIECE: usize = 256 << 10;
 
-/// The bytes of a body that has arrived in part.
 #[derive(Default)]
 struct PartialBody {
     complete_pieces: Vec<Vec<u8>>,
@@ -306,7 +304,6 @@ mod tests {
         whole(body, memory).await.unwrap()
     }
 
-    /// A body whose length is known.
     struct Announced<B>(B, usize);
 
     impl<B: Body<Data = Bytes> + Unpin> Body for Announced<B> {

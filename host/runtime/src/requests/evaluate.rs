@@ -45,7 +45,6 @@ const KEPT_PLUGINS: usize = 16;
 /// The size of a settings schema in bytes, above which an evaluation does not return it.
 const LARGEST_SCHEMA: usize = 256 << 10;
 
-/// The time limit of an evaluation, including fetching and compiling modules.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The chains with which [`Host::evaluate`] evaluates a request.
@@ -156,7 +155,6 @@ pub enum EvaluateError {
     TooMany,
 }
 
-/// The resources of evaluations, apart from the live table. Lives as long as the host.
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
@@ -361,7 +359,6 @@ async fn of_live(
     Ok((chains, modules_of(live)))
 }
 
-/// Removes candidates and replaces settings.
 fn adapt(
     definitions: &mut [ChainDefinition],
     settings: &BTreeMap<String, Json>,

@@ -199,10 +199,8 @@ where
     }
 }
 
-/// The end of a request that does not reach the inner service.
 pub(crate) enum Stop<R, E> {
     Reply(Response<R>),
-    /// The inner service failed when the layer fetched the stored object.
     Failed(E),
 }
 
@@ -329,7 +327,6 @@ impl LayerState {
 }
 
 impl<B: From<Bytes>> Passed<B> {
-    /// Creates a request from a body that was read completely.
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
         // The body is complete, so neither `Expect` nor `Transfer-Encoding` applies.

@@ -19,7 +19,6 @@ use crate::{
     requests::layer::{REQUEST_ID, Stop},
 };
 
-/// The reasons for which the stored object is not known.
 enum Unknown<R, E> {
     /// The reply of the inner service is for the client.
     Replied(Response<R>),

@@ -53,7 +53,6 @@ pub(crate) struct Shadowed {
     pub(crate) decides: Option<Share>,
 }
 
-/// The comparison of a candidate with its plugin. Lives as long as a table has both.
 #[derive(Debug)]
 pub(crate) struct Trial {
     identity: TrialIdentity,
@@ -70,25 +69,19 @@ pub(crate) struct Trial {
     different: AtomicU64,
     failed: AtomicU64,
     passed_over: AtomicU64,
-    /// The differences, the newest first.
     samples: Mutex<VecDeque<DifferenceSample>>,
 }
 
 /// The identity of a trial: a table with another plugin, candidate, share or rollout begins a new trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TrialIdentity {
-    /// The stage, in the format of `promote`.
     pub(crate) stage: String,
-    /// The plugin's module, settings and grants, as text.
     pub(crate) plugin: String,
-    /// The candidate's module, settings and grants.
     pub(crate) candidate: String,
     pub(crate) share: Share,
-    /// The rollout, and the digest of its candidate and definition.
     pub(crate) rollout: Option<(RolloutDefinition, Digest)>,
 }
 
-/// The trials of the live tables. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     trials: Mutex<HashMap<TrialIdentity, Weak<Trial>>>,
@@ -253,7 +246,6 @@ impl Answer {
         effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
     }
 
-    /// Returns the size of the changed object in bytes; 0 if the answer does not change it.
     fn size(&self) -> usize {
         match &self.effect {
             Ok(Effect::Change(after, _)) => after.text().len(),
@@ -351,7 +343,6 @@ impl Trial {
         samples.truncate(SAMPLES);
     }
 
-    /// Initializes its counters.
     pub(crate) fn begin_metrics(&self) {
         for result in ["same", "different", "failed", "passed-over"] {
             self.counter(result).absolute(0);

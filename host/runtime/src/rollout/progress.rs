@@ -50,7 +50,6 @@ pub(crate) struct Rollouts {
     is_led: bool,
 }
 
-/// A rollout of the live table.
 #[derive(Debug)]
 struct LiveRollout {
     rollout: Arc<Rollout>,
@@ -115,7 +114,6 @@ impl Rollouts {
         self.live.iter().map(|live| (*live.progress).clone()).collect()
     }
 
-    /// Returns the next end of a step; `None` while another replica leads.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let ends = self.live.iter().filter_map(|live| live.end);
         ends.map(|(end, _)| end).min().filter(|_| !self.is_led)
@@ -129,8 +127,6 @@ impl Rollouts {
         self.is_led = is_led;
     }
 
-    /// Begins the steps that are due, and aborts the rollouts that have reached a limit. Returns whether anything
-    /// changed.
     pub(super) fn advance(&mut self) -> bool {
         let (instant, now) = (Instant::now(), Moment::now());
         let mut is_changed = false;
@@ -169,7 +165,6 @@ impl Rollouts {
         is_changed
     }
 
-    /// Carries out an action of a user; fails with the state that does not allow it.
     pub(super) fn steer(
         &mut self,
         stage: &str,
@@ -246,7 +241,6 @@ impl LiveRollout {
         }
     }
 
-    /// Begins the next step, or completes the last one.
     fn begin_next_step(&mut self) {
         let RolloutProgress { step, state, .. } = *self.progress;
         let reason = self.progress.reason.clone();
@@ -280,7 +274,6 @@ impl LiveRollout {
         self.publish();
     }
 
-    /// Logs the progress, and sets the metrics.
     fn publish(&self) {
         let RolloutProgress { stage, state, .. } = &*self.progress;
         let reason = self.progress.reason_and_replica();
@@ -328,7 +321,6 @@ impl RolloutProgress {
         })
     }
 
-    /// Returns the share of the requests that the candidate decides; `None` if it decides none.
     pub(crate) fn share(&self, rollout: &Rollout) -> Option<Share> {
         let shares = &rollout.definition.shares;
         let share = shares.get(self.step).or_else(|| shares.last());

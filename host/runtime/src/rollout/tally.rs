@@ -12,7 +12,6 @@ use crate::status::metrics;
 /// The rollout of a candidate. Lives as long as a table has the candidate with the same plugin.
 #[derive(Debug)]
 pub(crate) struct Rollout {
-    /// Phase, chain and stage: `Mutating:pods/images`.
     pub(crate) stage: String,
     /// The digest of the candidate and the definition. Another digest is another rollout.
     pub(crate) subject: Digest,
@@ -22,7 +21,6 @@ pub(crate) struct Rollout {
     reached: Arc<Notify>,
 }
 
-/// The requests that the candidate decided in a step, at most during one pause.
 #[derive(Clone, Debug)]
 pub(super) struct StepCounts {
     begun: Instant,
@@ -87,7 +85,6 @@ impl Rollout {
         });
     }
 
-    /// Resets the counts for a new step.
     pub(super) fn restart(&self) {
         *self.counts.lock() = StepCounts::new();
     }
@@ -96,7 +93,6 @@ impl Rollout {
         self.counts.lock().clone()
     }
 
-    /// Returns a sentence about the limit that is reached; `None` if there is none.
     pub(super) fn problem(&self) -> Option<String> {
         self.counts.lock().problem.clone()
     }

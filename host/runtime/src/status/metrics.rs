@@ -162,7 +162,6 @@ pub(crate) fn table_made(is_live: bool) {
     counter!(TABLES, "result" => result).increment(1);
 }
 
-/// Counts an entry of the `history` or of the `store` that could not be written.
 pub(crate) fn write_failed(directory: &'static str) {
     counter!(WRITE_FAILURES, "directory" => directory).increment(1);
 }
@@ -175,7 +174,6 @@ pub(crate) fn table_live(revision: u64, hash: Digest, is_current: bool) {
     gauge!(CURRENT).set(if is_current { 1.0 } else { 0.0 });
 }
 
-/// Sets whether a definition in a store is invalid.
 pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
     let definition = path.display().to_string();
     gauge!(BAD_DEFINITION, "definition" => definition).set(if is_bad { 1.0 } else { 0.0 });
@@ -195,7 +193,6 @@ pub(crate) fn rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
     }
 }
 
-/// Counts a request that a candidate decided.
 pub(crate) fn rollout_request(stage: &str, result: &'static str) {
     rollout_requests(stage, result).increment(1);
 }
@@ -204,12 +201,10 @@ fn rollout_requests(stage: &str, result: &'static str) -> Counter {
     counter!(ROLLOUT_REQUESTS, "stage" => stage.to_owned(), "result" => result)
 }
 
-/// Sets when an exception expires, after 1970-01-01.
 pub(crate) fn exception_ends(exception: &str, end: Duration) {
     gauge!(EXCEPTION_EXPIRY, "exception" => exception.to_owned()).set(end.as_secs_f64());
 }
 
-/// Returns the durations of a stage's calls in this mode with this verdict.
 pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     histogram!(
         STAGE_DURATION,

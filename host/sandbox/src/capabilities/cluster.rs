@@ -50,8 +50,6 @@ impl CallState {
         Ok(self.reader().map(|reader| (reader, kind)))
     }
 
-    /// Returns the namespace to read, if the stage grants it. A list of all namespaces becomes a list of the granted
-    /// one.
     fn granted_namespace(
         &self,
         kind: &ClusterKind,
@@ -79,7 +77,6 @@ impl CallState {
         reader.ok_or_else(|| cluster::Error::Unavailable(NO_CLUSTER.to_owned()))
     }
 
-    /// Returns the user that a plugin asks about, if the stage grants it.
     fn granted_user(&self, user: Option<types::UserInfoResult>) -> wasmtime::Result<UserInfo> {
         let missing = |kind: ClusterKind, who: &str| {
             denied(format!(
@@ -139,7 +136,6 @@ impl Pace {
         Self { deadline, bytes: 0 }
     }
 
-    /// Lets other calls run before the next object, if enough was searched.
     pub(crate) async fn before(&mut self, object: &str) -> Result<(), cluster::Error> {
         self.bytes += object.len();
         if self.bytes > BYTES_AT_ONCE {
@@ -153,7 +149,6 @@ impl Pace {
     }
 }
 
-/// Returns the wanted parts of objects.
 async fn select(
     page: &ClusterPage,
     fields: &FieldMask,

@@ -11,7 +11,6 @@ use crate::{
 
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
-/// The longest URL that a plugin may use, in bytes: longer than servers accept.
 const URL_MAX: usize = 16 << 10;
 
 /// The share of a call's remaining time that one HTTP request may take.
@@ -30,7 +29,6 @@ fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
     })
 }
 
-/// Parses a URL that a plugin may use.
 fn address(text: &str) -> Result<(Url, HttpOrigin), http::Error> {
     if text.len() > URL_MAX {
         return Err(http::Error::Invalid(format!(

@@ -9,7 +9,6 @@ use tracing::Level;
 
 use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallState};
 
-/// The target of the events that plugins cause.
 pub(crate) const TARGET: &str = "admittance::plugin";
 
 /// The size of the end of standard error that is kept for panic messages, in bytes.
@@ -21,7 +20,6 @@ const LINE: usize = 4 << 10;
 /// The number of requests of a call that are logged.
 const REQUESTS: u32 = 64;
 
-/// The log of one call, shared between its store and the streams in it.
 #[derive(Clone)]
 pub(crate) struct CallLog(Arc<Mutex<Lines>>);
 
@@ -39,7 +37,6 @@ struct Lines {
     tail: Vec<u8>,
 }
 
-/// A standard stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Out,
@@ -59,7 +56,6 @@ macro_rules! event {
     };
 }
 
-/// Returns whether this level is enabled.
 fn enabled(level: Level) -> bool {
     match level {
         Level::TRACE => tracing::enabled!(target: TARGET, Level::TRACE),
@@ -126,7 +122,6 @@ impl CallLog {
         self.0.lock()
     }
 
-    /// Logs one line of `wasi:logging`.
     pub(crate) fn line(&self, level: Level, context: &str, message: &str) {
         if is_kept(level) {
             self.lines().emit(level, context, message);
@@ -158,12 +153,10 @@ impl CallLog {
         }
     }
 
-    /// Logs bytes that the plugin wrote to a standard stream.
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
         self.lines().write(stream, bytes);
     }
 
-    /// Returns the last lines of standard error, without the final line end.
     pub(crate) fn tail(&self) -> String {
         String::from_utf8_lossy(&self.lines().tail).trim().to_owned()
     }

@@ -16,7 +16,6 @@ use super::logging::{CallLog, Stream};
 /// The largest write, in bytes.
 const PERMIT: usize = 64 << 10;
 
-/// Standard output or error of a call, which writes to the log. Never full, never blocks.
 #[derive(Clone)]
 pub(crate) struct StandardStream {
     log: CallLog,

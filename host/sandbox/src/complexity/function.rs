@@ -37,11 +37,9 @@ pub(super) const ALL_MERGES: Limit = Limit {
 /// The number of parameters and of results of a function or block.
 type Arity = (u32, u32);
 
-/// The function types of a core module and of its functions.
 #[derive(Default)]
 pub(super) struct Types {
     declared: Vec<Arity>,
-    /// The type of each function, the imported ones first.
     functions: Vec<u32>,
     imported: usize,
     bodies: usize,
@@ -62,7 +60,6 @@ impl Types {
         self.functions.push(type_index);
     }
 
-    /// Returns the arity of a type; zero if it does not exist, which the compiler refuses.
     fn of_type(&self, index: u32) -> Arity {
         self.declared.get(index as usize).copied().unwrap_or_default()
     }
@@ -83,7 +80,6 @@ impl Types {
     }
 }
 
-/// The total cost of the functions of a component.
 #[derive(Default)]
 pub(super) struct Totals {
     values: u64,
@@ -116,7 +112,6 @@ impl Totals {
     }
 }
 
-/// A function whose operators are being read.
 struct Function<'a> {
     types: &'a Types,
     /// The number of values that a branch to each open block passes, the innermost last.

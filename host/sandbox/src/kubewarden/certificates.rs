@@ -42,7 +42,6 @@ struct Question {
     cert: Certificate,
     /// The intermediate authorities, with the root at the end. Without a chain, only dates are compared.
     cert_chain: Option<Vec<Certificate>>,
-    /// The time at which the certificate must still be valid. Without it, the end is only checked if there is a chain.
     not_after: Option<String>,
 }
 

@@ -12,10 +12,8 @@ pub(super) const MEMORY: &str = "memory";
 /// The messages of a call. Lives as long as its instance.
 #[derive(Default)]
 pub(crate) struct Exchange {
-    /// The operation that the host calls in a waPC policy. The message is its payload.
     pub(super) operation: &'static str,
     pub(super) message: Vec<u8>,
-    /// The policy's answer.
     pub(super) response: Option<Vec<u8>>,
     pub(super) error: Option<String>,
     /// The answer to the policy's last call of the host: the result, or the text of an error.
@@ -23,7 +21,6 @@ pub(crate) struct Exchange {
     pub(super) host_failed: bool,
     /// The arguments of a WASI policy.
     pub(super) arguments: Vec<&'static str>,
-    /// The rest of its standard input.
     pub(super) input: BytesMut,
     /// Its standard output; `None` if that goes to the log.
     pub(super) output: Option<Vec<u8>>,
@@ -36,7 +33,6 @@ fn memory(caller: &mut Caller<'_, CallState>) -> wasmtime::Result<Memory> {
         .ok_or_else(|| wasmtime::format_err!("the policy's memory is not exported"))
 }
 
-/// Returns the policy's memory, and the state of its call.
 pub(super) fn parts<'a>(
     caller: &'a mut Caller<'_, CallState>,
 ) -> wasmtime::Result<(&'a mut [u8], &'a mut CallState)> {
@@ -48,7 +44,6 @@ fn range(at: u32, length: usize) -> std::ops::Range<usize> {
     at as usize..(at as usize).saturating_add(length)
 }
 
-/// Writes into a policy's memory.
 pub(super) fn put(memory: &mut [u8], at: u32, bytes: &[u8]) -> wasmtime::Result<()> {
     memory
         .get_mut(range(at, bytes.len()))
@@ -57,7 +52,6 @@ pub(super) fn put(memory: &mut [u8], at: u32, bytes: &[u8]) -> wasmtime::Result<
     Ok(())
 }
 
-/// Reads a policy's memory.
 pub(super) fn slice(memory: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u8]> {
     Ok(memory
         .get(range(at, length as usize))
@@ -90,7 +84,6 @@ pub(super) fn take_text(
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// Refuses a length above this limit.
 pub(super) fn fits(length: usize, limit: usize) -> wasmtime::Result<()> {
     if length <= limit {
         return Ok(());

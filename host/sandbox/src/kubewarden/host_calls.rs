@@ -22,7 +22,6 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The only binding that this host has.
 const BINDING: &str = "kubewarden";
 
 /// The largest question about the cluster, images or addresses, and the largest log event, in bytes. Values of the
@@ -54,7 +53,6 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     Ok(!exchange.host_failed)
 }
 
-/// The result of a call of the host, or the text of an error.
 pub(super) type Answer = Result<Vec<u8>, String>;
 
 async fn answer(
@@ -117,7 +115,6 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
     serde_json::from_slice(payload).map_err(|error| format!("the request cannot be read: {error}"))
 }
 
-/// Logs an event of a policy: a level, a message, and further fields.
 fn log(state: &CallState, payload: &[u8]) {
     // A larger event exceeds the limit of the log, and is only counted.
     let event = Some(payload).filter(|payload| payload.len() <= QUESTION);
@@ -173,7 +170,6 @@ async fn get_resource(state: &mut CallState, get: Get) -> wasmtime::Result<Answe
 struct List {
     api_version: String,
     kind: String,
-    /// The namespace for `list_resources_by_namespace`.
     namespace: Option<String>,
     label_selector: Option<String>,
     field_selector: Option<String>,
@@ -266,7 +262,6 @@ async fn can_i(state: &mut CallState, question: CanI) -> wasmtime::Result<Answer
     })
 }
 
-/// The answer to a list, in the form of Kubernetes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ObjectList {

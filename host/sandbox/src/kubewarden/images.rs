@@ -122,7 +122,6 @@ struct ByCertificate {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-/// The image, and the required signers.
 type Verification = (String, Signers);
 
 fn verification(
@@ -218,7 +217,6 @@ fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
     }
 }
 
-/// Counts the keys, identities and authorities that these signers name.
 fn number_of(signers: &Signers) -> usize {
     let authorities = signers.all.iter().map(|signer| match signer {
         Signer::Certificate { chain, .. } => chain.as_ref().map_or(0, Vec::len),

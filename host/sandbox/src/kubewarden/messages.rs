@@ -12,7 +12,6 @@ use crate::contract::bindings::admittance::plugin::types;
 /// The status that kube-apiserver uses for a denial without one.
 const BAD_REQUEST: u16 = 400;
 
-/// Writes the payload of `validate`. `settings` is JSON.
 pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
     let mut text = br#"{"request":"#.to_vec();
     write_request(&mut text, request);
@@ -22,7 +21,6 @@ pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
     text
 }
 
-/// The answer to `validate`.
 #[derive(Deserialize)]
 struct Answer<'a> {
     accepted: bool,
@@ -69,7 +67,6 @@ pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmt
     })
 }
 
-/// The answer to `validate_settings`.
 #[derive(Deserialize)]
 struct SettingsAnswer {
     valid: bool,

@@ -9,10 +9,8 @@ use wasmparser::{Parser, Payload};
 use super::{Mode, wapc};
 use crate::{Capability, Description, Error, ResourceHint};
 
-/// The name of the section.
 const SECTION: &str = "io.kubewarden.metadata";
 
-/// The largest section, in bytes.
 const SECTION_MAX: usize = 1 << 20;
 
 /// The protocol of messages that this host speaks.
@@ -28,7 +26,6 @@ const ANNOTATED: [&str; 3] = [
     "io.kubewarden.policy.description",
 ];
 
-/// The description of a policy, and its calling convention.
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) mode: Mode,
@@ -121,7 +118,6 @@ impl Metadata {
     }
 }
 
-/// Returns the section, and whether the module imports functions of waPC.
 fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
     let mut section = None;
     let mut imports_wapc = false;
@@ -208,7 +204,6 @@ impl Section {
     }
 }
 
-/// Returns the error for a policy whose messages this host does not know.
 pub(super) fn unknown_protocol(version: &str) -> Error {
     Error::Policy(format!(
         "it speaks version `{version}` of Kubewarden's protocol, and this host speaks `{PROTOCOL}`; use a policy of \

@@ -19,7 +19,6 @@ use crate::{
 };
 
 impl Preparation {
-    /// Prepares a policy whose complexity was already checked.
     pub(crate) async fn policy(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
         let Metadata {
             mode, description, ..
@@ -69,7 +68,6 @@ impl Preparation {
         }
     }
 
-    /// Prepares a WASI policy. It is not snapshotted, because a run leaves nothing behind.
     async fn program(&self, module: Bytes) -> Result<(Configured, Bytes), Error> {
         let artifact = self.compile(module, Effort::Full).await?;
         let pre = link(&self.sandbox, &self.core_module(&artifact)?, Mode::Program)?;
@@ -128,7 +126,6 @@ impl Preparation {
         }
     }
 
-    /// Compiles a snapshot and tests it.
     async fn checked(
         &self,
         snapshot: Result<Vec<u8>, String>,
@@ -187,7 +184,6 @@ async fn snapshot(
     })
 }
 
-/// Reads an instrumented instance. Unlike wizer's own reader, it records a missing value instead of panicking.
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,

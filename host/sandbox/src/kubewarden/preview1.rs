@@ -25,12 +25,10 @@ const BAD_DESCRIPTOR: Errno = 8;
 const INVALID: Errno = 28;
 const NOT_A_FILE: Errno = 70;
 
-/// The descriptors of standard input, output and error.
 const INPUT: u32 = 0;
 const OUTPUT: u32 = 1;
 const ERROR: u32 = 2;
 
-/// The type of a terminal, which reads and writes a stream.
 const CHARACTER_DEVICE: u8 = 2;
 
 /// The maximum number of vectors of one read or write, and of events that a program waits for at once.
@@ -40,7 +38,6 @@ const VECTORS_MAX: u32 = 1024;
 /// a line, and vectors may name the same memory again and again.
 const LOGGED_MAX: usize = 16 << 10;
 
-/// The sizes of records in a program's memory.
 const STATUS: usize = 24;
 const FILE_STATUS: usize = 64;
 const SUBSCRIPTION: u32 = 48;
@@ -60,7 +57,6 @@ pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncTyp
     Ok(())
 }
 
-/// Defines the functions that every policy may call.
 pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker
         .func_wrap(
@@ -135,7 +131,6 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Defines the functions of standard streams. Other descriptors do not exist.
 fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker
         .func_wrap(MODULE, "fd_read", read)?
@@ -260,7 +255,6 @@ fn answer(guest: &mut Guest<'_>, value: Result<u64, Errno>, at: At) -> wasmtime:
     }
 }
 
-/// Reads the addresses and lengths of the buffers of a read or write.
 fn vectors(memory: &[u8], at: At, count: u32) -> wasmtime::Result<Vec<(At, u32)>> {
     (0..count.min(VECTORS_MAX))
         .map(|index| {

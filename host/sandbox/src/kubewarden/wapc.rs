@@ -10,10 +10,8 @@ use super::{
 };
 use crate::store::CallState;
 
-/// The module from which a waPC policy imports.
 pub(super) const MODULE: &str = "wapc";
 
-/// The export that the host calls for every operation.
 pub(super) const GUEST_CALL: &str = "__guest_call";
 
 /// The start-up code of a program.
@@ -25,7 +23,6 @@ const STARTS: [&str; 3] = ["_initialize", START, "wapc_init"];
 type Pointer = u32;
 type Length = u32;
 
-/// Defines the functions that the host provides.
 pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.func_wrap(
         MODULE,
@@ -107,7 +104,6 @@ pub(super) async fn instance(
     Ok(instance)
 }
 
-/// Runs the start-up code of a new instance.
 async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Result<()> {
     for name in STARTS {
         let Some(function) = instance.get_func(&mut *store, name) else {

@@ -48,7 +48,6 @@ impl Parts<'_> {
         Some(component.finish())
     }
 
-    /// Returns the items that are used outside of the module that defines them, each once.
     fn wanted(&self) -> Option<Vec<(Kind, Item)>> {
         let mut wanted = Vec::new();
         for member in &self.members {

@@ -5,7 +5,6 @@ use wasmparser::{
 
 use super::{Item, Kind, PerKind};
 
-/// An instantiated module with its imports.
 #[derive(Default)]
 pub(super) struct Member<'a> {
     /// The highest level of its imports.
@@ -14,7 +13,6 @@ pub(super) struct Member<'a> {
     /// The imports in order, with the types that the module expects.
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,
     imported: PerKind<Vec<Item>>,
-    /// The types of its functions.
     pub(super) functions: Vec<u32>,
     pub(super) tables: Vec<Table<'a>>,
     pub(super) memories: Vec<MemoryType>,
@@ -68,7 +66,6 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// Returns the numbers of its definitions.
     pub(super) fn counts(&self) -> PerKind<usize> {
         PerKind {
             functions: self.functions.len(),

@@ -13,14 +13,12 @@ use super::{Item, Kind, PerKind, member::Member, reachable::reachable};
 /// The name of the instance from which a merged module imports. Names of imports and exports are numbers.
 pub(super) const IMPORTS: &str = "";
 
-/// A module that contains the definitions of several.
 pub(super) struct Merged {
     pub(super) bytes: Vec<u8>,
     pub(super) imports: Vec<(Kind, Item)>,
 }
 
 impl Merged {
-    /// Merges the modules with these numbers.
     pub(super) fn of(members: &[Member<'_>], numbers: &[usize], exports: &[(Kind, Item)]) -> Option<Self> {
         let members: Vec<_> = numbers
             .iter()
@@ -53,7 +51,6 @@ impl Merged {
     }
 }
 
-/// The indices of a merged module.
 struct Indices {
     /// The first indices of each merged module, by its number.
     first: HashMap<usize, First>,
@@ -62,7 +59,6 @@ struct Indices {
     constants: HashMap<Item, i32>,
 }
 
-/// The first indices of a module's definitions.
 #[derive(Clone, Default)]
 struct First {
     definitions: PerKind<u32>,
@@ -134,7 +130,6 @@ impl Indices {
         Some(())
     }
 
-    /// Evaluates a constant expression of 32-bit integers; `None` for other expressions.
     fn value(
         &self,
         expression: &wasmparser::ConstExpr<'_>,

@@ -12,10 +12,8 @@ use super::{Item, Kind, PerKind, member::Member};
 #[derive(Default)]
 pub(super) struct Parts<'a> {
     modules: Vec<&'a [u8]>,
-    /// The modules that are instantiated, in this order.
     pub(super) members: Vec<Member<'a>>,
     pub(super) canonicals: Vec<Canonical>,
-    /// The exports of core instances.
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     /// The core index spaces.
     pub(super) items: PerKind<Vec<Item>>,
@@ -24,7 +22,6 @@ pub(super) struct Parts<'a> {
     pub(super) after: Vec<OtherPart<'a>>,
 }
 
-/// A core function that the component model defines.
 pub(super) struct Canonical {
     pub(super) function: CanonicalFunction,
     pub(super) level: usize,
@@ -120,7 +117,6 @@ impl<'a> Parts<'a> {
         place.push(kept);
     }
 
-    /// Returns the exports of a new core instance.
     fn instance(&mut self, instance: &Instance<'a>) -> Option<HashMap<&'a str, (Kind, Item)>> {
         match instance {
             Instance::FromExports(exports) => exports
@@ -238,7 +234,6 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns the numbers of the modules of each level.
     pub(super) fn levels(&self) -> Vec<Vec<usize>> {
         let mut levels = Vec::new();
         let last = self.members.iter().map(|member| member.level).max();

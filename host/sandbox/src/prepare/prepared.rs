@@ -3,7 +3,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Configured, Description, Error, kubewarden::Mode};
 
-/// The magic bytes of prepared plugins.
 const MAGIC: &[u8; 8] = b"admtplug";
 
 /// A plugin that is checked, configured and compiled. Its bytes can be kept on disk under the module's digest, the
@@ -21,7 +20,6 @@ pub(crate) struct Header {
     pub(crate) configured: Configured,
     /// The settings, if every call needs them.
     pub(crate) settings: Option<String>,
-    /// The calling convention of a policy of Kubewarden; `None` for a component.
     pub(crate) policy: Option<Mode>,
 }
 

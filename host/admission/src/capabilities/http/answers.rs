@@ -184,7 +184,6 @@ impl Tape {
     }
 }
 
-/// Replaces the values in the query of a URL, and its fragment. Returns how many there were.
 fn redact_query(url: &mut Url) -> usize {
     let mut count = usize::from(url.fragment().is_some());
     url.set_fragment(None);
@@ -227,7 +226,6 @@ impl FromIterator<HttpAnswer> for HttpAnswers {
 }
 
 impl HttpAnswers {
-    /// Returns the next answer to this method and URL.
     fn answer_to(&self, request: &(String, Url)) -> Option<HttpAnswer> {
         let mut answers = self.0.lock();
         let redacted = || {

@@ -44,9 +44,7 @@ impl fmt::Display for Problem {
 pub(crate) struct Budget {
     /// Units of work left: a byte that is read, or an element that is moved.
     pub(super) work: usize,
-    /// Units until the clock is checked again.
     unchecked: usize,
-    /// Bytes that may still be copied.
     copies: usize,
     deadline: Option<Deadline>,
 }
@@ -68,7 +66,6 @@ impl Budget {
         }
     }
 
-    /// Charges units of work.
     pub(super) fn charge(&mut self, units: usize) -> Result<(), Problem> {
         self.work = self.work.checked_sub(units).ok_or(Problem::Work)?;
         if let Some(left) = self.unchecked.checked_sub(units) {
@@ -89,7 +86,6 @@ impl Budget {
         self.charge(Self::OPERATION)
     }
 
-    /// Copies the value, within the limit.
     pub(crate) fn copy<'a>(&mut self, value: &Node<'a>) -> Result<Node<'a>, Problem> {
         let size = value.size(self.copies).ok_or(Problem::Copies)?;
         self.charge(size)?;

@@ -8,7 +8,6 @@ use x509_parser::{certificate::X509Certificate, parse_x509_certificate};
 use super::{PublicKey, key::invalid};
 use crate::signature::InvalidTrust;
 
-/// The object identifier of code signing.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
 /// A certificate whose owner signs. Lives as long as the requirement.
@@ -56,7 +55,6 @@ impl SigningCertificate {
         &self.der
     }
 
-    /// Returns the PEM text of the certificate alone.
     pub(super) fn pem(&self) -> String {
         pem::encode(&pem::Pem::new("CERTIFICATE", self.der.as_bytes()))
     }

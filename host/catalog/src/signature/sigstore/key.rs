@@ -9,7 +9,6 @@ use sigstore_verify::{
 use super::provider;
 use crate::{Digest, signature::InvalidTrust};
 
-/// The largest file of a key or of a trust root that is read, in bytes.
 const TRUST_SIZE_LIMIT: u64 = 1 << 20;
 
 /// A public key for checking signatures: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits. Lives as long
@@ -129,7 +128,6 @@ pub(super) fn read_text(path: &Path) -> Result<String, InvalidTrust> {
     })
 }
 
-/// Creates the error for a problem with a text, or with the content of a file.
 pub(super) fn invalid(what: &'static str, path: Option<&Path>) -> impl Fn(String) -> InvalidTrust {
     let path = path.map(Path::to_owned);
     move |problem| InvalidTrust::Invalid {

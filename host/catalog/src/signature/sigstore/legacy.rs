@@ -30,7 +30,6 @@ struct LogEntry {
     log_id: String,
 }
 
-/// The fields that every log entry has.
 #[derive(Deserialize)]
 struct EntryKind {
     kind: String,
@@ -126,7 +125,6 @@ pub(super) struct BlobBundle {
 }
 
 impl BlobBundle {
-    /// Parses a bundle; `None` if the text is something else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

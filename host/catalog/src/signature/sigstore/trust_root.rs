@@ -11,7 +11,6 @@ use super::{
 };
 use crate::signature::InvalidTrust;
 
-/// The name of a trust root in messages.
 const WHAT: &str = "trust root";
 
 /// The trusted certificate authorities and logs. Lives as long as the policy; cheap to clone.

@@ -119,7 +119,6 @@ impl BcsObject {
         DEFINITION.printed(Json::Object(self.ordered_fields()))
     }
 
-    /// Returns the fields in the order of the BCS documents, with kind and version.
     fn ordered_fields(&self) -> Map<String, Json> {
         let mut fields = self.0.clone();
         fields.insert("kind".to_owned(), KIND.into());
@@ -184,7 +183,6 @@ impl StoredDefinition {
         })
     }
 
-    /// Reads the definition; returns `None` if it is of another system.
     fn read_bcs<T>(&self, read: impl FnOnce(&TypedDocument<'_>) -> Option<T>) -> Option<T> {
         let documents: Vec<Document> = document::read_text_of(&self.file, &self.text, &mut Mistakes::new());
         let definitions = DocumentForms::default().definitions(documents.first()?, &mut Mistakes::new());
@@ -214,7 +212,6 @@ fn object(document: &TypedDocument<'_>) -> Option<BcsObject> {
     }
 }
 
-/// Describes the mistakes in one line, each with its line and column in the body.
 fn describe(mistakes: &Mistakes) -> String {
     let described = |Mistake {
                          location, message, ..

@@ -3,27 +3,20 @@
 
 use serde_json::{Map, Value as Json};
 
-/// The type of a value in a BCS definition.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
-    /// Any value; it is left unchanged.
     Any,
-    /// An object of these fields.
     Object(&'static [Field]),
-    /// A list of values of this type.
     List(&'static Shape),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
-    /// The name in the spelling of the BCS documents.
     name: &'static str,
-    /// The value that the driver prints if the field is not set.
     unset: UnsetValue,
     shape: Shape,
 }
 
-/// The value that the driver prints for a field that is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsetValue {
     /// The field is not printed. An empty value counts as unset too.
@@ -31,9 +24,7 @@ enum UnsetValue {
     Null,
     Empty,
     Zero,
-    /// The zero value of Go's `time.Time`.
     ZeroTime,
-    /// An object whose fields are printed as unset.
     Object,
 }
 

@@ -52,7 +52,6 @@ pub(super) struct ConstraintDocument {
     pub(super) kind: String,
     pub(super) source: Location,
     enforcement: Enforcement,
-    /// The entries of `scopedEnforcementActions`.
     scoped: Vec<(Enforcement, Vec<Point>)>,
     pub(super) matching: Match,
     pub(super) parameters: Option<Located>,
@@ -155,7 +154,6 @@ impl ConstraintDocument {
         })
     }
 
-    /// Reports the constraint if its template is not among these.
     pub(super) fn check(&self, templates: &[&TemplateDocument], mistakes: &mut Mistakes) {
         if templates.iter().any(|template| template.kind == self.kind) {
             return;

@@ -114,7 +114,6 @@ impl ExpansionDocument {
     }
 }
 
-/// Returns all rows of these templates, which must not have cycles.
 pub(super) fn rows<'a>(templates: &[&'a ExpansionDocument]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = templates
         .iter()
@@ -146,13 +145,11 @@ impl<'a> Row<'a> {
         self.further.last().copied().unwrap_or(self.first)
     }
 
-    /// Returns the name of the row: the names of its templates.
     pub(super) fn name(&self) -> String {
         let names: Vec<&str> = self.templates().map(|template| template.name.as_str()).collect();
         names.join("/")
     }
 
-    /// Returns the kind of the objects that the last template generates.
     pub(super) fn kind(&self) -> &'a GroupVersionKind {
         &self.last().generation.kind
     }
@@ -162,7 +159,6 @@ impl<'a> Row<'a> {
         self.last().enforcement
     }
 
-    /// Returns the prefix of messages about violations in generated objects.
     pub(super) fn prefix(&self, constraint: &str) -> String {
         format!("[{constraint}] [Implied by {}]", self.last().name)
     }

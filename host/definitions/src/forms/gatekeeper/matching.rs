@@ -55,14 +55,11 @@ pub(super) struct Match {
     pub(super) source: Source,
 }
 
-/// The origin of the objects that match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Source {
     #[default]
     All,
-    /// Only the objects of requests match.
     Original,
-    /// Only the objects that are generated from them match.
     Generated,
 }
 
@@ -155,7 +152,6 @@ impl Match {
         self.kinds.iter().map(of_kinds).collect()
     }
 
-    /// Whether an object of this kind can match.
     pub(super) fn is_for(&self, kind: &GroupVersionKind) -> bool {
         let fits = |matcher: &Matcher<String>, word: &String| match matcher {
             Matcher::Any => true,
@@ -195,7 +191,6 @@ impl Match {
     }
 }
 
-/// Writes the test whether a glob matches as CEL.
 fn test(glob: &str, value: &str) -> String {
     let (starts, ends) = (glob.starts_with('*'), glob.ends_with('*'));
     let name = glob.trim_matches('*');

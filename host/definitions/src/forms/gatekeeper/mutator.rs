@@ -31,7 +31,6 @@ pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage, which is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
 
-/// The kinds of mutators, in the order in which they are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MutatorKind {
     Assign,
@@ -153,7 +152,6 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> O
 }
 
 impl MutatorDocument {
-    /// Returns kind and name, `Assign/sidecar`.
     pub(super) fn full_name(&self) -> &str {
         &self.mutator.name
     }
@@ -210,7 +208,6 @@ impl MutatorDocument {
 }
 
 impl ApplyTo {
-    /// Whether the entry matches objects of this kind.
     pub(super) fn is_for(&self, kind: &GroupVersionKind) -> bool {
         self.groups.contains(&kind.group)
             && self.versions.contains(&kind.version)

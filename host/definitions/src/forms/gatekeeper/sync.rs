@@ -7,7 +7,6 @@ use crate::{
     forms::kubernetes::{KEPT_METADATA, read_head},
 };
 
-/// The content of a `Config` or `SyncSet`.
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
@@ -69,7 +68,6 @@ fn read_cluster_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Cluster
     Some(ClusterKind::new(kind.api_version(), kind.kind))
 }
 
-/// Reads a kind as `group`, `version` and `kind`.
 pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionKind> {
     let mut fields = node.object(mistakes)?;
     let group = fields.get_or_default(

@@ -72,7 +72,6 @@ struct ConstraintStage<'a> {
     parameters: Json,
     /// The expansion templates that generate the objects; `None` for the objects of requests.
     row: Option<Row<'a>>,
-    /// The generator of the row.
     expansion: Option<Arc<dyn ObjectGenerator>>,
 }
 
@@ -85,7 +84,6 @@ impl ConstraintStage<'_> {
         }
     }
 
-    /// Returns the prefix of the stage's messages.
     fn prefix(&self) -> String {
         match &self.row {
             Some(row) => row.prefix(&self.constraint.name),
@@ -154,7 +152,6 @@ impl TemplateDocument {
         }
     }
 
-    /// Returns the stages of the template's constraints, and warnings about their parameters.
     fn constraint_stages<'a>(
         &self,
         others: &Surroundings<'a>,

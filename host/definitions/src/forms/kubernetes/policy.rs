@@ -127,7 +127,6 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
     })
 }
 
-/// Refuses a policy without expressions.
 pub(in crate::forms) fn refuse_empty(
     policy: &Policy,
     phase: Phase,
@@ -246,7 +245,6 @@ pub(in crate::forms) fn read_actions(node: &Node<'_>, mistakes: &mut Mistakes) -
 }
 
 impl BindingDocument {
-    /// Reports the binding if its policy is not among these.
     pub(super) fn check(&self, policies: &[&PolicyDocument], mistakes: &mut Mistakes) {
         if policies.iter().any(|policy| self.binds(policy)) {
             return;

@@ -18,7 +18,6 @@ const MOST_KINDS: usize = 10;
 /// The structures of custom resources.
 pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
-/// The text and the location of an expression of a policy.
 #[derive(Debug)]
 pub(crate) struct WrittenExpression {
     /// The name of the variable that the expression defines, if any.

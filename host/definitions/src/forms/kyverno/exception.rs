@@ -17,7 +17,6 @@ use crate::{
 /// The end of an exception that has none, in the year 9999.
 const NEVER: Duration = Duration::from_secs(253_402_300_799);
 
-/// The content of an exception's document.
 #[derive(Debug)]
 pub(super) struct ExceptionDocument {
     /// The namespace and the name.
@@ -30,7 +29,6 @@ pub(super) struct ExceptionDocument {
     values: Vec<String>,
 }
 
-/// A policy that the exception names.
 #[derive(Debug)]
 struct PolicyReference {
     kind: String,
@@ -39,7 +37,6 @@ struct PolicyReference {
     at: (Location, String),
 }
 
-/// An exception, as far as it could be read.
 pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -156,7 +153,6 @@ impl ExceptionDocument {
         }
     }
 
-    /// The conditions, which were compiled without a mistake before.
     fn compiled(&self) -> Vec<MatchCondition> {
         let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
         let conditions = self.conditions.iter();

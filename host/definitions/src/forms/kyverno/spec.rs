@@ -24,7 +24,6 @@ pub(super) struct Scope {
     pub(super) is_namespaced: bool,
 }
 
-/// A policy without its expressions.
 struct Settings {
     name: String,
     namespace: Option<String>,
@@ -33,7 +32,6 @@ struct Settings {
     spec: StageSpec,
 }
 
-/// A chain, as far as it could be read; missing parts were reported.
 pub(super) fn read(root: &Node<'_>, scope: Scope, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -142,7 +140,6 @@ fn read_settings(
     }
 }
 
-/// The expressions of a policy at this level.
 fn read_policy(
     fields: &mut Fields<'_>,
     scope: Scope,

@@ -31,13 +31,11 @@ pub struct ExceptionDefinition {
     /// The stages that are not called. `*` stands for all stages of a chain; a name without a phase stands for the
     /// chains of both phases.
     pub stages: Vec<StageId>,
-    /// The location of each of these names.
     stage_locations: Vec<ValueLocation>,
     /// The beginning of the document.
     pub source: Location,
 }
 
-/// Reads an exception, and reports missing parts.
 pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -133,7 +131,6 @@ pub(crate) fn read_end(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Momen
 }
 
 impl ExceptionDefinition {
-    /// Adds the exception to the stages that it names.
     pub(crate) fn attach(&self, chains: &mut [ChainDefinition]) {
         for ChainDefinition {
             phase, name, stages, ..
@@ -180,7 +177,6 @@ impl ExceptionDefinition {
     }
 }
 
-/// Whether the name matches this stage.
 fn names(id: &StageId, phase: Phase, chain: &str, stage: &StageDefinition) -> bool {
     match id.stage.as_str() {
         ALL => id.phase.is_none_or(|own| own == phase) && id.chain == chain,

@@ -19,7 +19,6 @@ use crate::{
 /// The most entries in each list of expressions of a policy.
 const MOST: usize = 64;
 
-/// Compiles expressions, and collects their texts and locations.
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
@@ -51,7 +50,6 @@ impl ExpressionReader<'_> {
     }
 }
 
-/// Reads `cel` of a native stage.
 pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<CelDefinition> {
     let mut fields = node.object(mistakes)?;
     let before = mistakes.len();
@@ -173,7 +171,6 @@ fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a
     Some((node, text))
 }
 
-/// The reserved words of CEL.
 const RESERVED: [&str; 21] = [
     "as",
     "break",
@@ -223,7 +220,6 @@ pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) ->
     read_expressions(fields, compiler, conditions, mistakes).0
 }
 
-/// Reads `variables`, `validations`, `auditAnnotations` and `mutations`.
 fn read_expressions(
     fields: &mut Fields<'_>,
     compiler: PolicyCompiler,
@@ -241,7 +237,6 @@ fn read_variables(fields: &mut Fields<'_>, reading: &mut ExpressionReader<'_>, m
     }
 }
 
-/// Reads `validations`, `auditAnnotations` and `mutations`.
 fn read_results(
     fields: &mut Fields<'_>,
     mut reading: ExpressionReader<'_>,

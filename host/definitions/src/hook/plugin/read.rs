@@ -26,7 +26,6 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     written.without_defaults()
 }
 
-/// Reads a member of a group, which may have its own timeout.
 pub(crate) fn read_member(
     node: &Node<'_>,
     mistakes: &mut Mistakes,
@@ -65,7 +64,6 @@ pub(crate) fn read_in_place_of_client<'a>(
     }
 }
 
-/// Reads `candidate` of a stage that calls `hook`.
 pub(crate) fn read_candidate(
     fields: &mut Fields<'_>,
     hook: Option<&HookDefinition>,

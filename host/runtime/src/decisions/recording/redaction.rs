@@ -131,7 +131,6 @@ pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &
     Some(patch)
 }
 
-/// Redacts an object that a plugin looked up. Also returns the number of redacted values.
 pub(super) fn redact_lookup(
     mut object: Value,
     is_secret: bool,
@@ -178,12 +177,10 @@ pub(super) fn redact_review(
     (Redacted(review_request), Redacted(review_response), count)
 }
 
-/// Returns whether the object of a request is a Secret of Kubernetes or BCS.
 pub(crate) fn is_secret(request: &Request) -> bool {
     request.kind.group.is_empty() && request.kind.kind.eq_ignore_ascii_case("secret")
 }
 
-/// Redacts these values and the content of a Secret in a patch. Returns the number of redacted values.
 fn apply_to_patch(request: &Request, redactions: &[Redaction], operations: &mut Value) -> usize {
     let own = secret_redactions(is_secret(request));
     let all = redactions.iter().chain(&own);
@@ -191,7 +188,6 @@ fn apply_to_patch(request: &Request, redactions: &[Redaction], operations: &mut 
         .sum()
 }
 
-/// Redacts these values, and the content of a Secret if it is one. Returns the number of redacted values.
 fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usize {
     let own = secret_redactions(is_secret);
     let all = redactions.iter().chain(&own);
@@ -224,7 +220,6 @@ fn redact_secrets(value: &mut Value, list: &str) -> usize {
     count + inner
 }
 
-/// Returns the redactions of the content of a Secret.
 fn secret_redactions(is_secret: bool) -> Vec<Redaction> {
     if !is_secret {
         return Vec::new();

@@ -15,20 +15,17 @@ use crate::{
     status::metrics,
 };
 
-/// The disabled stages of a host, and their copy on disk.
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
     /// Locked while they change and while a table goes live, so that each table has the newest ones.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
-    /// Locked while the stages are written to disk.
     writing: Mutex<()>,
 }
 
 /// The disabled stages and the rollouts, with the times at which they change.
 #[derive(Debug)]
 pub(crate) struct Stages {
-    /// The disabled stages, each with its end by the monotonic clock.
     stages: Vec<(Arc<DisabledStage>, Instant)>,
     rollouts: Rollouts,
     /// When the next exception of the live table expires.
@@ -40,7 +37,6 @@ pub(crate) struct Stages {
 }
 
 impl DisabledStages {
-    /// Reads disabled stages and rollouts from the directory, and enables the stages whose time has ended.
     pub(crate) fn open(directory: Option<Arc<HistoryDirectory>>) -> Self {
         let (mut disabled, mut rollouts) = (Vec::new(), Vec::new());
         if let Some(directory) = &directory {
@@ -167,7 +163,6 @@ impl Stages {
         result
     }
 
-    /// Returns a receiver of the next end of a disabled stage, an exception, or a step of a rollout.
     pub(crate) fn ends(&self) -> watch::Receiver<Option<Instant>> {
         self.next_end.subscribe()
     }
@@ -179,7 +174,6 @@ impl Stages {
         std::mem::replace(&mut self.logged_until, now)
     }
 
-    /// Disables a stage, and returns its previous entry.
     pub(super) fn insert(&mut self, disabled: DisabledStage, end: Instant) -> Option<DisabledStage> {
         let before = self.remove(|before, _| before.stage == disabled.stage);
         self.stages.push((Arc::new(disabled), end));

@@ -48,7 +48,6 @@ pub(super) fn read<'a>(
     (mistakes.len() == before).then_some((mutation?, tests))
 }
 
-/// Reports a location that this kind of mutator does not allow.
 fn check_location(kind: MutatorKind, at: &Node<'_>, location: &Location, mistakes: &mut Mistakes) {
     let steps = location.steps();
     let field = |name: &str| Step::Field(name.to_owned());
@@ -231,7 +230,6 @@ fn read_set(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Mutation
     })
 }
 
-/// Reads an entry of `pathTests`.
 fn read_test<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Node<'a>, Location, bool)> {
     const CONDITIONS: [(&str, bool); 2] = [("MustExist", true), ("MustNotExist", false)];
     let mut fields = node.object(mistakes)?;
