@@ -16,8 +16,8 @@ use tokio::{
 };
 
 /// The bytes that cost a unit of tokio's cooperative budget, in addition to the unit of each operation. A task has 128 units
-/// until it yields: 256 KiB, which takes some 0.1 ms.
-const BYTES_PER_UNIT: usize = 2 << 10;
+/// until it yields: 128 KiB, which takes some 0.1 ms.
+const BYTES_PER_UNIT: usize = 1 << 10;
 
 /// The most that one system call writes, in bytes. The kernel would take up to the size of its buffer, which is several MiB.
 const LARGEST_WRITE: usize = 128 << 10;
