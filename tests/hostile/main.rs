@@ -55,28 +55,42 @@ fn main() -> ExitCode {
 }
 
 /// A runtime for the well-behaved client and its upstream, and one for attackers. Real ones do not use the processor of the
-/// program: so the thread of the attackers runs only while nothing else has to, and the others do not wait for a time slice
-/// of another.
+/// program: so the thread of the attackers runs only while nothing else has to, and the others interrupt every thread.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .on_thread_start(run_only_when_idle)
         .build()?;
-    shorten_time_slice();
+    interrupt_all_others();
     let others = Builder::new_multi_thread()
         .enable_all()
-        .on_thread_start(shorten_time_slice)
+        .on_thread_start(interrupt_all_others)
         .build()?;
     Ok((others, attackers))
 }
 
 /// Every other thread that wakes up interrupts this thread from now on. A kernel that refuses this leaves it as it was.
-#[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn run_only_when_idle() {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    set_scheduler(libc::SCHED_IDLE, 0);
+}
+
+/// This thread interrupts every other one when it wakes up. Without the right to do so, it interrupts those with a longer
+/// time slice.
+fn interrupt_all_others() {
+    if !set_scheduler(libc::SCHED_FIFO, 1) {
+        shorten_time_slice();
+    }
+}
+
+/// Whether the kernel schedules this thread so.
+#[expect(unsafe_code, reason = "no safe interface to this system call exists")]
+fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
+    let parameters = libc::sched_param { sched_priority };
+    // Threads that this one starts, and the program, are scheduled as usual.
+    let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel only reads the parameters. 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
 /// Whether all attacks stayed within the limits.
