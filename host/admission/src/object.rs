@@ -153,9 +153,6 @@ impl Object {
     }
 
     /// Builds the tree of a large object on a thread for long work, so that [`value`](Self::value) takes no time.
-    ///
-    /// # Errors
-    ///
     /// Fails when the deadline passes first.
     pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
         let is_built = self.0.value.get().is_some();

@@ -194,7 +194,8 @@ impl fmt::Display for Uid {
 }
 
 /// An operation on a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
     /// Create it.
     Create,

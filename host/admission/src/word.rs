@@ -95,6 +95,28 @@ macro_rules! words {
     };
 }
 
+/// Serializes types as text, with their `Display` and `FromStr`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! as_text {
+    ($($type:ty),+) => {$(
+        impl $crate::__serde::Serialize for $type {
+            fn serialize<S: $crate::__serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> $crate::__serde::Deserialize<'de> for $type {
+            fn deserialize<D: $crate::__serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err($crate::__serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
+as_text!(crate::ClusterKind, crate::Digest);
+
 /// Joins words as a choice: `Fail or Ignore`, `a, b or c`.
 fn either<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let mut words: Vec<_> = words.collect();

@@ -2,9 +2,9 @@
 
 use std::{fmt, str::FromStr};
 
-use admittance_admission::Phase;
+use admittance_admission::{Phase, as_text};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
 use crate::Share;
 
@@ -142,26 +142,6 @@ impl FromStr for StageId {
             _ => Err(InvalidId::Stage(text.to_owned())),
         }
     }
-}
-
-/// Serializes types as text, with their `Display` and `FromStr`.
-macro_rules! as_text {
-    ($($name:ty),*) => {
-        $(
-            impl Serialize for $name {
-                fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                    serializer.collect_str(self)
-                }
-            }
-
-            impl<'de> Deserialize<'de> for $name {
-                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                    let text = String::deserialize(deserializer)?;
-                    text.parse().map_err(de::Error::custom)
-                }
-            }
-        )*
-    };
 }
 
 as_text!(ChainId, StageId, Share);

@@ -3,7 +3,6 @@
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::json;
 
 use crate::{Access, AccessAttributes, Deadline, FieldMask, Tape, UserInfo};
@@ -80,20 +79,6 @@ impl FromStr for ClusterKind {
 impl fmt::Display for ClusterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.api_version, self.kind)
-    }
-}
-
-impl Serialize for ClusterKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ClusterKind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
     }
 }
 

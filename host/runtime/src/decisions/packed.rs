@@ -10,7 +10,7 @@ use admittance_admission::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DecidedRequest, DecisionVerdict, ObjectTexts, record::operation};
+use super::{DecidedRequest, DecisionVerdict, ObjectTexts};
 use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secret};
 
 #[derive(Debug)]
@@ -38,7 +38,6 @@ pub(super) struct RequestOrigin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityField
 #[derive(Serialize, Deserialize)]
 pub(super) struct Packed<'a> {
     pub(super) uid: &'a str,
-    #[serde(with = "operation")]
     operation: Operation,
     kind: Cow<'a, GroupVersionKind>,
     resource: Cow<'a, GroupVersionResource>,

@@ -41,7 +41,6 @@ pub struct DecisionRecord {
     pub groups: Vec<String>,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     #[schemars(with = "String")]
-    #[serde(with = "operation")]
     pub operation: Operation,
     /// The type of the object: `apps/v1/Deployment`.
     pub kind: String,
@@ -56,7 +55,7 @@ pub struct DecisionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<String>,
     /// Whether the request is a dry run.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// The result of the chains.
     pub verdict: DecisionVerdict,
@@ -122,7 +121,7 @@ pub struct StageRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogLine>,
     /// Whether the stage's candidate was called in place of its plugin.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_candidate: bool,
 }
 
@@ -250,31 +249,4 @@ pub struct ChainRates {
     pub p50_microseconds: u64,
     /// The time in the chain that 99 of 100 requests do not exceed, in microseconds.
     pub p99_microseconds: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
-pub(super) mod operation {
-    use std::borrow::Cow;
-
-    use admittance_admission::Operation;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-    pub(in crate::decisions) fn serialize<S: Serializer>(
-        operation: &Operation,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(operation.as_str())
-    }
-
-    pub(in crate::decisions) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Operation, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
-    }
 }
