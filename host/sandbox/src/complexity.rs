@@ -17,72 +17,34 @@ mod function;
 /// A counted item, and its limit. A component that componentize-py made of Python's interpreter and standard
 /// library has at most a seventh of each.
 #[derive(Clone, Copy)]
-struct Limit {
-    what: &'static str,
-    max: u64,
-}
+struct Limit(&'static str, u64);
 
-const NESTING: Limit = Limit {
-    what: "levels of nested components",
-    max: 20,
-};
-const TYPE_NESTING: Limit = Limit {
-    what: "levels of nested component types",
-    max: 20,
-};
-const INSTANCES: Limit = Limit {
-    what: "instances, counting nested components each time they are instantiated",
-    max: 1_000,
-};
-const DEFINITIONS: Limit = Limit {
-    what: "imports, exports, aliases and functions of components, counting nested components each time they are instantiated",
-    max: 100_000,
-};
-const MODULES: Limit = Limit {
-    what: "core modules",
-    max: 500,
-};
-const COMPONENTS: Limit = Limit {
-    what: "components",
-    max: 500,
-};
-const TYPES: Limit = Limit {
-    what: "types",
-    max: 100_000,
-};
-const FUNCTIONS: Limit = Limit {
-    what: "functions",
-    max: 200_000,
-};
-const GLOBALS: Limit = Limit {
-    what: "globals",
-    max: 100_000,
-};
-const IMPORTS: Limit = Limit {
-    what: "imports of core modules",
-    max: 100_000,
-};
-const EXPORTS: Limit = Limit {
-    what: "exports of core modules",
-    max: 100_000,
-};
-const SEGMENTS: Limit = Limit {
-    what: "element and data segments",
-    max: 100_000,
-};
+const NESTING: Limit = Limit("levels of nested components", 20);
+const TYPE_NESTING: Limit = Limit("levels of nested component types", 20);
+const INSTANCES: Limit = Limit(
+    "instances, counting nested components each time they are instantiated",
+    1_000,
+);
+const DEFINITIONS: Limit = Limit(
+    "imports, exports, aliases and functions of components, counting nested components each time they are instantiated",
+    100_000,
+);
+const MODULES: Limit = Limit("core modules", 500);
+const COMPONENTS: Limit = Limit("components", 500);
+const TYPES: Limit = Limit("types", 100_000);
+const FUNCTIONS: Limit = Limit("functions", 200_000);
+const GLOBALS: Limit = Limit("globals", 100_000);
+const IMPORTS: Limit = Limit("imports of core modules", 100_000);
+const EXPORTS: Limit = Limit("exports of core modules", 100_000);
+const SEGMENTS: Limit = Limit("element and data segments", 100_000);
 
 impl Limit {
     fn check(self, count: u64) -> Result<(), Error> {
-        let Self { what, max } = self;
-        if count > max {
-            Err(Error::TooComplex {
-                what,
-                count,
-                limit: max,
-            })
-        } else {
-            Ok(())
+        let Self(what, limit) = self;
+        if count <= limit {
+            return Ok(());
         }
+        Err(Error::TooComplex { what, count, limit })
     }
 
     fn add(self, total: &mut u64, more: impl Into<u64>) -> Result<(), Error> {
@@ -354,6 +316,14 @@ const DECLARED_TYPE: u8 = 0x01;
 /// The first bytes of component types and instance types, which contain declarations.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];
 
+fn unknown_cost() -> Error {
+    Error::Unusable(
+        "the component instantiates a component that it imports or takes from an instance; this host instantiates only \
+         components that are defined inside the loaded component"
+            .to_owned(),
+    )
+}
+
 impl Component {
     fn instantiate(&mut self, instance: &ComponentInstance<'_>) -> Result<(), Error> {
         self.cost.instances += 1;
@@ -364,7 +334,7 @@ impl Component {
             } => {
                 self.cost.define(args.len());
                 let nested = self.components.get(*component_index as usize).copied().flatten();
-                self.cost.add(nested.ok_or(Error::ImportedComponent)?);
+                self.cost.add(nested.ok_or_else(unknown_cost)?);
             }
             ComponentInstance::FromExports(exports) => {
                 self.cost.define(exports.len());

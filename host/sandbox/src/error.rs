@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use admittance_admission::Failure;
 use serde::{Deserialize, Serialize};
@@ -20,19 +20,9 @@ pub enum Error {
     /// The ticker thread cannot be started.
     #[error("the epoch timer thread cannot be started: {0}")]
     Ticker(#[source] std::io::Error),
-    /// The module is larger than [`SandboxConfig::module_size_max`](crate::SandboxConfig).
-    #[error(
-        "the module has {size} bytes; the limit is {limit}; build it for release and without debug symbols"
-    )]
-    TooLarge {
-        /// Size of the module in bytes.
-        size: usize,
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// The bytes are not WebAssembly. The text is empty, or a semicolon and what they are.
-    #[error("these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00{0}")]
-    NotWebAssembly(&'static str),
+    /// The module, or a limit of its stage, is not allowed on this host. The text says why, and what to do.
+    #[error("{0}")]
+    Unusable(String),
     /// The module ends too early.
     #[error(
         "the module is cut off: {0}; it is complete only if its build or its download ended without an error: \
@@ -45,13 +35,6 @@ pub enum Error {
          synchronous functions and for WASI 0.2"
     )]
     NeedsAsync(String),
-    /// A core module that is not a policy of Kubewarden.
-    #[error(
-        "this is a WebAssembly core module, but a plugin must be a component; build it for wasm32-wasip2, \
-         or convert it with `wasm-tools component new`; if it is a policy of Kubewarden, annotate it with \
-         `kwctl annotate`"
-    )]
-    CoreModule,
     /// A policy of Kubewarden that this host cannot run.
     #[error("the Kubewarden policy cannot be used: {0}")]
     Policy(String),
@@ -69,20 +52,6 @@ pub enum Error {
     /// The compiler did not start, or exited without an answer.
     #[error("the compiler failed: {0}")]
     Compiler(String),
-    /// Compiling exceeded its wall-clock limit.
-    #[error("the module was not compiled within {0:?}; it may be too large for this machine")]
-    PrepareTimeout(Duration),
-    /// The component was built for a version of the contract that this host does not support.
-    #[error(
-        "the component is built for version {found} of admittance:plugin, and this host accepts \
-         {accepted}; use a plugin, or a host, of a matching version"
-    )]
-    UnknownVersion {
-        /// The version in the component.
-        found: String,
-        /// The versions that this host accepts.
-        accepted: &'static str,
-    },
     /// The component is not a plugin: exports of the world are missing or have another type.
     #[error("the component is not a plugin: {0}; it must export the world `plugin` of admittance:plugin")]
     NotAPlugin(String),
@@ -92,16 +61,6 @@ pub enum Error {
     /// The component imports something that this host provides with another type.
     #[error("an import of the component does not fit this host: {0}")]
     WrongImport(String),
-    /// The component needs more memories, tables or instances than one call may take.
-    #[error("the component needs {needed} {what}; the limit per call is {limit}")]
-    TooManyParts {
-        /// `memories` or `tables`.
-        what: &'static str,
-        /// The required number.
-        needed: u32,
-        /// The limit per call.
-        limit: u32,
-    },
     /// The component exceeds a complexity limit.
     #[error(
         "the component has {count} {what}; the limit is {limit}, because compiling it could take far more time \
@@ -115,12 +74,6 @@ pub enum Error {
         /// The largest allowed count.
         limit: u64,
     },
-    /// The component instantiates a component that is not part of it, so its cost is unknown.
-    #[error(
-        "the component instantiates a component that it imports or takes from an instance; this host \
-         instantiates only components that are defined inside the loaded component"
-    )]
-    ImportedComponent,
     /// `describe` or `configure` failed.
     #[error("the plugin's `{step}` failed: {failure}")]
     Call {
@@ -129,28 +82,9 @@ pub enum Error {
         /// The failure of the step.
         failure: Failure,
     },
-    /// `configure` leaves more in memory than is kept for the calls.
-    #[error(
-        "`configure` leaves {bytes} bytes of memory that are not zero, and at most {limit} can be kept for the calls; \
-         prepare less in it, such as only what the settings name, or overwrite with zeros what calls do not need"
-    )]
-    KeptMemory {
-        /// The bytes in pages of 64 KiB that are not zero; a lower bound.
-        bytes: usize,
-        /// The limit in bytes.
-        limit: usize,
-    },
     /// The plugin rejected its settings. Contains every mistake that it found.
     #[error("the plugin rejected its settings: {}", join(.0))]
     Settings(Vec<SettingsMistake>),
-    /// A limit of the stage is above the sandbox's maximum.
-    #[error("a memory limit of {wanted} bytes is above this host's maximum of {maximum} bytes for a plugin")]
-    MemoryLimit {
-        /// The stage's limit.
-        wanted: usize,
-        /// The sandbox's maximum.
-        maximum: usize,
-    },
     /// Prepared bytes are invalid, or of another engine or version of this program.
     #[error("the prepared plugin cannot be used: {0}; prepare it again from its module")]
     Artifact(String),

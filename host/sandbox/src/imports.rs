@@ -77,10 +77,10 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     for (name, import) in component_type.imports(engine) {
         let (interface, version) = name.split_once('@').unwrap_or((name, ""));
         if interface.starts_with(PACKAGE) && !accepts(version) {
-            return Err(Error::UnknownVersion {
-                found: version.to_owned(),
-                accepted: ACCEPTED,
-            });
+            return Err(Error::Unusable(format!(
+                "the component is built for version {version} of admittance:plugin, and this host accepts {ACCEPTED}; \
+                 use a plugin, or a host, of a matching version"
+            )));
         }
         let ComponentItem::ComponentInstance(instance) = import.ty else {
             unknown.push(name);
@@ -162,7 +162,9 @@ fn check_parts(component: &Component) -> Result<(), Error> {
 /// Refuses a module that needs more than one call's share of these parts.
 pub(crate) fn check_count(what: &'static str, needed: u32, limit: u32) -> Result<(), Error> {
     if needed > limit {
-        return Err(Error::TooManyParts { what, needed, limit });
+        return Err(Error::Unusable(format!(
+            "the component needs {needed} {what}; the limit per call is {limit}"
+        )));
     }
     Ok(())
 }

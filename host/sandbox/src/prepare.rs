@@ -122,7 +122,9 @@ impl Inner {
     pub(crate) fn check_limits(&self, config: &PluginConfig) -> Result<(), Error> {
         let (wanted, maximum) = (config.limits.memory, self.config.memory_limit_max);
         if wanted > maximum {
-            Err(Error::MemoryLimit { wanted, maximum })
+            Err(Error::Unusable(format!(
+                "a memory limit of {wanted} bytes is above this host's maximum of {maximum} bytes for a plugin"
+            )))
         } else {
             Ok(())
         }
@@ -131,23 +133,26 @@ impl Inner {
 
 pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     if module.len() > limit {
-        return Err(Error::TooLarge {
-            size: module.len(),
-            limit,
-        });
+        return Err(Error::Unusable(format!(
+            "the module has {} bytes; the limit is {limit}; build it for release and without debug symbols",
+            module.len()
+        )));
     }
-    match module {
-        module if module.starts_with(COMPONENT) || module.starts_with(CORE_MODULE) => Ok(()),
-        [] => Err(Error::NotWebAssembly("; the file is empty")),
+    let found = match module {
+        module if module.starts_with(COMPONENT) || module.starts_with(CORE_MODULE) => return Ok(()),
+        [] => "; the file is empty",
         module if COMPONENT.starts_with(module) => {
-            Err(Error::Truncated(format!("it has only {} bytes", module.len())))
+            return Err(Error::Truncated(format!("it has only {} bytes", module.len())));
         }
-        module if module.starts_with(b"!<arch>") => Err(Error::NotWebAssembly(
+        module if module.starts_with(b"!<arch>") => {
             "; this is a library of Rust or C: for a plugin in Rust, add `crate-type = [\"cdylib\"]` below `[lib]` \
-             in Cargo.toml, and use the .wasm file that Cargo then makes",
-        )),
-        _ => Err(Error::NotWebAssembly("")),
-    }
+             in Cargo.toml, and use the .wasm file that Cargo then makes"
+        }
+        _ => "",
+    };
+    Err(Error::Unusable(format!(
+        "these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00{found}"
+    )))
 }
 
 fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
@@ -271,7 +276,12 @@ impl Preparation {
                 })
             }
         };
-        compiled.unwrap_or(Err(Error::PrepareTimeout(limit)))
+        let late = |_| {
+            Err(Error::Unusable(format!(
+                "the module was not compiled within {limit:?}; it may be too large for this machine"
+            )))
+        };
+        compiled.unwrap_or_else(late)
     }
 
     pub(crate) fn component(&self, artifact: &[u8]) -> Result<Component, Error> {

@@ -75,9 +75,6 @@ impl<'a> Instrumented<'a> {
 
     /// Creates a component from the memories and the globals of a configured instance. The inner error is the reason
     /// for which that is impossible, so that every call has to configure the plugin.
-    ///
-    /// # Errors
-    ///
     /// Fails when the memories are too large to be kept: every call would have to fill them.
     pub(crate) async fn snapshot(
         &self,
@@ -147,10 +144,12 @@ impl KeptMemory {
     /// Returns whether all memories are held.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.bytes > KEPT {
-            return Err(Error::KeptMemory {
-                bytes: self.bytes,
-                limit: KEPT,
-            });
+            let bytes = self.bytes;
+            return Err(Error::Unusable(format!(
+                "`configure` leaves {bytes} bytes of memory that are not zero, and at most {KEPT} can be kept for the \
+                 calls; prepare less in it, such as only what the settings name, or overwrite with zeros what calls do \
+                 not need"
+            )));
         }
         Ok(())
     }

@@ -5,34 +5,16 @@ use wasmparser::{BlockType, FunctionBody, Operator};
 use super::{Limit, invalid};
 use crate::Error;
 
-pub(super) const SIZE: Limit = Limit {
-    what: "bytes in one function",
-    max: 4 << 20,
-};
-pub(super) const LOCALS: Limit = Limit {
-    what: "locals in one function",
-    max: 10_000,
-};
-pub(super) const BRANCHES: Limit = Limit {
-    what: "branch targets in one function",
-    max: 200_000,
-};
-pub(super) const VALUES: Limit = Limit {
-    what: "values passed to blocks, branches and calls in one function",
-    max: 200_000,
-};
-pub(super) const MERGES: Limit = Limit {
-    what: "locals times loops in one function",
-    max: 200_000,
-};
-pub(super) const ALL_VALUES: Limit = Limit {
-    what: "values passed to blocks, branches and calls",
-    max: 5_000_000,
-};
-pub(super) const ALL_MERGES: Limit = Limit {
-    what: "locals times loops, summed over its functions",
-    max: 5_000_000,
-};
+pub(super) const SIZE: Limit = Limit("bytes in one function", 4 << 20);
+pub(super) const LOCALS: Limit = Limit("locals in one function", 10_000);
+pub(super) const BRANCHES: Limit = Limit("branch targets in one function", 200_000);
+pub(super) const VALUES: Limit = Limit(
+    "values passed to blocks, branches and calls in one function",
+    200_000,
+);
+pub(super) const MERGES: Limit = Limit("locals times loops in one function", 200_000);
+pub(super) const ALL_VALUES: Limit = Limit("values passed to blocks, branches and calls", 5_000_000);
+pub(super) const ALL_MERGES: Limit = Limit("locals times loops, summed over its functions", 5_000_000);
 
 /// The number of parameters and of results of a function or block.
 type Arity = (u32, u32);

@@ -32,7 +32,7 @@ fn instances_of_nested_components_count_each_time() {
     let text = nested(9, 10);
     let module = wat::parse_str(&text).unwrap();
     assert!(module.len() < 410, "{}", module.len());
-    assert_eq!(refused(&text), (INSTANCES.what, 1_111_111_110));
+    assert_eq!(refused(&text), (INSTANCES.0, 1_111_111_110));
     let message = check(&module).unwrap_err().to_string();
     assert!(message.contains("has 1111111110 instances"), "{message}");
     assert!(message.contains("the limit is 1000"), "{message}");
@@ -65,7 +65,7 @@ fn aliased_components_are_counted() {
             ),
         ),
     ] {
-        assert_eq!(refused(&text).0, INSTANCES.what, "{case}");
+        assert_eq!(refused(&text).0, INSTANCES.0, "{case}");
     }
 }
 
@@ -79,8 +79,11 @@ fn a_component_that_instantiates_an_imported_one_is_refused() {
             (alias export $i "c" (component $it))
             (instance (instantiate $it)))"#,
     ] {
-        let refusal = checked(text);
-        assert!(matches!(refusal, Err(Error::ImportedComponent)), "{refusal:?}");
+        let refusal = checked(text).unwrap_err().to_string();
+        assert!(
+            refusal.contains("instantiates only components that are defined inside"),
+            "{refusal}"
+        );
     }
 }
 
@@ -179,7 +182,7 @@ fn each_counted_item_has_a_limit() {
         ),
     ];
     for (limit, text) in cases {
-        assert_eq!(refused(&text).0, limit.what);
+        assert_eq!(refused(&text).0, limit.0);
     }
 }
 
@@ -192,7 +195,7 @@ fn definitions_of_nested_components_count_each_time() {
         "(instance (instantiate $a (with \"f\" (func $f))))".repeat(200)
     );
     let (what, count) = refused(&text);
-    assert_eq!(what, DEFINITIONS.what);
+    assert_eq!(what, DEFINITIONS.0);
     assert!((180_000..190_000).contains(&count), "{count}");
 }
 
@@ -215,7 +218,7 @@ fn nested_types_do_not_exhaust_the_stack() {
     module.extend(types);
     let refusal = check(&module);
     assert!(
-        matches!(refusal, Err(Error::TooComplex { what, .. }) if what == TYPE_NESTING.what),
+        matches!(refusal, Err(Error::TooComplex { what, .. }) if what == TYPE_NESTING.0),
         "{refusal:?}"
     );
 }

@@ -32,9 +32,6 @@ const QUESTION: usize = 256 << 10;
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Answers a call of the host, and puts the answer into the exchange. Returns `false` if the answer is an error.
-///
-/// # Errors
-///
 /// Fails when the policy's call must end, because the operation is not granted.
 pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =

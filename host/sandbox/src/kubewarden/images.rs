@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use admittance_admission::{ImageError, ImageReader, OciReference, Signer, Signers, leave};
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::{Map, Value as Json, json, value::RawValue};
 use tokio::time::timeout_at;
 
 use super::host_calls::{Answer, parse};
@@ -46,44 +46,37 @@ impl Operation {
     }
 }
 
-/// A verification in the first version: a map with one key, which is its kind.
+/// A verification of an image.
 #[derive(Deserialize)]
-enum VerifyV1 {
-    #[serde(rename = "SigstorePubKeyVerify")]
-    Keys(ByKeys),
-    #[serde(rename = "SigstoreKeylessVerify")]
-    Identities(ByIdentities),
+struct Verification {
+    image: String,
+    annotations: Option<BTreeMap<String, String>>,
+    #[serde(flatten)]
+    required: RequiredSigners,
 }
 
-/// A verification in the second version.
+/// The signers that a verification requires. Certificates are lists of bytes.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
-enum VerifyV2 {
+enum RequiredSigners {
     #[serde(rename = "SigstorePubKeyVerify")]
-    Keys(ByKeys),
+    Keys { pub_keys: Vec<String> },
     #[serde(rename = "SigstoreKeylessVerify")]
-    Identities(ByIdentities),
+    Identities { keyless: Vec<Identity> },
     #[serde(rename = "SigstoreKeylessPrefixVerify")]
-    Prefixes(ByPrefixes),
+    Prefixes { keyless_prefix: Vec<Prefix> },
     #[serde(rename = "SigstoreGithubActionsVerify")]
-    Workflow(ByWorkflow),
+    Workflow { owner: String, repo: Option<String> },
     #[serde(rename = "SigstoreCertificateVerify")]
-    Certificate(ByCertificate),
+    Certificate {
+        certificate: Vec<u8>,
+        certificate_chain: Option<Vec<Vec<u8>>>,
+        require_rekor_bundle: bool,
+    },
 }
 
-#[derive(Deserialize)]
-struct ByKeys {
-    image: String,
-    pub_keys: Vec<String>,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Deserialize)]
-struct ByIdentities {
-    image: String,
-    keyless: Vec<Identity>,
-    annotations: Option<BTreeMap<String, String>>,
-}
+/// The kinds of verifications that the first version has.
+const FIRST_KINDS: [&str; 2] = ["SigstorePubKeyVerify", "SigstoreKeylessVerify"];
 
 #[derive(Deserialize)]
 struct Identity {
@@ -92,129 +85,87 @@ struct Identity {
 }
 
 #[derive(Deserialize)]
-struct ByPrefixes {
-    image: String,
-    keyless_prefix: Vec<Prefix>,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Deserialize)]
 struct Prefix {
     issuer: String,
     url_prefix: String,
 }
 
-#[derive(Deserialize)]
-struct ByWorkflow {
-    image: String,
-    owner: String,
-    repo: Option<String>,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-/// A verification by a certificate. Its texts are lists of bytes.
-#[derive(Deserialize)]
-struct ByCertificate {
-    image: String,
-    certificate: Vec<u8>,
-    certificate_chain: Option<Vec<Vec<u8>>>,
-    require_rekor_bundle: bool,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-type Verification = (String, Signers);
-
-fn verification(
-    image: String,
-    all: impl IntoIterator<Item = Signer>,
-    annotations: Option<BTreeMap<String, String>>,
-) -> Verification {
-    let signers = Signers {
-        all: all.into_iter().collect(),
-        annotations: annotations.unwrap_or_default(),
-    };
-    (image, signers)
-}
-
-impl From<ByKeys> for Verification {
-    fn from(by: ByKeys) -> Self {
-        verification(by.image, by.pub_keys.into_iter().map(Signer::Key), by.annotations)
-    }
-}
-
-impl From<ByIdentities> for Verification {
-    fn from(by: ByIdentities) -> Self {
-        let all = by.keyless.into_iter().map(|identity| Signer::Identity {
-            issuer: identity.issuer,
-            subject: identity.subject,
-            is_prefix: false,
-        });
-        verification(by.image, all, by.annotations)
-    }
-}
-
-impl From<ByPrefixes> for Verification {
-    fn from(by: ByPrefixes) -> Self {
-        let all = by.keyless_prefix.into_iter().map(|prefix| Signer::Identity {
-            issuer: prefix.issuer,
-            subject: prefix.url_prefix,
-            is_prefix: true,
-        });
-        verification(by.image, all, by.annotations)
-    }
-}
-
-impl From<ByWorkflow> for Verification {
-    fn from(by: ByWorkflow) -> Self {
-        let mut subject = format!("https://github.com/{}", by.owner);
-        if let Some(repository) = by.repo {
-            subject += &format!("/{repository}");
-        }
-        let signer = Signer::Identity {
-            issuer: GITHUB.to_owned(),
+impl RequiredSigners {
+    fn signers(self) -> Result<Vec<Signer>, String> {
+        let identity = |issuer, subject, is_prefix| Signer::Identity {
+            issuer,
             subject,
-            is_prefix: true,
+            is_prefix,
         };
-        verification(by.image, [signer], by.annotations)
+        Ok(match self {
+            Self::Keys { pub_keys } => pub_keys.into_iter().map(Signer::Key).collect(),
+            Self::Identities { keyless } => {
+                let keyless = keyless.into_iter();
+                keyless
+                    .map(|one| identity(one.issuer, one.subject, false))
+                    .collect()
+            }
+            Self::Prefixes { keyless_prefix } => {
+                let prefixes = keyless_prefix.into_iter();
+                prefixes
+                    .map(|one| identity(one.issuer, one.url_prefix, true))
+                    .collect()
+            }
+            Self::Workflow { owner, repo } => {
+                let repository = repo.map_or_else(String::new, |repo| format!("/{repo}"));
+                let subject = format!("https://github.com/{owner}{repository}");
+                vec![identity(GITHUB.to_owned(), subject, true)]
+            }
+            Self::Certificate {
+                certificate,
+                certificate_chain,
+                require_rekor_bundle,
+            } => {
+                let text = |bytes: Vec<u8>| {
+                    String::from_utf8(bytes)
+                        .map_err(|_| "a certificate is not PEM, which is a text".to_owned())
+                };
+                let chain =
+                    certificate_chain.map(|chain| chain.into_iter().map(text).collect::<Result<_, _>>());
+                vec![Signer::Certificate {
+                    certificate: text(certificate)?,
+                    chain: chain.transpose()?,
+                    must_be_logged: require_rekor_bundle,
+                }]
+            }
+        })
     }
 }
 
-impl TryFrom<ByCertificate> for Verification {
-    type Error = String;
-
-    fn try_from(by: ByCertificate) -> Result<Self, String> {
-        let text = |bytes: Vec<u8>| {
-            String::from_utf8(bytes).map_err(|_| "a certificate is not PEM, which is a text".to_owned())
-        };
-        let chain = by
-            .certificate_chain
-            .map(|chain| chain.into_iter().map(text).collect::<Result<_, _>>());
-        let signer = Signer::Certificate {
-            certificate: text(by.certificate)?,
-            chain: chain.transpose()?,
-            must_be_logged: by.require_rekor_bundle,
-        };
-        Ok(verification(by.image, [signer], by.annotations))
-    }
-}
-
-fn read(operation: Operation, payload: &[u8]) -> Result<Verification, String> {
-    match operation {
-        Operation::VerifyV1 => Ok(match parse(payload)? {
-            VerifyV1::Keys(by) => by.into(),
-            VerifyV1::Identities(by) => by.into(),
-        }),
-        Operation::VerifyV2 => Ok(match parse(payload)? {
-            VerifyV2::Keys(by) => by.into(),
-            VerifyV2::Identities(by) => by.into(),
-            VerifyV2::Prefixes(by) => by.into(),
-            VerifyV2::Workflow(by) => by.into(),
-            VerifyV2::Certificate(by) => by.try_into()?,
-        }),
-        Operation::Digest | Operation::Manifest | Operation::Configuration => {
-            Ok((parse(payload)?, Signers::default()))
+/// Reads a verification of the first version, whose type is the only key of a map around its fields.
+fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
+    let mut kinds: BTreeMap<String, Map<String, Json>> = parse(payload)?;
+    match (kinds.pop_first(), kinds.is_empty()) {
+        (Some((kind, mut fields)), true) if FIRST_KINDS.contains(&&*kind) => {
+            fields.insert("type".to_owned(), kind.into());
+            parse(Json::Object(fields).to_string().as_bytes())
         }
+        _ => Err(format!(
+            "a verification has one key, {}",
+            FIRST_KINDS.join(" or ")
+        )),
     }
+}
+
+/// Returns the name of the image, and the signers that it must have.
+fn read(operation: Operation, payload: &[u8]) -> Result<(String, Signers), String> {
+    let verification = match operation {
+        Operation::VerifyV1 => read_first_version(payload)?,
+        Operation::VerifyV2 => parse(payload)?,
+        Operation::Digest | Operation::Manifest | Operation::Configuration => {
+            return Ok((parse(payload)?, Signers::default()));
+        }
+    };
+    let signers = Signers {
+        all: verification.required.signers()?,
+        annotations: verification.annotations.unwrap_or_default(),
+    };
+    Ok((verification.image, signers))
 }
 
 fn number_of(signers: &Signers) -> usize {
@@ -273,7 +224,7 @@ async fn ask(
     image: &OciReference,
     signers: &Signers,
 ) -> Result<Vec<u8>, ImageError> {
-    let text = |value: serde_json::Value| value.to_string().into_bytes();
+    let text = |value: Json| value.to_string().into_bytes();
     Ok(match operation {
         Operation::VerifyV1 | Operation::VerifyV2 => {
             let digest = reader.signed(image, signers).await?;

@@ -83,9 +83,6 @@ struct Resource {
 
 impl Metadata {
     /// Reads the metadata of a core module.
-    ///
-    /// # Errors
-    ///
     /// Fails when the module is not a policy that this host can run.
     pub(super) fn of(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
@@ -103,7 +100,14 @@ impl Metadata {
             })?,
             // The policy is not annotated yet.
             None if imports_wapc => Section::default(),
-            None => return Err(Error::CoreModule),
+            None => {
+                return Err(Error::Unusable(
+                    "this is a WebAssembly core module, but a plugin must be a component; build it for wasm32-wasip2, \
+                     or convert it with `wasm-tools component new`; if it is a policy of Kubewarden, annotate it with \
+                     `kwctl annotate`"
+                        .to_owned(),
+                ));
+            }
         };
         let mode = section.mode(imports_wapc)?;
         let annotations = section.annotations.clone().unwrap_or_default();

@@ -216,16 +216,8 @@ async fn calls_are_measured() {
 async fn a_module_above_the_size_limit_is_refused() {
     let sandbox = sandbox_with(|config| config.module_size_max = 100);
     let error = sandbox.prepare(vec![0; 101], "{}", &config()).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::TooLarge {
-                size: 101,
-                limit: 100
-            }
-        ),
-        "{error}"
-    );
+    let message = "the module has 101 bytes; the limit is 100; ";
+    assert!(error.to_string().starts_with(message), "{error}");
 }
 
 #[tokio::test]
@@ -239,7 +231,8 @@ async fn a_memory_limit_above_the_maximum_is_refused() {
         .prepare(Guest::default().component(), "{}", &config)
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::MemoryLimit { .. }), "{error}");
+    let message = "a memory limit of 2147483648 bytes is above this host's maximum of 1073741824 bytes";
+    assert!(error.to_string().starts_with(message), "{error}");
 }
 
 /// A runtime that shuts down must not make the thread that prepares panic.
@@ -310,10 +303,13 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
     for module in [component(100 << 20), policy.module()] {
         let error = sandbox().prepare(module, "{}", &config).await.unwrap_err();
-        assert!(
-            matches!(error, Error::KeptMemory { bytes, limit } if bytes >= 100 << 20 && limit == 64 << 20),
-            "{error}"
-        );
+        let error = error.to_string();
+        let kept = error
+            .strip_prefix("`configure` leaves ")
+            .and_then(|rest| rest.split_once(" bytes of memory"));
+        let (bytes, rest) = kept.unwrap();
+        assert!(bytes.parse::<usize>().unwrap() >= 100 << 20, "{error}");
+        assert!(rest.contains("at most 67108864 can be kept"), "{error}");
     }
 }
 
