@@ -133,6 +133,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     ;
     gateway:
         a_cluster_is_used_directly,
+        roles_of_a_file_are_bound_in_the_cluster,
         a_cluster_is_used_through_a_tunnel,
         a_hundred_watches_end_with_their_token,
         watches_last,

@@ -9,6 +9,7 @@ mod commands;
 mod direct;
 mod escalation;
 mod peers;
+mod roles;
 mod scene;
 mod tunnel;
 mod wire;

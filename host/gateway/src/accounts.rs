@@ -12,6 +12,7 @@ mod directory;
 mod error;
 mod import;
 mod keys;
+mod role_grants;
 mod rows;
 mod tokens;
 mod types;
@@ -31,7 +32,6 @@ use tokio::sync::watch;
 use tracing::Instrument;
 
 use self::database::{Change, Database};
-pub(crate) use self::import::PLAIN_TOKEN;
 pub use self::{
     agents::Report,
     changes::{ClusterName, CreatedRegisterToken},
@@ -40,11 +40,16 @@ pub use self::{
     error::AccountsError,
     import::ImportedAccounts,
     keys::KeyFile,
+    role_grants::{GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidGrant, RoleGrant},
     tokens::{CreatedToken, Reencrypted},
     types::{
         Access, BcsInfo, Cluster, ClusterKind, Credentials, InvalidUserName, Provider, RegisterToken, Secret,
         TokenId, User, UserId, UserName,
     },
+};
+pub(crate) use self::{
+    import::PLAIN_TOKEN,
+    role_grants::{GrantEdit, GrantedBinding},
 };
 use crate::{metric_names, status::AccountsStatus};
 

@@ -8,7 +8,7 @@ use admittance_net::{
 use http::Uri;
 
 use super::{PlainGroups, Statuses, TokenTable};
-use crate::{accounts::AccountsConfig, kubernetes::PeersConfig};
+use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfig};
 
 /// The gateway to the drivers of one or many clusters.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct GatewayConfig {
     pub tokens: Option<TokensConfig>,
     /// The users and clusters of the management API. Without them, it is not served.
     pub accounts: Option<Box<AccountsConfig>>,
+    /// The roles that users have in Kubernetes clusters, which require accounts. Default: none are written.
+    pub roles: Option<RolesConfig>,
     /// The registration of this gateway, if it registers.
     pub registration: Option<RegistrationConfig>,
     /// The settings with which this gateway finds and trusts others, which require a registration. Without them, each gateway

@@ -2,6 +2,7 @@
 //! server, with the rights of the user there, and through the chains.
 
 mod agents;
+mod call;
 mod error;
 pub(crate) mod headers;
 mod identity;
@@ -36,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
 
 pub use self::peers::{PeerSecrets, PeersConfig};
-pub(crate) use self::stream::Watched;
+pub(crate) use self::{call::CallError, stream::Watched};
 use self::{
     error::KubernetesError,
     identity::Identity,
@@ -191,6 +192,11 @@ impl Kubernetes {
     /// Waits until no agent has a tunnel to this gateway. Other gateways may use such tunnels for longer than requests here.
     pub(crate) async fn agents_gone(&self) {
         self.0.routes.agents_gone().await;
+    }
+
+    /// Receives a signal after every change of the tunnels of agents to this gateway.
+    pub(crate) fn tunnel_changes(&self) -> tokio::sync::watch::Receiver<()> {
+        self.0.routes.changes()
     }
 
     /// Returns the status of the other gateways, if there may be any.

@@ -23,6 +23,7 @@ mod namespaces;
 mod path;
 mod permission;
 mod rest;
+pub mod roles;
 mod service;
 mod services;
 mod status;
@@ -39,7 +40,8 @@ pub use self::{
     permission::{ApiGroup, InvalidApiGroup, PlainGroups},
     service::{Answer, Gateway, GatewayStartError, Recipient},
     status::{
-        AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, TokensStatus,
+        AccountsStatus, GatewayCluster, GatewayStatus, KubernetesCluster, Peer, PeersStatus, RolesStatus,
+        TokensStatus,
     },
     tokens::TokenTable,
 };

@@ -30,6 +30,7 @@ use crate::{
     error::GatewayError,
     kubernetes::{Kubernetes, OtherGateways},
     permission::PlainGroups,
+    roles::Roles,
     services::Services,
     status::{GatewayStatus, TokensStatus},
     tokens::Tokens,
@@ -47,6 +48,7 @@ struct Inner {
     accounts: Option<Accounts>,
     /// The proxy to Kubernetes clusters, if there are accounts.
     kubernetes: Option<Kubernetes>,
+    roles: Option<Roles>,
     plain_groups: PlainGroups,
     forward_token: bool,
     statuses: Statuses,
@@ -126,6 +128,10 @@ impl Gateway {
             }),
             _ => None,
         };
+        let kubernetes = accounts
+            .clone()
+            .map(|accounts| Kubernetes::new(accounts, others, host, limits));
+        let roles = config.roles.take().zip(accounts.clone()).zip(kubernetes.clone());
         Ok(Self(Arc::new(Inner {
             clusters: Clusters::start(&config, service),
             services,
@@ -134,9 +140,8 @@ impl Gateway {
                 .tokens
                 .map(|config| Tokens::new(config, accounts.as_ref()))
                 .transpose()?,
-            kubernetes: accounts
-                .clone()
-                .map(|accounts| Kubernetes::new(accounts, others, host, limits)),
+            roles: roles.map(|((config, accounts), kubernetes)| Roles::new(config, accounts, kubernetes)),
+            kubernetes,
             accounts,
             plain_groups: config.plain_groups,
             forward_token: config.forward_token,
@@ -205,7 +210,12 @@ impl Gateway {
                 kubernetes.follow().await;
             }
         };
-        tokio::join!(tokens, accounts, kubernetes, self.0.tls.keep_fresh());
+        let roles = async {
+            if let Some(roles) = &self.0.roles {
+                roles.follow().await;
+            }
+        };
+        tokio::join!(tokens, accounts, kubernetes, roles, self.0.tls.keep_fresh());
     }
 
     /// Returns the users and clusters, if the gateway has any.
@@ -234,6 +244,7 @@ impl Gateway {
             accounts: self.0.accounts.as_ref().map(Accounts::status),
             kubernetes: kubernetes.map(Kubernetes::clusters).unwrap_or_default(),
             peers: kubernetes.and_then(Kubernetes::peers),
+            roles: self.0.roles.as_ref().map(Roles::status),
             tokens: self.0.tokens.as_ref().map(|tokens| match tokens {
                 Tokens::File(table) => TokensStatus {
                     source: "file".to_owned(),

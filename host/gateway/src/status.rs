@@ -29,6 +29,21 @@ pub struct GatewayStatus {
     /// The other gateways. They are absent if this one uses no tunnels to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<PeersStatus>,
+    /// The roles of users in the clusters. They are absent if the gateway writes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<RolesStatus>,
+}
+
+/// The roles of users that gateways write into clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolesStatus {
+    /// Whether this gateway writes them. If another one does, it knows the problems with clusters.
+    pub is_writer: bool,
+    /// The number of granted roles.
+    pub grants: usize,
+    /// The reasons why roles are not up to date in some clusters, or may be stale.
+    pub problems: Vec<String>,
 }
 
 /// The connection from a gateway to a cluster of its database.

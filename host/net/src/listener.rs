@@ -4,11 +4,18 @@ mod activity;
 mod stream;
 mod transfer;
 
-use std::{collections::VecDeque, convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::body::Body;
 use futures_util::FutureExt;
-use http::{Request, Response, Version};
+use http::{Request, Response, Uri, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -91,6 +98,13 @@ pub trait Handler: Clone + Send + Sync + 'static {
 /// Returns whether only programs of this machine can reach an address.
 pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
+}
+
+/// Returns whether the host of a URL is an address that only programs of this machine can reach.
+pub fn is_loopback_host(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.parse().is_ok_and(|ip: IpAddr| is_loopback((ip, 0).into()))
 }
 
 /// Limits on the connections of a port.
@@ -482,4 +496,22 @@ fn is_without_tls(error: &io::Error) -> bool {
         cause,
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_urls_on_this_machine_are_known() {
+        for (uri, is_here) in [
+            ("http://127.0.0.1:8080", true),
+            ("http://[::1]:8080", true),
+            ("http://[::ffff:127.0.0.1]:8080", true),
+            ("http://10.0.0.5:8080", false),
+            ("http://localhost.example.com:8080", false),
+        ] {
+            assert_eq!(is_loopback_host(&uri.parse().unwrap()), is_here, "{uri}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod balancer;
 mod figures;
 mod gate;
 mod kills;
+mod roles;
 mod several;
 mod watches;
 
@@ -25,6 +26,7 @@ pub(crate) use self::{
     },
     figures::{Watched, measure_gateways, memory_of_watches},
     kills::{the_agent_is_killed_under_load, the_gateway_is_killed_under_load},
+    roles::roles_of_a_file_are_bound_in_the_cluster,
     several::{one_of_two_gateways_is_killed, the_database_is_away_and_comes_back},
     watches::{a_hundred_watches_end_with_their_token, watches_last},
 };

@@ -72,7 +72,7 @@ impl Authority {
     }
 
     /// TLS of a server with a certificate of this name.
-    fn acceptor(&self, name: &str) -> TlsAcceptor {
+    pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
@@ -155,6 +155,11 @@ impl ApiServer {
         self.shared.objects.lock().unwrap().get(path).cloned()
     }
 
+    /// All objects, by path.
+    pub(super) fn objects(&self) -> BTreeMap<String, Value> {
+        self.shared.objects.lock().unwrap().clone()
+    }
+
     pub(super) fn put(&self, path: &str, object: Value) {
         self.shared.put(path, object);
     }
@@ -220,10 +225,32 @@ async fn answer(State(shared): State<Arc<Shared>>, mut request: Request) -> Resp
     }
     let method = request.method().clone();
     let body = request.into_body().collect().await.unwrap().to_bytes();
+    if method == Method::GET && query.contains("labelSelector=") {
+        return shared.list(&path, &query);
+    }
     shared.store(&method, &path, query.contains("dryRun=All"), &body)
 }
 
 impl Shared {
+    /// The objects of a resource in all namespaces that have the labels of the query.
+    fn list(&self, path: &str, query: &str) -> Response {
+        let resource = path.rsplit('/').next().unwrap();
+        let mut selectors = form_urlencoded::parse(query.as_bytes());
+        let selector = selectors.find(|(name, _)| name == "labelSelector").unwrap().1;
+        let has = |object: &Value| {
+            selector.split(',').all(|pair| {
+                let (label, value) = pair.split_once('=').unwrap();
+                object["metadata"]["labels"][label] == value
+            })
+        };
+        let objects = self.objects.lock().unwrap();
+        let of_resource = objects
+            .iter()
+            .filter(|(path, object)| path.rsplit('/').nth(1) == Some(resource) && has(object));
+        let items: Vec<_> = of_resource.map(|(_, object)| object.clone()).collect();
+        axum::Json(json!({"items": items})).into_response()
+    }
+
     fn store(&self, method: &Method, path: &str, is_dry: bool, body: &Bytes) -> Response {
         let stored = self.objects.lock().unwrap().get(path).cloned();
         let parsed = || serde_json::from_slice::<Value>(body).unwrap();
@@ -238,6 +265,7 @@ impl Shared {
             ("PATCH", Some(_)) if self.is_slow_with_patches.load(Ordering::Relaxed) => {
                 return status(StatusCode::ACCEPTED, "");
             }
+            ("PATCH", None) if path.contains("/rbac.authorization.k8s.io/") => (path.to_owned(), parsed()),
             ("PATCH", Some(mut object)) => {
                 json_patch::merge(&mut object, &parsed());
                 (path.to_owned(), object)

@@ -98,21 +98,35 @@ spec:
 impl Scene {
     /// Starts a scene, with chains if `has_chains`.
     pub(super) async fn start(has_chains: bool) -> Self {
-        Self::configured(has_chains, "[127.0.0.0/8]", None).await
+        Self::configured(has_chains, "[127.0.0.0/8]", None, "", &[]).await
     }
 
     /// The gateway refuses the address of the API server.
     pub(super) async fn behind_a_tunnel() -> Self {
-        Self::configured(false, "[]", None).await
+        Self::configured(false, "[]", None, "", &[]).await
     }
 
     /// Starts a scene with chains, and with other gateways in this ensemble.
     pub(super) async fn with_peers(ensemble: &str) -> Self {
-        Self::configured(true, "[]", Some(ensemble)).await
+        Self::configured(true, "[]", Some(ensemble), "", &[]).await
     }
 
-    async fn configured(has_chains: bool, local_servers: &str, ensemble: Option<&str>) -> Self {
+    /// Starts a scene with more keys of the gateway, and with these files.
+    pub(super) async fn with(more: &str, files: &[(&str, &str)]) -> Self {
+        Self::configured(false, "[127.0.0.0/8]", None, more, files).await
+    }
+
+    async fn configured(
+        has_chains: bool,
+        local_servers: &str,
+        ensemble: Option<&str>,
+        more: &str,
+        files: &[(&str, &str)],
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            secret(&directory, name, text);
+        }
         let (mut top, mut peers) = (String::new(), "");
         if let Some(ensemble) = ensemble {
             let certificates = directory.path().join("certs");
@@ -134,7 +148,7 @@ impl Scene {
             "{top}{definitions}dialect:
   gateway:
     accounts: {{ sqlite: accounts.db, localServers: {local_servers} }}
-{peers}"
+{peers}{more}"
         );
         let config = write(&directory, "admittance.yaml", config);
         let gateway = Serve::new(config).unwrap().store(store()).start().await.unwrap();

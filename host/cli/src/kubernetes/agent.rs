@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use admittance_gateway::roles::{AllowedRights, Danger, cluster_roles, rules_of_writer};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
@@ -55,6 +56,13 @@ pub(super) struct AgentArguments {
     /// once.
     #[arg(long, value_name = "NAME", value_parser = group, requires = "agent")]
     group: Vec<String>,
+    /// Print the roles that a gateway binds to users with `dialect.gateway.roles`, and let it bind these and no others.
+    #[arg(long, requires = "agent")]
+    roles: bool,
+    /// A right that these roles have only if it is named, as in `dialect.gateway.roles.allow`: exec, secrets or
+    /// cluster-manage. May be given more than once.
+    #[arg(long, value_name = "RIGHT", requires = "roles")]
+    allow: Vec<Danger>,
 }
 
 pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<Manifest>> {
@@ -109,6 +117,15 @@ fn roles(installation: &Installation) -> Vec<Json> {
         role(&own, impersonation),
         binding(&own, &own, account_subject(installation)),
     ];
+    if installation.agent.roles {
+        let allowed = AllowedRights(installation.agent.allow.iter().copied().collect());
+        let writer = format!("{own}-roles");
+        objects.extend(cluster_roles(&allowed));
+        objects.extend([
+            role(&writer, rules_of_writer(&allowed).into()),
+            binding(&writer, &writer, account_subject(installation)),
+        ]);
+    }
     if installation.agent.no_bindings {
         return objects;
     }

@@ -1,6 +1,7 @@
 //! Serves as a gateway in front of the clusters of BCS.
 
 mod accounts;
+mod roles;
 mod section;
 
 use std::sync::Arc;

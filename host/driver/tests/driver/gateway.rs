@@ -51,6 +51,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
         accounts: None,
         registration: None,
         peers: None,
+        roles: None,
         plain_groups: PlainGroups::default(),
         forward_token: false,
         statuses: Statuses::default(),

@@ -259,11 +259,7 @@ impl Accounts {
         cluster: &Cluster,
         access: Option<Access>,
     ) -> Result<(), AccountsError> {
-        let is_mesos = cluster
-            .bcs
-            .as_ref()
-            .is_some_and(|info| info.kind == ClusterKind::Mesos);
-        if is_mesos && access == Some(Access::Cluster) {
+        if !cluster.is_kubernetes() && access == Some(Access::Cluster) {
             let id = &cluster.id;
             return Err(AccountsError::Invalid(format!(
                 "{id} is a Mesos cluster, which has no role bindings: grant Read, Write or Hooks"

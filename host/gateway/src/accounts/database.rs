@@ -21,25 +21,27 @@ use sqlx::{
 
 use super::{
     Access, AccountsError, BcsInfo, Cluster, Credentials, DatabaseConfig, Directory, KeyFile, RegisterToken,
-    Report, TokenId, User, UserId, directory::UserToken,
+    Report, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
 };
 
 /// The table of migrations, whose name no other program uses in the same database.
 const MIGRATIONS: &str = "admittance_migrations";
 /// The steps of the tables, oldest first.
-const SQLITE_STEPS: [(&str, &str); 2] = [
+const SQLITE_STEPS: [(&str, &str); 3] = [
     (
         "accounts",
         include_str!("../../migrations/sqlite/0001_accounts.sql"),
     ),
     ("import", include_str!("../../migrations/sqlite/0002_import.sql")),
+    ("roles", include_str!("../../migrations/sqlite/0003_roles.sql")),
 ];
-const MYSQL_STEPS: [(&str, &str); 2] = [
+const MYSQL_STEPS: [(&str, &str); 3] = [
     (
         "accounts",
         include_str!("../../migrations/mysql/0001_accounts.sql"),
     ),
     ("import", include_str!("../../migrations/mysql/0002_import.sql")),
+    ("roles", include_str!("../../migrations/mysql/0003_roles.sql")),
 ];
 /// The number of connections. A few are enough, because changes are rare and made one after another, and a read uses one
 /// connection.
@@ -100,6 +102,10 @@ impl Database {
         Ok(count.fetch_one(&self.pool).await?)
     }
 
+    pub(super) fn pool(&self) -> &AnyPool {
+        &self.pool
+    }
+
     pub(super) fn is_sqlite(&self) -> bool {
         self.is_sqlite
     }
@@ -129,6 +135,11 @@ impl Database {
     }
 }
 
+/// Counts the changes, including one that is made in this transaction.
+pub(super) async fn revision_in(read: &mut Change) -> Result<i64, AccountsError> {
+    Ok(query_scalar(REVISION).fetch_one(&mut **read).await?)
+}
+
 /// Reads the whole content. Credentials that are the same as in `previous` keep their `Arc`.
 pub(super) async fn read_directory(
     read: &mut Change,
@@ -136,7 +147,7 @@ pub(super) async fn read_directory(
     previous: Option<&Directory>,
 ) -> Result<Directory, AccountsError> {
     let mut directory = Directory {
-        revision: query_scalar(REVISION).fetch_one(&mut **read).await?,
+        revision: revision_in(read).await?,
         users: users(read).await?,
         tokens: tokens(read).await?,
         ..Directory::default()
@@ -155,6 +166,7 @@ pub(super) async fn read_directory(
             .insert(cluster.identifier.clone(), cluster.id.clone());
         directory.clusters.insert(cluster.id.clone(), Arc::new(cluster));
     }
+    directory.add_grants(role_grants(read).await?);
     Ok(directory)
 }
 
@@ -350,7 +362,7 @@ async fn credentials(
     Ok(credentials)
 }
 
-fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, AccountsError> {
+pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, AccountsError> {
     text.parse()
         .map_err(|error| AccountsError::Unavailable(format!("it has an invalid value: {error}")))
 }

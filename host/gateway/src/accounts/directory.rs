@@ -1,7 +1,7 @@
 //! The content of the database at one moment, which authorizes requests.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -9,7 +9,10 @@ use admittance::Moment;
 use admittance_bcs::routes::Permission;
 use admittance_net::bearer::TokenDigest;
 
-use super::types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId};
+use super::{
+    role_grants::{GrantedBinding, RoleGrant},
+    types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
+};
 
 /// Users, tokens and clusters, which were read in one transaction. A directory never changes, so everything that is looked up
 /// in it is consistent.
@@ -24,6 +27,10 @@ pub struct Directory {
     pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
     /// IDs of clusters, by identifier.
     pub(super) identifiers: HashMap<String, String>,
+    /// The granted roles as they are stored.
+    pub(super) grants: BTreeSet<RoleGrant>,
+    /// The granted roles of existing users, by the IDs of the clusters.
+    pub(super) bindings: HashMap<String, BTreeSet<GrantedBinding>>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,6 +121,16 @@ impl Directory {
         registered
             .filter(|cluster| cluster.bcs.as_ref().is_some_and(has_id))
             .min_by_key(|cluster| cluster.created_at)
+    }
+
+    /// Counts the changes of the database.
+    pub(crate) fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// Returns the granted roles as they are stored.
+    pub(crate) fn role_grants(&self) -> &BTreeSet<RoleGrant> {
+        &self.grants
     }
 
     pub fn by_identifier(&self, identifier: &str) -> Option<&Arc<Cluster>> {

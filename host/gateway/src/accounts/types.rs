@@ -187,6 +187,15 @@ pub struct Cluster {
     pub grants: BTreeMap<UserId, Access>,
 }
 
+impl Cluster {
+    /// Returns whether the cluster has an API server of Kubernetes.
+    pub(crate) fn is_kubernetes(&self) -> bool {
+        self.bcs
+            .as_ref()
+            .is_none_or(|info| info.kind != ClusterKind::Mesos)
+    }
+}
+
 /// The addresses and credentials of a cluster, as its agent reported them. Compare with `==` to see whether they changed;
 /// unchanged ones keep their `Arc`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use admittance_admin::{HealthLine, HealthPanel, Tone};
 
-use crate::{GatewayCluster, GatewayStatus, KubernetesCluster, PeersStatus};
+use crate::{GatewayCluster, GatewayStatus, KubernetesCluster, PeersStatus, RolesStatus};
 
 /// Shows the clusters, tokens, users and peers of the gateway.
 pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
@@ -34,6 +34,7 @@ pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
     }
     lines.extend(gateway.kubernetes.iter().map(kubernetes));
     lines.extend(gateway.peers.iter().flat_map(peers));
+    lines.extend(gateway.roles.iter().flat_map(roles));
     HealthPanel {
         title: "Gateway",
         lines,
@@ -56,6 +57,14 @@ fn drivers(cluster: &GatewayCluster) -> Vec<HealthLine> {
             .map(|driver| HealthLine::new(format!("{subject}, driver {}", driver.server)).up(driver.is_up)),
     );
     lines
+}
+
+fn roles(roles: &RolesStatus) -> Vec<HealthLine> {
+    let line = HealthLine::new("roles in clusters").count(roles.grants, "role");
+    let problems = roles.problems.iter();
+    let problems =
+        problems.map(|problem| HealthLine::new("roles in clusters").problem(Some(problem.clone())));
+    std::iter::once(line).chain(problems).collect()
 }
 
 fn kubernetes(cluster: &KubernetesCluster) -> HealthLine {

@@ -9,7 +9,6 @@ mod secrets;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    net::IpAddr,
     sync::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
@@ -19,7 +18,7 @@ use std::{
 use admittance_bcs::discovery::{Discovery, ServerKind};
 use admittance_net::{
     causes,
-    listener::is_loopback,
+    listener::is_loopback_host,
     tls::ClientTls,
     upstream::{Connector, FollowedServers, Server, connector},
 };
@@ -43,7 +42,7 @@ use crate::{
     metric_names,
     status::{Peer, PeersStatus},
     tunnel::{
-        Accepts, Announcement, Session,
+        Accepts, Announcement, LARGEST_OF_GATEWAY, Session,
         connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, pauses, websocket},
     },
 };
@@ -219,7 +218,7 @@ impl Peers {
     async fn open(&self, server: &Server, kubernetes: &Kubernetes) -> Result<String, PeerError> {
         let text = server.to_string();
         let uri: Uri = text.parse().map_err(|_| ConnectError::Header)?;
-        if !server.is_tls() && !is_local(&uri) {
+        if !server.is_tls() && !is_loopback_host(&uri) {
             return Err(PeerError::Plain);
         }
         let secret = self.secrets.first().ok_or(PeerError::NoSecret)?;
@@ -234,7 +233,8 @@ impl Peers {
             (TOKEN, secret.proof(Role::Opens, &occasion)),
         ];
         let uri = at_path(&uri, PATH)?;
-        let (mut socket, reply) = websocket(&self.connector, uri, &occasion.key, headers).await?;
+        let (mut socket, reply) =
+            websocket(&self.connector, uri, &occasion.key, headers, LARGEST_OF_GATEWAY).await?;
         let of_reply = |name| reply.get(name).and_then(|value| value.to_str().ok());
         occasion.challenge = of_reply(CHALLENGE).unwrap_or_default().to_owned();
         if !of_reply(TOKEN).is_some_and(|proof| secret.accepts(proof, Role::Accepts, &occasion)) {
@@ -262,13 +262,6 @@ const REMOVED: &str = "the secret was changed";
 
 fn is_listed(server: &Server, found: &FollowedServers) -> bool {
     found.servers.iter().any(|followed| followed.server == *server)
-}
-
-/// Returns whether a server is on this machine.
-fn is_local(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.parse().is_ok_and(|ip: IpAddr| is_loopback((ip, 0).into()))
 }
 
 /// Announces the tunnels to this gateway, and every change of them, to another. Never returns.
@@ -310,24 +303,6 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
             // The sender lives as long as the gateway, so this is no error.
             _ = changes.changed() => {}
             () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_gateways_on_this_machine_may_be_called_without_tls() {
-        for (uri, is_here) in [
-            ("http://127.0.0.1:8080", true),
-            ("http://[::1]:8080", true),
-            ("http://[::ffff:127.0.0.1]:8080", true),
-            ("http://10.0.0.5:8080", false),
-            ("http://localhost.example.com:8080", false),
-        ] {
-            assert_eq!(is_local(&uri.parse().unwrap()), is_here, "{uri}");
         }
     }
 }

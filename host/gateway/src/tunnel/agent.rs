@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use self::cluster::ReadCredentials;
 pub use self::cluster::{AgentCredentials, ApiServers};
 use super::{
+    LARGEST_OF_GATEWAY,
     connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, excerpt, pauses, websocket},
     serve_agent,
 };
@@ -263,7 +264,8 @@ impl Agent {
             (TOKEN, self.config.register_token.0.clone()),
             (PARAMS, BASE64_STANDARD.encode(params.to_string())),
         ];
-        let (socket, _) = websocket(&self.connector, uri, &generate_key(), headers).await?;
+        let (socket, _) =
+            websocket(&self.connector, uri, &generate_key(), headers, LARGEST_OF_GATEWAY).await?;
         let allowed = current.servers.iter().map(|server| {
             let port = server.port_u16().unwrap_or(443);
             format!("{}:{port}", server.host().unwrap_or_default())

@@ -16,7 +16,7 @@ use tokio_tungstenite::{
 };
 use tower::ServiceExt;
 
-use super::{LARGEST_OF_GATEWAY, websocket_config};
+use super::websocket_config;
 
 /// The timeout of a connection, and of a reply.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,22 +27,24 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// The reason why the other side could not be reached, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectError {
-    #[error("the gateway cannot be reached: {0}")]
+    #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the gateway replied {0}: {1}")]
+    #[error("the server replied {0}: {1}")]
     Refused(StatusCode, String),
-    #[error("the gateway did not reply within {TIMEOUT:?}")]
+    #[error("the server did not reply within {TIMEOUT:?}")]
     Timeout,
     #[error("the register token, the ID of the cluster or the credentials cannot be sent in a header")]
     Header,
 }
 
-/// Opens a WebSocket with this random key and these headers. Returns the headers of the reply too.
+/// Opens a WebSocket with this random key and these headers, whose messages have at most this many bytes. Returns the
+/// headers of the reply too.
 pub(crate) async fn websocket(
     connector: &Connector,
     uri: Uri,
     key: &str,
     headers: Vec<(&'static str, String)>,
+    largest: usize,
 ) -> Result<
     (
         WebSocketStream<impl AsyncRead + AsyncWrite + Send + Unpin + use<>>,
@@ -63,7 +65,7 @@ pub(crate) async fn websocket(
     }
     let stream = connector.clone().oneshot(uri).await;
     let stream = stream.map_err(|error| ConnectError::Unreachable(causes::chain(&*error)))?;
-    let config = Some(websocket_config(LARGEST_OF_GATEWAY));
+    let config = Some(websocket_config(largest));
     let opening = client_async_with_config(request, TokioIo::new(stream), config);
     let opened = tokio::time::timeout(TIMEOUT, opening)
         .await

@@ -39,6 +39,8 @@ pub(super) struct Setting<'a> {
     pub(super) accounts: Value,
     /// `dialect.gateway.peers`, and more of the configuration.
     pub(super) peers: Option<Value>,
+    /// `dialect.gateway.roles`.
+    pub(super) roles: Option<Value>,
     pub(super) more: Value,
     pub(super) chains: Vec<Value>,
     pub(super) front: Option<&'a Balancer>,
@@ -57,6 +59,7 @@ impl Setting<'_> {
             has_tunnel,
             accounts: json!({"sqlite": "accounts.db", "localServers": local_servers}),
             peers: None,
+            roles: None,
             more: json!({}),
             chains: chains(),
             front: None,
@@ -91,6 +94,9 @@ impl Gate {
         let mut gateway = json!({"accounts": setting.accounts});
         if let Some(peers) = setting.peers {
             gateway["peers"] = peers;
+        }
+        if let Some(roles) = setting.roles {
+            gateway["roles"] = roles;
         }
         let dialect = json!({"gateway": gateway});
         let scene = Scene::with_dialect(cluster, dialect, setting.more, &setting.chains).await;
@@ -215,7 +221,7 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
     let (token, ca) = (scene.path("register.token"), scene.path("certs/ca.pem"));
     let line = format!(
         "kubernetes manifests --agent --gateway {} --cluster-id {cluster_id} --register-token-file {} \
-         --gateway-ca {} --group developers",
+         --gateway-ca {} --group developers --roles",
         url,
         token.display(),
         ca.display()

@@ -102,7 +102,7 @@ fn each_stage_has_a_row() {
     assert_eq!(
         plain(&super::text(&status, at(1060))),
         "\
-revision 5 (3f1c3f1c3f1c), live for 1m0s (1970-01-01T00:16:40Z), by a change of files
+revision 5 (3f1c3f1c3f1c), live for 1m0s (1970-01-01T00:16:40Z), by a change of definitions or modules
 admittance 0.1.0; 5 revisions, kept in /var/lib/admittance; 1 table and 2 plugins in memory
 
 CHAIN  PHASE     STAGE   HOOK                   VERSION  DIGEST        MODE     STATE    CALLS  DENIED  FAILED     P50     P99  LAST FAILURE
@@ -311,6 +311,7 @@ fn each_dependency_has_a_line() {
                 problem: None,
             })
             .collect(),
+        roles: None,
         peers: Some(PeersStatus {
             discovery: DiscoveryStatus {
                 path: "/bcs/gateways".to_owned(),

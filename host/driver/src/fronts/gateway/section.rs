@@ -16,7 +16,7 @@ use admittance_net::upstream::Server;
 use admittance_watch::file;
 use http::HeaderValue;
 
-use super::accounts::accounts;
+use super::{accounts::accounts, roles};
 use crate::config::{
     ListenConfig, Sections, node_path,
     read::{HOUR, duration, upstream, url},
@@ -61,6 +61,13 @@ pub(super) fn gateway(
         mistakes,
     );
     let accounts = fields.get_optional("accounts", accounts, mistakes);
+    let roles = fields.get_optional("roles", roles::roles, mistakes);
+    if let Some(node) = fields.optional("roles")
+        && !has_accounts
+    {
+        let message = "roles are of the users of the gateway, who are in its database";
+        node.wrong(message, "remove it, or write `accounts`", mistakes);
+    }
     let peers = fields.get_optional(
         "peers",
         |node, mistakes| peers(node, sections.listen, mistakes),
@@ -84,6 +91,7 @@ pub(super) fn gateway(
         services: services.is_some(),
         tokens,
         accounts: accounts.map(Box::new),
+        roles,
         // The registration is not a part of this section.
         registration: None,
         peers,

@@ -1,0 +1,80 @@
+//! Reads `dialect.gateway.roles`.
+
+use std::path::{Path, PathBuf};
+
+use admittance_definitions::{
+    Mistakes,
+    document::{Node, readers},
+};
+use admittance_gateway::roles::{AllowedRights, Danger, RoleTable, RolesConfig, SubscriptionConfig};
+use admittance_net::{bearer::read_header, listener::is_loopback_host};
+use http::uri::Scheme;
+
+use crate::config::read::{upstream, url};
+
+const LARGEST_SECRET: usize = 4096;
+
+pub(super) fn roles(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolesConfig> {
+    let mut fields = node.object(mistakes)?;
+    let allowed = readers::list_of(Node::word::<Danger>);
+    let allowed = fields.get_or_default("allow", allowed, mistakes);
+    let allowed = AllowedRights(allowed.into_iter().collect());
+    let file =
+        |node: &Node<'_>, mistakes: &mut Mistakes| match RoleTable::read(&node.file(mistakes)?, &allowed) {
+            Ok(table) => Some(table),
+            Err(found) => {
+                mistakes.extend(found);
+                None
+            }
+        };
+    let file = fields.get_optional("file", file, mistakes);
+    let subscription = fields.get_optional("subscription", subscription, mistakes);
+    fields.finish(mistakes);
+    Some(RolesConfig {
+        file,
+        subscription,
+        allowed,
+    })
+}
+
+fn subscription(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SubscriptionConfig> {
+    let mut fields = node.object(mistakes)?;
+    let example = "wss://auth.example.com";
+    let read = |text: &str| {
+        // The scheme of a WebSocket is the scheme of the request that opens it.
+        let text = match text.strip_prefix("ws") {
+            Some(rest) => format!("http{rest}"),
+            None => text.to_owned(),
+        };
+        let url = url(&text, SubscriptionConfig::DEFAULT_PATH, example)?;
+        if url.scheme() != Some(&Scheme::HTTPS) && !is_loopback_host(&url) {
+            return Err(format!(
+                "the roles and the secret would be sent unencrypted: write {example}"
+            ));
+        }
+        Ok(url)
+    };
+    let fix = format!("write {example}");
+    let url = fields.get_required("url", &fix, readers::parse_with(read), mistakes);
+    let fix = "write the code by which the authorization system knows the gateway";
+    let app_code = fields.get_required("appCode", fix, readers::text, mistakes);
+    let fix = "write the secret of the code to a file, and name the file";
+    let secret = readers::file_with(secret_file);
+    let secret_file = fields.get_required("secretFile", fix, secret, mistakes);
+    let needs_authorities = url
+        .as_ref()
+        .is_some_and(|url| url.scheme() == Some(&Scheme::HTTPS));
+    let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
+    fields.finish(mistakes);
+    Some(SubscriptionConfig {
+        url: url?,
+        app_code: app_code?,
+        secret_file: secret_file?,
+        tls: tls?,
+    })
+}
+
+fn secret_file(path: &Path) -> Result<PathBuf, String> {
+    read_header(path, LARGEST_SECRET, "").map_err(|reason| format!("{}: {reason}", path.display()))?;
+    Ok(path.to_owned())
+}

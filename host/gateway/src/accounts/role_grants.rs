@@ -1,0 +1,344 @@
+//! The roles of users in Kubernetes clusters, and the lease of the gateway that writes them into the clusters.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+use admittance_admission::{is_dns_label, words};
+use sqlx::{query, query_as};
+
+use super::{
+    Access, Accounts, AccountsError, Cluster, Directory, UserName,
+    database::{Change, now, parsed, revision_in, seconds},
+};
+
+/// A role that can be granted. bcs-api has the same ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GrantedRole {
+    ClusterManage,
+    ClusterReadonly,
+    ServicesView,
+    ServicesManage,
+    WorkloadsView,
+    WorkloadsManage,
+}
+
+words!(
+    GrantedRole,
+    "role":
+    ClusterManage = "cluster-manage",
+    ClusterReadonly = "cluster-readonly",
+    ServicesView = "services-view",
+    ServicesManage = "services-manage",
+    WorkloadsView = "workloads-view",
+    WorkloadsManage = "workloads-manage"
+);
+
+/// The origin of a grant. Grants that differ only in their origin are added and deleted independently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GrantSource {
+    Configuration,
+    CommonPolicy,
+    PatternPolicy,
+}
+
+words!(
+    GrantSource,
+    "source of a role":
+    Configuration = "configuration",
+    CommonPolicy = "common",
+    PatternPolicy = "pattern_policy"
+);
+
+/// The clusters that a grant is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GrantedClusters {
+    Every,
+    /// The cluster with this ID, at the gateway or of the platform.
+    Named(String),
+}
+
+/// The part of a cluster that a grant is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GrantScope {
+    Cluster,
+    /// Has the same effect as `Cluster`, but is another grant.
+    EveryNamespace,
+    Namespace(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidGrant {
+    #[error(
+        "{0:?} is not a valid ID of a cluster: write letters, digits, `-` and `_`, or `*` for all clusters"
+    )]
+    Cluster(String),
+    #[error("{0:?} is not a valid name of a namespace")]
+    Namespace(String),
+}
+
+/// A role of a user in clusters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RoleGrant {
+    pub user: UserName,
+    pub role: GrantedRole,
+    pub clusters: GrantedClusters,
+    pub scope: GrantScope,
+    pub source: GrantSource,
+}
+
+/// A change of the stored grants.
+#[derive(Clone, Debug)]
+pub(crate) enum GrantEdit {
+    Add(RoleGrant),
+    Remove(RoleGrant),
+    /// Replaces all grants of the configuration.
+    ReplaceConfigured(BTreeSet<RoleGrant>),
+    /// Replaces all grants of the authorization system.
+    ReplacePolicies(BTreeSet<RoleGrant>),
+}
+
+impl FromStr for GrantedClusters {
+    type Err = InvalidGrant;
+
+    fn from_str(text: &str) -> Result<Self, InvalidGrant> {
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        match text {
+            "*" => Ok(Self::Every),
+            text if (1..=160).contains(&text.len()) && text.bytes().all(is_valid) => {
+                Ok(Self::Named(text.to_owned()))
+            }
+            text => Err(InvalidGrant::Cluster(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for GrantedClusters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every => f.write_str("*"),
+            Self::Named(id) => f.write_str(id),
+        }
+    }
+}
+
+impl FromStr for GrantScope {
+    type Err = InvalidGrant;
+
+    fn from_str(text: &str) -> Result<Self, InvalidGrant> {
+        match text {
+            "" => Ok(Self::Cluster),
+            "*" => Ok(Self::EveryNamespace),
+            name if is_dns_label(name) => Ok(Self::Namespace(name.to_owned())),
+            name => Err(InvalidGrant::Namespace(name.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for GrantScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => Ok(()),
+            Self::EveryNamespace => f.write_str("*"),
+            Self::Namespace(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for RoleGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} in {}", self.role, self.user, self.clusters)?;
+        match &self.scope {
+            GrantScope::Namespace(name) => write!(f, "/{name}"),
+            GrantScope::Cluster | GrantScope::EveryNamespace => Ok(()),
+        }
+    }
+}
+
+/// A role of a user in one cluster, or in one of its namespaces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GrantedBinding {
+    pub(crate) user: UserName,
+    pub(crate) role: GrantedRole,
+    /// None: the whole cluster.
+    pub(crate) namespace: Option<String>,
+}
+
+impl Directory {
+    /// Returns the ID of the Kubernetes cluster that is named in a grant. An ID of the platform stands for the cluster of
+    /// the project that registered it first.
+    pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
+        let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
+        found.is_kubernetes().then_some(&*found.id)
+    }
+
+    /// Returns the roles in a cluster of the users that exist.
+    pub(crate) fn bindings_in(&self, cluster: &Cluster) -> Option<&BTreeSet<GrantedBinding>> {
+        self.bindings.get(&cluster.id)
+    }
+
+    pub(crate) fn has_user(&self, name: &UserName) -> bool {
+        self.users().any(|user| user.name == *name)
+    }
+
+    /// Adds the grants. Users who reach a cluster only by a role there get the access that leaves every decision to the
+    /// cluster.
+    pub(super) fn add_grants(&mut self, grants: BTreeSet<RoleGrant>) {
+        let users: HashMap<_, _> = self.users().map(|user| (user.name.clone(), user.id)).collect();
+        let mut named: HashMap<&str, Option<String>> = HashMap::new();
+        let mut bindings: HashMap<String, BTreeSet<GrantedBinding>> = HashMap::new();
+        for grant in grants.iter().filter(|grant| users.contains_key(&grant.user)) {
+            let clusters: Vec<String> = match &grant.clusters {
+                GrantedClusters::Every => {
+                    let all = self.clusters().filter(|cluster| cluster.is_kubernetes());
+                    all.map(|cluster| cluster.id.clone()).collect()
+                }
+                GrantedClusters::Named(name) => {
+                    let id = named
+                        .entry(name)
+                        .or_insert_with(|| self.cluster_of_grant(name).map(str::to_owned));
+                    id.iter().cloned().collect()
+                }
+            };
+            for cluster in clusters {
+                bindings.entry(cluster).or_default().insert(GrantedBinding {
+                    user: grant.user.clone(),
+                    role: grant.role,
+                    namespace: match &grant.scope {
+                        GrantScope::Cluster | GrantScope::EveryNamespace => None,
+                        GrantScope::Namespace(name) => Some(name.clone()),
+                    },
+                });
+            }
+        }
+        for (id, bindings) in &bindings {
+            let Some(cluster) = self.clusters.get_mut(id) else {
+                continue;
+            };
+            let cluster = Arc::make_mut(cluster);
+            for user in bindings.iter().filter_map(|binding| users.get(&binding.user)) {
+                if cluster.creator != *user {
+                    cluster.grants.entry(*user).or_insert(Access::Cluster);
+                }
+            }
+        }
+        (self.grants, self.bindings) = (grants, bindings);
+    }
+}
+
+impl Accounts {
+    /// Stores a change of grants. Returns the revision of the database that has it.
+    pub(crate) async fn edit_role_grants(&self, by: &str, edit: GrantEdit) -> Result<i64, AccountsError> {
+        let mut change = self.0.database.change().await?;
+        let (action, subject) = match edit {
+            GrantEdit::Add(grant) => {
+                delete(&mut change, &grant).await?;
+                insert(&mut change, &grant).await?;
+                ("grant role", grant.to_string())
+            }
+            GrantEdit::Remove(grant) => {
+                delete(&mut change, &grant).await?;
+                ("revoke role", grant.to_string())
+            }
+            GrantEdit::ReplaceConfigured(grants) => {
+                query("DELETE FROM admittance_role_grants WHERE source = 'configuration'")
+                    .execute(&mut *change)
+                    .await?;
+                insert_all(&mut change, &grants).await?;
+                (
+                    "replace roles of the configuration",
+                    format!("{} roles", grants.len()),
+                )
+            }
+            GrantEdit::ReplacePolicies(grants) => {
+                query("DELETE FROM admittance_role_grants WHERE source <> 'configuration'")
+                    .execute(&mut *change)
+                    .await?;
+                insert_all(&mut change, &grants).await?;
+                (
+                    "replace roles of the subscription",
+                    format!("{} roles", grants.len()),
+                )
+            }
+        };
+        let revision = revision_in(&mut change).await?;
+        self.commit(change, by, action, &subject).await?;
+        Ok(revision)
+    }
+
+    /// Makes this holder the one that writes roles into clusters, or keeps it, unless another one's lease is still valid.
+    pub(crate) async fn lease_roles(&self, holder: &str, lifetime: Duration) -> Result<bool, AccountsError> {
+        let now = seconds(now());
+        let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or_default();
+        let taken = query(
+            "UPDATE admittance_leases SET holder = ?, expires_at = ? \
+             WHERE name = 'roles' AND (holder = ? OR expires_at < ?)",
+        )
+        .bind(holder.to_owned())
+        .bind(now.saturating_add(lifetime))
+        .bind(holder.to_owned())
+        .bind(now)
+        .execute(self.0.database.pool())
+        .await?;
+        Ok(taken.rows_affected() > 0)
+    }
+}
+
+async fn insert_all(change: &mut Change, grants: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
+    for grant in grants {
+        insert(change, grant).await?;
+    }
+    Ok(())
+}
+
+async fn insert(change: &mut Change, grant: &RoleGrant) -> Result<(), AccountsError> {
+    write(
+        change,
+        "INSERT INTO admittance_role_grants (user_name, role, cluster, namespace, source) VALUES (?, ?, ?, ?, ?)",
+        grant,
+    )
+    .await
+}
+
+async fn delete(change: &mut Change, grant: &RoleGrant) -> Result<(), AccountsError> {
+    write(
+        change,
+        "DELETE FROM admittance_role_grants \
+         WHERE user_name = ? AND role = ? AND cluster = ? AND namespace = ? AND source = ?",
+        grant,
+    )
+    .await
+}
+
+async fn write(change: &mut Change, sql: &'static str, grant: &RoleGrant) -> Result<(), AccountsError> {
+    query(sql)
+        .bind(grant.user.as_str().to_owned())
+        .bind(grant.role.as_str())
+        .bind(grant.clusters.to_string())
+        .bind(grant.scope.to_string())
+        .bind(grant.source.as_str())
+        .execute(&mut **change)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn role_grants(read: &mut Change) -> Result<BTreeSet<RoleGrant>, AccountsError> {
+    let rows: Vec<(String, String, String, String, String)> =
+        query_as("SELECT user_name, role, cluster, namespace, source FROM admittance_role_grants")
+            .fetch_all(&mut **read)
+            .await?;
+    let rows = rows.into_iter().map(|(user, role, cluster, namespace, source)| {
+        Ok(RoleGrant {
+            user: parsed(&user)?,
+            role: parsed(&role)?,
+            clusters: parsed(&cluster)?,
+            scope: parsed(&namespace)?,
+            source: parsed(&source)?,
+        })
+    });
+    rows.collect()
+}

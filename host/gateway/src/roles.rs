@@ -1,0 +1,190 @@
+//! Writes the roles of users into Kubernetes clusters: from a file, and from an authorization system that sends them.
+//!
+//! Both are stored in the database. One gateway at a time, which holds a lease there, makes the role bindings of each
+//! cluster what the database says. It changes and deletes only objects with its label.
+
+mod bindings;
+mod file;
+mod rules;
+mod subscription;
+mod writer;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::sleep};
+
+pub use self::{
+    file::RoleTable,
+    rules::{AllowedRights, Danger, cluster_roles, rules_of_writer},
+    subscription::SubscriptionConfig,
+};
+use crate::{
+    accounts::{Accounts, AccountsError, Directory, GrantEdit, GrantSource, GrantedClusters, RoleGrant},
+    kubernetes::Kubernetes,
+    status::RolesStatus,
+};
+
+/// The time for which the writer's lease is valid, and the interval at which it is renewed.
+const LEASE: Duration = Duration::from_secs(15);
+const RENEWAL: Duration = Duration::from_secs(4);
+/// The pause after the database could not be changed.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The sources of the roles of users, and the limits of these roles.
+#[derive(Clone, Debug)]
+pub struct RolesConfig {
+    pub file: Option<RoleTable>,
+    pub subscription: Option<SubscriptionConfig>,
+    /// The rights that are granted only because the operator names them. Default: none.
+    pub allowed: AllowedRights,
+}
+
+/// The writer of roles. Lives as long as the gateway.
+#[derive(Debug)]
+pub(crate) struct Roles {
+    config: RolesConfig,
+    accounts: Accounts,
+    kubernetes: Kubernetes,
+    /// The name of this gateway as the holder of the lease.
+    id: String,
+    is_writer: watch::Sender<bool>,
+    /// The result of the last pass over all clusters.
+    pass: watch::Sender<Pass>,
+    subscription_problem: Mutex<Option<String>>,
+}
+
+/// The result of a pass over all clusters.
+#[derive(Clone, Debug, Default)]
+struct Pass {
+    /// The revision of the database whose grants were written.
+    revision: i64,
+    /// The IDs of the clusters whose roles are not up to date, with the reason.
+    unwritten: Arc<BTreeMap<String, String>>,
+}
+
+impl Roles {
+    pub(crate) fn new(config: RolesConfig, accounts: Accounts, kubernetes: Kubernetes) -> Self {
+        Self {
+            config,
+            accounts,
+            kubernetes,
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            is_writer: watch::Sender::new(false),
+            pass: watch::Sender::default(),
+            subscription_problem: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> RolesStatus {
+        let is_writer = *self.is_writer.borrow();
+        let directory = self.accounts.now().ok();
+        let unwritten = self.pass.borrow().unwritten.clone();
+        let mut problems: Vec<String> = unwritten
+            .iter()
+            .map(|(cluster, problem)| format!("the roles in {cluster} are not up to date: {problem}"))
+            .collect();
+        problems.extend(self.config.file.as_ref().and_then(RoleTable::problem));
+        problems.extend(self.subscription_problem.lock().clone());
+        RolesStatus {
+            is_writer,
+            grants: directory.map_or(0, |directory| directory.role_grants().len()),
+            problems,
+        }
+    }
+
+    /// Takes part in the election of the writer, and writes roles while this gateway is the writer. Never returns.
+    pub(crate) async fn follow(&self) {
+        let reloaded = async {
+            if let Some(file) = &self.config.file {
+                file.follow().await;
+            }
+        };
+        tokio::join!(self.renew_lease(), self.work(), reloaded);
+    }
+
+    async fn renew_lease(&self) {
+        loop {
+            let is_writer = self.accounts.lease_roles(&self.id, LEASE).await;
+            let is_writer = is_writer.unwrap_or_else(|error| {
+                tracing::debug!(%error, "the lease of the writer of roles was not renewed");
+                false
+            });
+            self.is_writer
+                .send_if_modified(|was| std::mem::replace(was, is_writer) != is_writer);
+            sleep(RENEWAL).await;
+        }
+    }
+
+    async fn work(&self) {
+        let mut is_writer = self.is_writer.subscribe();
+        loop {
+            // The sender lives as long as `self`.
+            let _ = is_writer.wait_for(|is_writer| *is_writer).await;
+            tracing::info!("this gateway writes the roles of users into the clusters");
+            tokio::select! {
+                _ = async { tokio::join!(self.write_all(), self.store_configured(), self.subscribe()) } => {}
+                _ = is_writer.wait_for(|is_writer| !*is_writer) => {}
+            }
+            self.pass.send_replace(Pass::default());
+            *self.subscription_problem.lock() = None;
+        }
+    }
+
+    /// Keeps the grants of the configuration in the database. Never returns.
+    async fn store_configured(&self) {
+        let mut contents = self.config.file.as_ref().map(RoleTable::contents);
+        let mut changes = self.accounts.changes();
+        // The grants in the database are not known before it is read.
+        let _ = changes.wait_for(Option::is_some).await;
+        loop {
+            let wanted = contents
+                .as_mut()
+                .map(|contents| contents.borrow_and_update().clone())
+                .unwrap_or_default();
+            if let Err(error) = self.store(&wanted).await {
+                tracing::warn!(%error, "the roles of the configuration were not stored; trying again");
+                sleep(RETRY).await;
+                continue;
+            }
+            let Some(contents) = &mut contents else {
+                return std::future::pending().await;
+            };
+            // The sender lives as long as `self`.
+            let _ = contents.changed().await;
+        }
+    }
+
+    async fn store(&self, wanted: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
+        let directory = self.accounts.now()?;
+        let stored = directory.role_grants().iter();
+        if stored
+            .filter(|grant| grant.source == GrantSource::Configuration)
+            .eq(wanted)
+        {
+            return Ok(());
+        }
+        for grant in wanted {
+            warn_of_unknown(&directory, grant);
+        }
+        let edit = GrantEdit::ReplaceConfigured(wanted.clone());
+        self.accounts.edit_role_grants("configuration", edit).await?;
+        Ok(())
+    }
+}
+
+/// Warns of a grant without effect. It takes effect once its user and cluster exist.
+fn warn_of_unknown(directory: &Directory, grant: &RoleGrant) {
+    if !directory.has_user(&grant.user) {
+        tracing::warn!("there is no user {}: {grant} has no effect yet", grant.user);
+    }
+    if let GrantedClusters::Named(id) = &grant.clusters
+        && directory.cluster_of_grant(id).is_none()
+    {
+        tracing::warn!("there is no Kubernetes cluster {id}: {grant} has no effect yet");
+    }
+}

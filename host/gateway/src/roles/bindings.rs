@@ -1,0 +1,124 @@
+//! The role bindings of a cluster, as its grants say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
+use crate::accounts::{Cluster, GrantedBinding, GrantedRole};
+
+/// The label with the cluster that a gateway wrote an object for, and the annotation with the user.
+const CLUSTER_LABEL: &str = "admittance.dev/cluster";
+const USER_ANNOTATION: &str = "admittance.dev/user";
+/// The number of hexadecimal digits of a hash in names and labels.
+const HASH_LENGTH: usize = 32;
+
+/// The bindings that a cluster should have, and the roles that they refer to.
+#[derive(Debug)]
+pub(super) struct WantedBindings {
+    /// By path.
+    pub(super) bindings: BTreeMap<String, Value>,
+    pub(super) roles: BTreeSet<GrantedRole>,
+}
+
+/// Returns the path of the bindings of a namespace, or of the whole cluster.
+pub(super) fn path(namespace: Option<&str>) -> String {
+    match namespace {
+        Some(name) => format!("/apis/{GROUP}/v1/namespaces/{name}/rolebindings"),
+        None => format!("/apis/{GROUP}/v1/clusterrolebindings"),
+    }
+}
+
+/// Returns the path of a binding, as the API server lists it.
+pub(super) fn path_of(binding: &Value) -> Option<String> {
+    let text = |pointer| binding.pointer(pointer).and_then(Value::as_str);
+    let collection = path(text("/metadata/namespace"));
+    Some(format!("{collection}/{}", text("/metadata/name")?))
+}
+
+/// Returns whether a gateway wrote an object.
+pub(super) fn is_own(object: &Value) -> bool {
+    let (label, value) = MANAGED_BY;
+    let labels = object.pointer("/metadata/labels");
+    labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
+}
+
+/// Returns the labels by which a gateway finds what it wrote for this cluster. The identifier distinguishes gateways that
+/// have the same cluster.
+fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
+    let (managed_by, value) = MANAGED_BY;
+    [
+        (managed_by, value.to_owned()),
+        (CLUSTER_LABEL, hash(&[&cluster.identifier])),
+    ]
+}
+
+/// Returns the query that lists what a gateway wrote for this cluster.
+pub(super) fn selector(cluster: &Cluster) -> String {
+    let labels = labels(cluster).map(|(label, value)| format!("{label}={value}"));
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("labelSelector", &labels.join(",")).finish()
+}
+
+pub(super) fn wanted(
+    cluster: &Cluster,
+    grants: &BTreeSet<GrantedBinding>,
+    allowed: &AllowedRights,
+) -> WantedBindings {
+    let granted = || grants.iter().filter(|grant| allowed.check(grant.role).is_ok());
+    let bindings = granted().filter_map(|grant| {
+        let binding = binding(cluster, grant);
+        Some((path_of(&binding)?, binding))
+    });
+    WantedBindings {
+        bindings: bindings.collect(),
+        roles: granted().map(|grant| grant.role).collect(),
+    }
+}
+
+fn binding(cluster: &Cluster, grant: &GrantedBinding) -> Value {
+    let (user, role) = (grant.user.as_str(), grant.role.as_str());
+    let name = format!("admittance-{}", hash(&[&cluster.identifier, user, role]));
+    let kind = match grant.namespace {
+        Some(_) => "RoleBinding",
+        None => "ClusterRoleBinding",
+    };
+    let mut metadata = Map::new();
+    metadata.insert("name".to_owned(), name.into());
+    metadata.extend(
+        grant
+            .namespace
+            .iter()
+            .map(|name| ("namespace".to_owned(), name.as_str().into())),
+    );
+    metadata.insert("labels".to_owned(), json!(BTreeMap::from(labels(cluster))));
+    metadata.insert("annotations".to_owned(), json!({USER_ANNOTATION: user}));
+    json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": rules::name(grant.role)},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": grant.user.impersonated()}],
+    })
+}
+
+/// Returns whether a stored binding has everything that this one says.
+pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
+    let user = |binding: &Value| {
+        let annotations = binding.pointer("/metadata/annotations")?;
+        annotations.get(USER_ANNOTATION).cloned()
+    };
+    ["roleRef", "subjects"]
+        .iter()
+        .all(|field| stored.get(field) == wanted.get(field))
+        && user(stored) == user(wanted)
+}
+
+/// Returns a hash that is a valid name and label, whatever the parts contain.
+fn hash(parts: &[&str]) -> String {
+    // No part contains a zero byte.
+    let mut digest = hex::encode(Sha256::digest(parts.join("\0")));
+    digest.truncate(HASH_LENGTH);
+    digest
+}

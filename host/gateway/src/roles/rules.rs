@@ -1,0 +1,265 @@
+//! The ClusterRoles that users get, and the rights that they have only if the operator names them.
+
+use std::collections::BTreeSet;
+
+use admittance_admission::words;
+use serde_json::{Value, json};
+
+use crate::accounts::GrantedRole;
+
+/// The API group of roles and bindings.
+pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
+/// The label of everything that a gateway writes into a cluster, and its value.
+pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance-gateway");
+
+/// A right that lets its holder read secrets or take over workloads or the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Danger {
+    /// `workloads-manage` may also run commands in containers, attach to them, and connect to their ports.
+    Exec,
+    /// `cluster-readonly` may also read Secrets.
+    Secrets,
+    /// `cluster-manage` may be granted at all.
+    ClusterManage,
+}
+
+words!(
+    Danger,
+    "right":
+    Exec = "exec",
+    Secrets = "secrets",
+    ClusterManage = "cluster-manage"
+);
+
+/// The rights that the operator has named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedRights(pub BTreeSet<Danger>);
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+const MANAGE: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+const SERVICES: [&str; 2] = ["services", "endpoints"];
+/// The resources of workloads, by API group.
+const WORKLOADS: [(&str, &[&str]); 4] = [
+    (
+        "",
+        &["pods", "replicationcontrollers", "replicationcontrollers/scale"],
+    ),
+    (
+        "apps",
+        &[
+            "deployments",
+            "deployments/scale",
+            "deployments/rollback",
+            "replicasets",
+            "replicasets/scale",
+            "daemonsets",
+            "statefulsets",
+        ],
+    ),
+    ("batch", &["jobs", "cronjobs"]),
+    ("autoscaling", &["horizontalpodautoscalers"]),
+];
+/// What users of workloads may read besides them.
+const AROUND_WORKLOADS: [&str; 8] = [
+    "limitranges",
+    "resourcequotas",
+    "resourcequotas/status",
+    "bindings",
+    "pods/log",
+    "pods/status",
+    "replicationcontrollers/status",
+    "events",
+];
+/// The subresources through which a user reaches into a Pod. Reading them is as much as writing.
+const INTO_PODS: [&str; 4] = ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"];
+/// The resources of the core group that `cluster-readonly` reads: all but Secrets and ways into Pods and nodes.
+const CORE: [&str; 20] = [
+    "bindings",
+    "componentstatuses",
+    "configmaps",
+    "endpoints",
+    "events",
+    "limitranges",
+    "namespaces",
+    "namespaces/status",
+    "nodes",
+    "nodes/status",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "pods/log",
+    "pods/status",
+    "podtemplates",
+    "replicationcontrollers",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+];
+/// The other API groups of Kubernetes, none of which has secrets or ways into Pods.
+const OTHER_GROUPS: [&str; 18] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "metrics.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    GROUP,
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
+
+impl AllowedRights {
+    fn allow(&self, danger: Danger) -> bool {
+        self.0.contains(&danger)
+    }
+
+    /// Returns why a role must not be granted, if it must not.
+    pub(super) fn check(&self, role: GrantedRole) -> Result<(), String> {
+        if role == GrantedRole::ClusterManage && !self.allow(Danger::ClusterManage) {
+            return Err(format!(
+                "{role} may do everything, so it is granted only if `dialect.gateway.roles.allow` names it: write \
+                 `allow: [{}]`, or grant other roles",
+                Danger::ClusterManage
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the name of a role in clusters.
+pub(super) fn name(role: GrantedRole) -> String {
+    format!("admittance:{role}")
+}
+
+/// Returns a role as an object of Kubernetes.
+pub(super) fn cluster_role(role: GrantedRole, allowed: &AllowedRights) -> Value {
+    let (label, value) = MANAGED_BY;
+    json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": "ClusterRole",
+        "metadata": {"name": name(role), "labels": {label: value}},
+        "rules": rules(role, allowed),
+    })
+}
+
+/// Returns all roles that may be granted, as objects of Kubernetes. A cluster whose agent has few rights gets them from
+/// its administrator.
+pub fn cluster_roles(allowed: &AllowedRights) -> Vec<Value> {
+    let roles = GrantedRole::ALL.into_iter();
+    let granted = roles.filter(|role| allowed.check(*role).is_ok());
+    granted.map(|role| cluster_role(role, allowed)).collect()
+}
+
+/// Returns the rules that let the agent's account write bindings to these roles, and to no others.
+pub fn rules_of_writer(allowed: &AllowedRights) -> Vec<Value> {
+    let roles = GrantedRole::ALL.into_iter();
+    let roles = roles.filter(|role| allowed.check(*role).is_ok());
+    let names: Vec<String> = roles.map(name).collect();
+    vec![
+        json!({"apiGroups": [GROUP], "resources": ["clusterroles"], "verbs": ["get", "bind"], "resourceNames": names}),
+        json!({
+            "apiGroups": [GROUP],
+            "resources": ["clusterrolebindings", "rolebindings"],
+            "verbs": ["get", "list", "create", "patch", "delete"],
+        }),
+    ]
+}
+
+fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let workloads = |verbs: &[&str]| {
+        let workloads = WORKLOADS.map(|(group, resources)| rule(group, resources, verbs));
+        let mut rules = Vec::from(workloads);
+        rules.push(rule("", &AROUND_WORKLOADS, &READ));
+        rules
+    };
+    match role {
+        GrantedRole::ClusterManage => vec![
+            rule("*", &["*"], &["*"]),
+            json!({"nonResourceURLs": ["*"], "verbs": ["*"]}),
+        ],
+        GrantedRole::ClusterReadonly => {
+            let mut rules = vec![
+                rule("", &CORE, &READ),
+                json!({"apiGroups": OTHER_GROUPS, "resources": ["*"], "verbs": READ}),
+            ];
+            if allowed.allow(Danger::Secrets) {
+                rules.push(rule("", &["secrets"], &READ));
+            }
+            rules
+        }
+        GrantedRole::ServicesView => vec![rule("", &SERVICES, &READ)],
+        GrantedRole::ServicesManage => vec![rule("", &SERVICES, &MANAGE)],
+        GrantedRole::WorkloadsView => workloads(&READ),
+        GrantedRole::WorkloadsManage => {
+            let mut rules = workloads(&MANAGE);
+            if allowed.allow(Danger::Exec) {
+                rules.push(rule("", &INTO_PODS, &["get", "create"]));
+            }
+            rules
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(role: GrantedRole, allowed: &[Danger]) -> String {
+        let allowed = AllowedRights(allowed.iter().copied().collect());
+        cluster_role(role, &allowed)["rules"].to_string()
+    }
+
+    #[test]
+    fn no_role_has_a_dangerous_right_that_is_not_named() {
+        for role in GrantedRole::ALL {
+            if role == GrantedRole::ClusterManage {
+                assert!(AllowedRights::default().check(role).is_err());
+                continue;
+            }
+            let rules = text(role, &[]);
+            for dangerous in ["exec", "attach", "portforward", "proxy", "secrets", "\"\\*\"]"] {
+                let is_readonly_of_groups = role == GrantedRole::ClusterReadonly && dangerous.contains('*');
+                assert!(
+                    is_readonly_of_groups || !rules.contains(dangerous),
+                    "{role}: {dangerous}"
+                );
+            }
+            // No role escalates: `*` would contain `bind`, `escalate` and `impersonate`.
+            for verb in ["bind\"", "escalate", "impersonate", "\"verbs\":[\"*\"]"] {
+                assert!(!rules.contains(verb), "{role}: {verb}");
+            }
+        }
+    }
+
+    #[test]
+    fn named_rights_are_granted() {
+        assert!(text(GrantedRole::WorkloadsManage, &[Danger::Exec]).contains("pods/exec"));
+        // To read `pods/exec` is to run a command.
+        assert!(!text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));
+        assert!(text(GrantedRole::ClusterReadonly, &[Danger::Secrets]).contains("\"secrets\""));
+        assert_eq!(cluster_roles(&AllowedRights::default()).len(), 5);
+        assert_eq!(
+            cluster_roles(&AllowedRights([Danger::ClusterManage].into())).len(),
+            6
+        );
+    }
+}

@@ -1,0 +1,391 @@
+//! The roles that an authorization system sends over a WebSocket, with the messages that it sends to bcs-api.
+
+use std::{path::PathBuf, time::Duration};
+
+use admittance_net::{
+    bearer::read_header,
+    causes,
+    tls::ClientTls,
+    upstream::{Connector, connector},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use futures_util::{SinkExt, StreamExt};
+use http::{Uri, header::AUTHORIZATION};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_tungstenite::tungstenite::{Bytes, Message, handshake::client::generate_key};
+
+use super::{Pass, Roles, warn_of_unknown};
+use crate::{
+    accounts::{
+        AccountsError, GrantEdit, GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidGrant,
+        InvalidUserName, RoleGrant, UserName,
+    },
+    tunnel::connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, pauses, websocket},
+};
+
+/// The largest message, which may be a list of all roles.
+const LARGEST: usize = 16 << 20;
+/// A connection without a message for this long has ended. A ping, which the other side answers, is sent more often.
+const SILENCE: Duration = Duration::from_secs(60);
+const PING: Duration = Duration::from_secs(20);
+/// The largest file with a secret, in bytes.
+const LARGEST_SECRET: usize = 4096;
+
+/// The authorization system that sends roles.
+#[derive(Clone, Debug)]
+pub struct SubscriptionConfig {
+    /// The URL of the subscription. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).
+    pub url: Uri,
+    /// The code by which the authorization system knows the gateway.
+    pub app_code: String,
+    /// The file with the secret, which is read for each connection.
+    pub secret_file: PathBuf,
+    pub tls: ClientTls,
+}
+
+impl SubscriptionConfig {
+    pub const DEFAULT_PATH: &str = "/subscribers/bcs-api/sub";
+}
+
+/// A message of the authorization system. Messages other than `data` and `list` need no action.
+#[derive(Debug, Deserialize)]
+struct Received {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    worker_id: Value,
+    #[serde(default)]
+    data_id: Value,
+    /// JSON: a change for `data`, and all grants for `list`.
+    #[serde(default)]
+    data: String,
+}
+
+/// A change of one grant. Of a list, only grants that are added count.
+#[derive(Debug, Deserialize)]
+struct PolicyChange {
+    #[serde(default)]
+    operation: Operation,
+    principal: Principal,
+    /// The role.
+    action: GrantedRole,
+    resource_type: ResourceType,
+    resource_instance: ResourceInstance,
+    #[serde(default = "common")]
+    policy_from: GrantSource,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    #[default]
+    Add,
+    Delete,
+}
+
+#[derive(Debug, Deserialize)]
+struct Principal {
+    principal_type: String,
+    principal_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ResourceType {
+    Cluster,
+    Namespace,
+}
+
+#[derive(Debug, Deserialize)]
+struct ResourceInstance {
+    cluster: String,
+    #[serde(default)]
+    namespace: String,
+}
+
+fn common() -> GrantSource {
+    GrantSource::CommonPolicy
+}
+
+/// The reason why a message is not acknowledged.
+#[derive(Debug, thiserror::Error)]
+enum ChangeError {
+    #[error("it is not valid JSON of this form: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    User(#[from] InvalidUserName),
+    #[error(transparent)]
+    Grant(#[from] InvalidGrant),
+    #[error("a grant for a namespace needs `resource_instance.namespace`")]
+    NoNamespace,
+    #[error("`policy_from` is neither common nor pattern_policy")]
+    Source,
+    #[error("{0}")]
+    NotAllowed(String),
+    #[error(transparent)]
+    Accounts(#[from] AccountsError),
+}
+
+/// A change that is stored, and is acknowledged once the clusters have it.
+#[derive(Debug)]
+struct Unacknowledged {
+    worker_id: Value,
+    data_id: Value,
+    revision: i64,
+    /// The ID of the only cluster that the change is for. None: every cluster.
+    cluster: Option<String>,
+}
+
+impl Unacknowledged {
+    fn is_written(&self, pass: &Pass) -> bool {
+        pass.revision >= self.revision
+            && match &self.cluster {
+                Some(cluster) => !pass.unwritten.contains_key(cluster),
+                None => pass.unwritten.is_empty(),
+            }
+    }
+}
+
+impl PolicyChange {
+    fn grant(&self) -> Result<RoleGrant, ChangeError> {
+        let Principal {
+            principal_type,
+            principal_id,
+        } = &self.principal;
+        if self.policy_from == GrantSource::Configuration {
+            return Err(ChangeError::Source);
+        }
+        let scope = match self.resource_type {
+            ResourceType::Cluster => GrantScope::Cluster,
+            ResourceType::Namespace => self.resource_instance.namespace.parse()?,
+        };
+        if matches!(
+            (&self.resource_type, &scope),
+            (ResourceType::Namespace, GrantScope::Cluster)
+        ) {
+            return Err(ChangeError::NoNamespace);
+        }
+        Ok(RoleGrant {
+            user: format!("{principal_type}:{principal_id}").parse::<UserName>()?,
+            role: self.action,
+            clusters: self.resource_instance.cluster.parse()?,
+            scope,
+            source: self.policy_from,
+        })
+    }
+}
+
+impl Roles {
+    /// Keeps the subscription open. Never returns.
+    pub(super) async fn subscribe(&self) {
+        let Some(config) = &self.config.subscription else {
+            return std::future::pending().await;
+        };
+        let connector = connector(config.tls.clone(), TIMEOUT);
+        let mut pauses = pauses();
+        let held = async {
+            loop {
+                let begun = Instant::now();
+                let why = match self.receive(config, &connector).await {
+                    Ok(never) => match never {},
+                    Err(why) => why,
+                };
+                let problem = format!("the subscription {} is not open: {why}", config.url);
+                if self.subscription_problem.lock().replace(problem.clone()) != Some(problem) {
+                    tracing::warn!(url = %config.url, why, "the subscription of roles has ended; trying again");
+                }
+                if begun.elapsed() > LONGEST_PAUSE {
+                    pauses.reset();
+                }
+                sleep(pauses.after_failure()).await;
+            }
+        };
+        let ((), ()) = tokio::join!(held, config.tls.keep_fresh());
+    }
+
+    /// Opens the subscription, and stores what it sends. Returns why it ended.
+    async fn receive(
+        &self,
+        config: &SubscriptionConfig,
+        connector: &Connector,
+    ) -> Result<std::convert::Infallible, String> {
+        let secret = read_header(&config.secret_file, LARGEST_SECRET, "")?;
+        let secret = secret.to_str().map_err(|error| error.to_string())?;
+        let login = BASE64_STANDARD.encode(format!("{}:{secret}", config.app_code));
+        let headers = vec![(AUTHORIZATION.as_str(), format!("Basic {login}"))];
+        let key = generate_key();
+        let socket = websocket(connector, config.url.clone(), &key, headers, LARGEST);
+        let (socket, _) = socket.await.map_err(|error| match error {
+            ConnectError::Header => "the URL or the secret cannot be sent".to_owned(),
+            error => error.to_string(),
+        })?;
+        tracing::info!(url = %config.url, "the subscription of roles is open");
+        *self.subscription_problem.lock() = None;
+        let (mut sink, mut messages) = socket.split();
+        let mut passes = self.pass.subscribe();
+        let mut waiting: Vec<Unacknowledged> = Vec::new();
+        let mut pings = tokio::time::interval(PING);
+        loop {
+            let replies: Vec<Message> = tokio::select! {
+                message = timeout(SILENCE, messages.next()) => {
+                    let message = message.map_err(|_| format!("nothing arrived for {SILENCE:?}"))?;
+                    let message = message.ok_or("the other side closed it")?;
+                    let message = message.map_err(|error| causes::chain(&error))?;
+                    if let Message::Text(text) = message {
+                        waiting.extend(self.take_message(&text).await);
+                    }
+                    self.acknowledged(config, &mut waiting, &passes.borrow())
+                }
+                // The sender lives as long as `self`.
+                _ = passes.changed() => self.acknowledged(config, &mut waiting, &passes.borrow_and_update()),
+                _ = pings.tick() => vec![Message::Ping(Bytes::new())],
+            };
+            for reply in replies {
+                let sent = timeout(TIMEOUT, sink.send(reply)).await;
+                sent.map_err(|_| "a message could not be sent in time")?
+                    .map_err(|error| causes::chain(&error))?;
+            }
+        }
+    }
+
+    /// Takes the changes that every cluster has out of those that wait, and returns their acknowledgements.
+    fn acknowledged(
+        &self,
+        config: &SubscriptionConfig,
+        waiting: &mut Vec<Unacknowledged>,
+        pass: &Pass,
+    ) -> Vec<Message> {
+        let written = waiting.extract_if(.., |change| change.is_written(pass));
+        let acknowledged = written.map(|change| {
+            let text = json!({
+                "app_code": config.app_code,
+                "type": "ack",
+                "worker_id": change.worker_id,
+                "data_id": change.data_id,
+            });
+            Message::text(text.to_string())
+        });
+        acknowledged.collect()
+    }
+
+    /// Stores the change in a message; `None` if it has none, or cannot be stored and so is never acknowledged.
+    async fn take_message(&self, text: &str) -> Option<Unacknowledged> {
+        let received: Received = serde_json::from_str(text)
+            .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))
+            .ok()?;
+        let stored = match received.kind.as_str() {
+            "data" => self.store_change(&received.data).await,
+            "list" => self.store_list(&received.data).await,
+            _ => return None,
+        };
+        match stored {
+            Ok((revision, cluster)) => Some(Unacknowledged {
+                worker_id: received.worker_id,
+                data_id: received.data_id,
+                revision,
+                cluster,
+            }),
+            Err(error) => {
+                let id = &received.data_id;
+                tracing::error!(%id, "a message of the subscription is not acknowledged: {error}");
+                None
+            }
+        }
+    }
+
+    async fn store_change(&self, data: &str) -> Result<(i64, Option<String>), ChangeError> {
+        let change: PolicyChange = serde_json::from_str(data)?;
+        let grant = change.grant()?;
+        let directory = self.accounts.now()?;
+        let cluster = match &grant.clusters {
+            GrantedClusters::Every => None,
+            GrantedClusters::Named(name) => Some(directory.cluster_of_grant(name).unwrap_or(name).to_owned()),
+        };
+        let edit = match change.operation {
+            Operation::Add => {
+                let allowed = self.config.allowed.check(grant.role);
+                allowed.map_err(ChangeError::NotAllowed)?;
+                warn_of_unknown(&directory, &grant);
+                GrantEdit::Add(grant)
+            }
+            Operation::Delete => GrantEdit::Remove(grant),
+        };
+        let revision = self.accounts.edit_role_grants("subscription", edit).await?;
+        Ok((revision, cluster))
+    }
+
+    async fn store_list(&self, data: &str) -> Result<(i64, Option<String>), ChangeError> {
+        let list: Vec<PolicyChange> = serde_json::from_str(data)?;
+        let added = list
+            .iter()
+            .filter(|change| matches!(change.operation, Operation::Add));
+        let grants = added
+            .map(|change| {
+                let grant = change.grant()?;
+                let allowed = self.config.allowed.check(grant.role);
+                allowed.map_err(ChangeError::NotAllowed)?;
+                Ok(grant)
+            })
+            .collect::<Result<_, ChangeError>>()?;
+        let edit = GrantEdit::ReplacePolicies(grants);
+        Ok((self.accounts.edit_role_grants("subscription", edit).await?, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(resource_type: &str, namespace: &str) -> Result<RoleGrant, ChangeError> {
+        let data = json!({
+            "operation": "add",
+            "principal": {"principal_type": "bk", "principal_id": "alice"},
+            "scope_type": "project", "scope_instance": "p", "service": "bcs",
+            "action": "workloads-view",
+            "resource_type": resource_type,
+            "resource_instance": {"cluster": "BCS-K8S-1", "namespace": namespace},
+            "policy_from": "pattern_policy",
+        });
+        serde_json::from_value::<PolicyChange>(data)?.grant()
+    }
+
+    #[test]
+    fn messages_of_the_original_become_grants() {
+        let whole = grant("cluster", "").unwrap();
+        assert_eq!(whole.to_string(), "workloads-view of bk:alice in BCS-K8S-1");
+        assert_eq!(whole.source, GrantSource::PatternPolicy);
+        assert_eq!(grant("cluster", "n").unwrap().scope, GrantScope::Cluster);
+        assert_eq!(grant("namespace", "*").unwrap().scope, GrantScope::EveryNamespace);
+        let team = grant("namespace", "team").unwrap();
+        assert_eq!(team.to_string(), "workloads-view of bk:alice in BCS-K8S-1/team");
+        assert!(matches!(grant("namespace", ""), Err(ChangeError::NoNamespace)));
+        assert!(matches!(grant("namespace", "a/b"), Err(ChangeError::Grant(_))));
+        assert!(matches!(grant("region", ""), Err(ChangeError::Json(_))));
+    }
+
+    #[test]
+    fn a_change_is_written_once_its_clusters_are_up_to_date() {
+        let change = |cluster: Option<&str>| Unacknowledged {
+            worker_id: Value::Null,
+            data_id: Value::Null,
+            revision: 7,
+            cluster: cluster.map(str::to_owned),
+        };
+        let pass = |revision, unwritten: &[&str]| Pass {
+            revision,
+            unwritten: std::sync::Arc::new(
+                unwritten
+                    .iter()
+                    .map(|id| ((*id).to_owned(), String::new()))
+                    .collect(),
+            ),
+        };
+        assert!(!change(Some("a")).is_written(&pass(6, &[])));
+        assert!(change(Some("a")).is_written(&pass(7, &["b"])));
+        assert!(!change(Some("b")).is_written(&pass(8, &["b"])));
+        assert!(!change(None).is_written(&pass(8, &["b"])));
+        assert!(change(None).is_written(&pass(8, &[])));
+    }
+}

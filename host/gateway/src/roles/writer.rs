@@ -1,0 +1,290 @@
+//! Makes the role bindings of every cluster what the database says.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use admittance_admission::shortened;
+use admittance_net::Backoff;
+use futures_util::{StreamExt, stream};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Pass, Roles,
+    bindings::{self, WantedBindings},
+    rules::{self, GROUP},
+};
+use crate::{
+    accounts::{Cluster, Directory, GrantedBinding, GrantedRole},
+    kubernetes::CallError,
+};
+
+/// The interval at which the roles of every cluster are compared, although nothing changed here.
+const PERIOD: Duration = Duration::from_secs(300);
+/// Changes within this time are written together.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The first and the longest pause after the roles of a cluster could not be written.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(60);
+/// The limit of clusters that are written concurrently.
+const WRITES: usize = 8;
+const FIELD_MANAGER: &str = "fieldManager=admittance-gateway&force=true";
+/// The number of objects on a page of a list.
+const PAGE: usize = 500;
+
+/// The reason why the roles of a cluster are not up to date.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(
+        "the account of the agent may not do this: {0}; apply the manifests of the agent again, made with `--roles`, and \
+         with `--allow` as in the configuration"
+    )]
+    Forbidden(String),
+    #[error("{0} exists, and has not the label of the gateway: delete or rename it")]
+    Foreign(String),
+    #[error("{method} {path}: the API server replied {status}: {message}", message = shortened(.message, 300))]
+    Refused {
+        method: Method,
+        path: String,
+        status: StatusCode,
+        message: String,
+    },
+}
+
+/// The grants that were last written to a cluster, and when.
+#[derive(Debug)]
+struct Written {
+    grants: BTreeSet<GrantedBinding>,
+    at: Instant,
+}
+
+impl Roles {
+    /// Writes the roles of all clusters at the start, after every change, and periodically. Never returns.
+    pub(super) async fn write_all(&self) {
+        let mut changes = self.accounts.changes();
+        let mut tunnels = self.kubernetes.tunnel_changes();
+        let mut written: HashMap<String, Written> = HashMap::new();
+        let mut retries = Backoff::new(FIRST_RETRY, LAST_RETRY);
+        let mut known = BTreeMap::new();
+        loop {
+            tunnels.mark_unchanged();
+            let directory = changes.borrow_and_update().clone();
+            let mut pause = PERIOD;
+            if let Some(directory) = directory {
+                let unwritten = self.write_pass(&directory, &mut written).await;
+                for (cluster, problem) in &unwritten {
+                    if known.get(cluster) != Some(problem) {
+                        tracing::warn!(%cluster, "the roles of users are not up to date: {problem}");
+                    }
+                }
+                if unwritten.is_empty() {
+                    retries.reset();
+                } else {
+                    pause = retries.after_failure();
+                }
+                known.clone_from(&unwritten);
+                self.pass.send_replace(Pass {
+                    revision: directory.revision(),
+                    unwritten: Arc::new(unwritten),
+                });
+            }
+            tokio::select! {
+                // The senders live as long as `self`.
+                _ = changes.changed() => {}
+                _ = tunnels.changed() => {}
+                () = sleep(pause) => {}
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Writes the roles of all clusters where they changed or were not compared for long. Returns the clusters that are not
+    /// up to date.
+    async fn write_pass(
+        &self,
+        directory: &Directory,
+        written: &mut HashMap<String, Written>,
+    ) -> BTreeMap<String, String> {
+        let none = BTreeSet::new();
+        let clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
+        let due = clusters.filter_map(|cluster| {
+            let grants = directory.bindings_in(cluster).unwrap_or(&none);
+            let is_current = written
+                .get(&cluster.id)
+                .is_some_and(|written| written.grants == *grants && written.at.elapsed() < PERIOD);
+            (!is_current).then_some((cluster.clone(), grants.clone()))
+        });
+        let due: Vec<_> = due.collect();
+        let results: Vec<_> = stream::iter(due)
+            .map(|(cluster, grants)| async move {
+                let result = self.write_cluster(&cluster, &grants).await;
+                (cluster, grants, result)
+            })
+            .buffer_unordered(WRITES)
+            .collect()
+            .await;
+        let mut unwritten = BTreeMap::new();
+        for (cluster, grants, result) in results {
+            match result {
+                Ok(()) => {
+                    let at = Instant::now();
+                    written.insert(cluster.id.clone(), Written { grants, at });
+                }
+                // A cluster that no agent has connected has nothing to be taken away either.
+                Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}
+                Err(error) => {
+                    written.remove(&cluster.id);
+                    unwritten.insert(cluster.id.clone(), error.to_string());
+                }
+            }
+        }
+        written.retain(|id, _| directory.cluster(id).is_some());
+        unwritten
+    }
+
+    async fn write_cluster(
+        &self,
+        cluster: &Cluster,
+        grants: &BTreeSet<GrantedBinding>,
+    ) -> Result<(), WriteError> {
+        let writer = ClusterWriter { roles: self, cluster };
+        let WantedBindings { bindings, roles } = bindings::wanted(cluster, grants, &self.config.allowed);
+        let mut stored = writer.list().await?;
+        for role in roles {
+            writer.ensure_role(role).await?;
+        }
+        // What is taken away goes first, in case something else cannot be written.
+        let extra: Vec<_> = stored
+            .keys()
+            .filter(|path| !bindings.contains_key(*path))
+            .cloned()
+            .collect();
+        for path in extra {
+            if let Some(binding) = stored.remove(&path) {
+                writer.delete(&path, &binding).await?;
+            }
+        }
+        for (path, binding) in bindings {
+            match stored.get(&path) {
+                Some(stored) if bindings::is_current(stored, &binding) => continue,
+                Some(_) => {}
+                None if writer.get(&path).await?.is_some() => return Err(WriteError::Foreign(path)),
+                None => {}
+            }
+            writer.apply(&path, &binding).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Requests to the API server of a cluster, with the rights of its agent.
+struct ClusterWriter<'a> {
+    roles: &'a Roles,
+    cluster: &'a Cluster,
+}
+
+impl ClusterWriter<'_> {
+    /// Returns the bindings that a gateway wrote for this cluster, by path.
+    async fn list(&self) -> Result<BTreeMap<String, Value>, WriteError> {
+        let selector = bindings::selector(self.cluster);
+        let mut all = BTreeMap::new();
+        for collection in ["clusterrolebindings", "rolebindings"] {
+            let path = format!("/apis/{GROUP}/v1/{collection}?{selector}&limit={PAGE}");
+            let mut next = String::new();
+            loop {
+                let mut page = self
+                    .request(Method::GET, &format!("{path}{next}"), None)
+                    .await?
+                    .unwrap_or_default();
+                let items = page.get_mut("items").map(Value::take).unwrap_or_default();
+                for item in items.as_array().into_iter().flatten() {
+                    all.extend(bindings::path_of(item).map(|path| (path, item.clone())));
+                }
+                match page.pointer("/metadata/continue").and_then(Value::as_str) {
+                    Some(token) if !token.is_empty() => {
+                        let mut query = form_urlencoded::Serializer::new(String::new());
+                        next = format!("&{}", query.append_pair("continue", token).finish());
+                    }
+                    _ => break,
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Writes a ClusterRole if it does not exist, or has other rules.
+    async fn ensure_role(&self, role: GrantedRole) -> Result<(), WriteError> {
+        let wanted = rules::cluster_role(role, &self.roles.config.allowed);
+        let path = format!("/apis/{GROUP}/v1/clusterroles/{}", rules::name(role));
+        if let Some(stored) = self.get(&path).await? {
+            if !bindings::is_own(&stored) {
+                return Err(WriteError::Foreign(path));
+            }
+            if stored.get("rules") == wanted.get("rules") {
+                return Ok(());
+            }
+        }
+        self.apply(&path, &wanted).await
+    }
+
+    async fn get(&self, path: &str) -> Result<Option<Value>, WriteError> {
+        self.request(Method::GET, path, None).await
+    }
+
+    async fn apply(&self, path: &str, object: &Value) -> Result<(), WriteError> {
+        let path = format!("{path}?{FIELD_MANAGER}");
+        match self.request(Method::PATCH, &path, Some(object)).await? {
+            Some(_) => Ok(()),
+            None => Err(WriteError::Refused {
+                method: Method::PATCH,
+                path,
+                status: StatusCode::NOT_FOUND,
+                message: "the namespace does not exist".to_owned(),
+            }),
+        }
+    }
+
+    /// Deletes a binding as it was listed: one that has changed since may no longer have the label.
+    async fn delete(&self, path: &str, binding: &Value) -> Result<(), WriteError> {
+        let version = binding.pointer("/metadata/resourceVersion");
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"resourceVersion": version},
+        });
+        self.request(Method::DELETE, path, Some(&options)).await?;
+        Ok(())
+    }
+
+    /// Returns the object in the reply; `None` if there is none.
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Option<Value>, WriteError> {
+        let call = self.roles.kubernetes.call(self.cluster, &method, path, body);
+        let (status, reply) = call.await?;
+        let message = || {
+            let message = reply.get("message").and_then(Value::as_str);
+            message.map_or_else(|| reply.to_string(), str::to_owned)
+        };
+        match status {
+            status if status.is_success() => Ok(Some(reply)),
+            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::FORBIDDEN => Err(WriteError::Forbidden(message())),
+            status => Err(WriteError::Refused {
+                method,
+                path: path.to_owned(),
+                status,
+                message: message(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Roles of users in a file become role bindings, with the few rights of the agent's account.
+
+use std::{fs, sync::Arc};
+
+use serde_json::json;
+
+use super::gate::{Gate, Setting, rest, tell, token};
+use crate::{cluster::Cluster, process::until};
+
+pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluster>) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("roles.yaml");
+    let write = |roles: &str| {
+        let text = format!("roles: [ {{ user: bob, cluster: \"*\", roles: [{roles}] }} ]\n");
+        fs::write(&file, text).unwrap();
+    };
+    write("workloads-view");
+    let setting = Setting {
+        roles: Some(json!({"file": &file})),
+        ..Setting::simple(true)
+    };
+    let gate = Gate::configured(cluster, setting).await;
+    tell(&gate.scene, "users create bob").await.succeeds();
+    let bob = token(&gate.scene, "bob").await;
+    let bob = rest(&gate.scene, &gate.scene.url(""), &bob);
+    let status_of = async |path: &str| {
+        let reply = bob.get(path).await.ok()?;
+        Some(reply.status.as_u16())
+    };
+    let (pods, secrets) = (gate.path("pods"), gate.path("secrets"));
+    until("the role of bob", async || {
+        (status_of(&pods).await == Some(200)).then_some(())
+    })
+    .await;
+    assert_eq!(status_of(&secrets).await, Some(403));
+    assert_eq!(status_of(&format!("{pods}/web/exec?command=id")).await, Some(403));
+
+    write("services-view");
+    until("the other role of bob", async || {
+        let services = status_of(&gate.path("services")).await;
+        (services == Some(200) && status_of(&pods).await == Some(403)).then_some(())
+    })
+    .await;
+    // Without any role, bob does not see the cluster.
+    write("");
+    until("no role of bob", async || {
+        (status_of(&pods).await == Some(404)).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,276 @@
+//! Roles of users become role bindings in a cluster: from a file, and from an authorization system.
+
+use std::{collections::VecDeque, fs};
+
+use futures_util::{SinkExt, StreamExt};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::server::TlsStream;
+use tokio_tungstenite::{
+    WebSocketStream, accept_hdr_async,
+    tungstenite::{
+        Message,
+        handshake::server::{Request, Response},
+    },
+};
+
+use super::{
+    api_server::Authority,
+    scene::{SERVICE_ACCOUNT, Scene},
+};
+use admittance_tests::{NEVER, POLL};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const SECRET: &str = "app-secret";
+
+/// The bindings of these collections: their namespace, subject and role.
+fn bindings(scene: &Scene) -> Vec<(String, String, String)> {
+    let objects = scene.server.objects();
+    let bindings = objects.iter().filter(|(path, _)| path.contains("rolebindings/"));
+    bindings
+        .map(|(_, binding)| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            (
+                text(&binding["metadata"]["namespace"]),
+                text(&binding["subjects"][0]["name"]),
+                text(&binding["roleRef"]["name"]),
+            )
+        })
+        .collect()
+}
+
+async fn until_bound(scene: &Scene, expected: &[(&str, &str, &str)]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(namespace, user, role)| ((*namespace).to_owned(), (*user).to_owned(), (*role).to_owned()))
+        .collect();
+    let reached = async {
+        loop {
+            let mut found = bindings(scene);
+            found.sort();
+            if found == expected {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    if tokio::time::timeout(NEVER, reached).await.is_err() {
+        panic!("{:?} instead of {expected:?}", bindings(scene));
+    }
+}
+
+fn binding(name: &str, labels: Value) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "roleRef": {"name": "cluster-admin"},
+        "subjects": [{"name": "somebody"}],
+    })
+}
+
+#[tokio::test]
+async fn roles_of_the_configuration_are_bound_in_the_cluster() {
+    let roles = "roles:
+- { user: alice, cluster: plain-dev, roles: [services-view] }
+- { user: bob, cluster: PLAIN-DEV, roles: [workloads-manage], namespaces: [\"n\"] }
+- { user: nobody, cluster: \"*\", roles: [cluster-readonly] }
+";
+    let files = [("roles.yaml", roles)];
+    let scene = Scene::with("    roles: { file: roles.yaml }\n", &files).await;
+    let foreign = format!("{RBAC}/clusterrolebindings/foreign");
+    scene.server.put(
+        &foreign,
+        binding("foreign", json!({"app.kubernetes.io/managed-by": "helm"})),
+    );
+    let bob = scene.user("bob", json!({})).await;
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let foreign = ("", "somebody", "cluster-admin");
+    until_bound(
+        &scene,
+        &[
+            ("", "plain.alice", "admittance:services-view"),
+            foreign,
+            ("n", "plain.bob", "admittance:workloads-manage"),
+        ],
+    )
+    .await;
+    let applied = scene
+        .server
+        .got()
+        .into_iter()
+        .find(|got| got.method == Method::PATCH && got.uri.path().contains("/namespaces/n/"));
+    let applied = applied.unwrap();
+    assert!(
+        applied
+            .uri
+            .query()
+            .unwrap()
+            .contains("fieldManager=admittance-gateway")
+    );
+    assert_eq!(applied.values("content-type"), ["application/apply-patch+yaml"]);
+    assert!(applied.values("impersonate-user").is_empty());
+    let role = format!("{RBAC}/clusterroles/admittance:workloads-manage");
+    let role = scene.server.object(&role).unwrap();
+    assert!(!role["rules"].to_string().contains("exec"), "{role}");
+
+    // A user without a permission reaches the cluster by the role there, and has no group.
+    let authorization = format!("Bearer {bob}");
+    let headers = [("authorization", &*authorization)];
+    let reached = scene
+        .send_with(Method::GET, "/version", &headers, Value::Null)
+        .await;
+    assert_eq!(reached.status, 404, "{}", reached.text());
+    let got = scene.server.got().pop().unwrap();
+    assert_eq!(got.values("impersonate-user"), ["plain.bob"]);
+    assert!(got.values("impersonate-group").is_empty());
+
+    // The file is read again while the gateway runs. What it no longer lists is taken away, and nothing else.
+    let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
+    fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
+    until_bound(
+        &scene,
+        &[("", "plain.alice", "admittance:workloads-view"), foreign],
+    )
+    .await;
+    let denied = scene
+        .send_with(Method::GET, "/version", &headers, Value::Null)
+        .await;
+    assert_eq!(denied.json().unwrap()["code"], 404);
+    // A user that is deleted loses the role.
+    scene.admin("DELETE", "/v1/users/alice", Value::Null).await;
+    until_bound(&scene, &[foreign]).await;
+}
+
+/// The authorization system of the operator.
+struct Authorization {
+    socket: WebSocketStream<TlsStream<TcpStream>>,
+    /// The `Authorization` header of the gateway.
+    login: String,
+    acknowledged: VecDeque<Value>,
+}
+
+impl Authorization {
+    async fn accept(listener: &TcpListener, authority: &Authority) -> Self {
+        let (stream, _) = listener.accept().await.unwrap();
+        let stream = authority.acceptor("localhost").accept(stream).await.unwrap();
+        let mut login = String::new();
+        let socket = accept_hdr_async(stream, |request: &Request, response: Response| {
+            assert_eq!(request.uri().path(), "/subscribers/bcs-api/sub");
+            login = request.headers()["authorization"].to_str().unwrap().to_owned();
+            Ok(response)
+        })
+        .await
+        .unwrap();
+        Self {
+            socket,
+            login,
+            acknowledged: VecDeque::new(),
+        }
+    }
+
+    async fn send(&mut self, kind: &str, id: u32, data: &Value) {
+        let message = json!({
+            "app_code": "bcs", "type": kind, "worker_id": "w", "data_id": id, "data": data.to_string(),
+        });
+        self.socket
+            .send(Message::text(message.to_string()))
+            .await
+            .unwrap();
+    }
+
+    /// Waits until this message is acknowledged. Returns those that were acknowledged before.
+    async fn until_acknowledged(&mut self, id: u32) -> Vec<u64> {
+        let mut before = Vec::new();
+        let acknowledged = async {
+            loop {
+                let Message::Text(text) = self.socket.next().await.unwrap().unwrap() else {
+                    continue;
+                };
+                let ack: Value = serde_json::from_str(&text).unwrap();
+                assert_eq!(
+                    (&ack["app_code"], &ack["type"], &ack["worker_id"]),
+                    (&json!("bcs"), &json!("ack"), &json!("w"))
+                );
+                if ack["data_id"] == id {
+                    return;
+                }
+                before.extend(ack["data_id"].as_u64());
+            }
+        };
+        tokio::time::timeout(NEVER, acknowledged).await.unwrap();
+        before
+    }
+}
+
+fn policy(operation: &str, user: &str, role: &str, namespace: Option<&str>) -> Value {
+    json!({
+        "operation": operation,
+        "principal": {"principal_type": "plain", "principal_id": user},
+        "scope_type": "project", "scope_instance": "p", "service": "bcs",
+        "action": role,
+        "resource_type": if namespace.is_some() { "namespace" } else { "cluster" },
+        "resource_instance": {"cluster": "plain-dev", "namespace": namespace.unwrap_or_default()},
+        "policy_from": "common",
+    })
+}
+
+#[tokio::test]
+async fn an_authorization_system_sends_roles() {
+    let authority = Authority::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let config = format!(
+        "    roles:
+      subscription:
+        url: wss://localhost:{port}
+        appCode: bcs
+        secretFile: app.secret
+        tls: {{ ca: auth-ca.pem }}
+"
+    );
+    let pem = authority.pem();
+    let files = [("app.secret", SECRET), ("auth-ca.pem", &pem)];
+    let scene = Scene::with(&config, &files).await;
+    let mut system = Authorization::accept(&listener, &authority).await;
+    assert_eq!(system.login, "Basic YmNzOmFwcC1zZWNyZXQ=");
+
+    // Nothing is acknowledged before the cluster has it.
+    system.send("hi", 1, &json!({})).await;
+    system
+        .send("data", 2, &policy("add", "alice", "workloads-view", None))
+        .await;
+    // An unknown role, and a role that is not allowed.
+    system
+        .send("data", 3, &policy("add", "alice", "root", None))
+        .await;
+    system
+        .send("data", 4, &policy("add", "alice", "cluster-manage", None))
+        .await;
+    system
+        .send("data", 5, &policy("add", "alice", "services-view", Some("n")))
+        .await;
+    let early = tokio::time::timeout(POLL * 5, system.socket.next()).await;
+    assert!(
+        matches!(early, Err(_) | Ok(Some(Ok(Message::Ping(_))))),
+        "{early:?}"
+    );
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    let before = system.until_acknowledged(5).await;
+    assert_eq!(before, [2]);
+    let view = ("", "plain.alice", "admittance:workloads-view");
+    until_bound(&scene, &[view, ("n", "plain.alice", "admittance:services-view")]).await;
+
+    system
+        .send("data", 6, &policy("delete", "alice", "services-view", Some("n")))
+        .await;
+    system.until_acknowledged(6).await;
+    until_bound(&scene, &[view]).await;
+
+    // A system that can send everything does so at the start.
+    drop(system);
+    let mut system = Authorization::accept(&listener, &authority).await;
+    let list = json!([policy("add", "alice", "cluster-readonly", None)]);
+    system.send("list", 7, &list).await;
+    system.until_acknowledged(7).await;
+    until_bound(&scene, &[("", "plain.alice", "admittance:cluster-readonly")]).await;
+}
