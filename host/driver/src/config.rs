@@ -67,6 +67,8 @@ pub struct Config {
     pub cluster: Option<ClusterConfig>,
     /// Addresses of webhook hosts: a host name, and the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
+    /// Whether webhooks are trusted whose CA has an RSA key of less than 2048 bits.
+    pub accepts_short_keys: bool,
     pub decisions: DecisionsConfig,
     pub decision_sinks: SinksConfig,
     pub log: LogConfig,

@@ -7,6 +7,7 @@ mod pem;
 mod reload;
 mod server;
 mod short_key;
+mod short_rsa;
 
 use std::{
     fmt,
@@ -21,7 +22,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 pub use self::{
     advice::TlsAdvice,
     certificate::{not_after, subject_names},
-    client::{ClientTls, InvalidServerName, Trust, client},
+    client::{ClientTls, InvalidServerName, Trust, client, client_of_short_keys},
     pem::{PemError, certificates, certificates_in, private_key, private_key_in},
     reload::{CertificateStatus, Reloading},
     server::{ServerTls, TlsConnection},

@@ -58,6 +58,7 @@ pub struct HostBuilder {
     keep: usize,
     sandbox: SandboxConfig,
     resolve: Vec<(String, String)>,
+    accepts_short_keys: bool,
     decisions: Option<DecisionsConfig>,
     waits: bool,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
@@ -86,6 +87,7 @@ impl Default for HostBuilder {
             keep: History::DEFAULT_KEEP,
             sandbox: SandboxConfig::default(),
             resolve: Vec::new(),
+            accepts_short_keys: false,
             decisions: None,
             waits: false,
             progress: Arc::new(|_| ()),
@@ -237,6 +239,13 @@ impl HostBuilder {
         self
     }
 
+    /// Trusts CAs in the `caBundle` of webhooks whose RSA keys have 1024 to 2047 bits. Such keys can be broken, so this is
+    /// only for the time until there are others. Default: calls of these webhooks fail.
+    pub fn accept_short_webhook_keys(mut self) -> Self {
+        self.accepts_short_keys = true;
+        self
+    }
+
     /// Keeps the decisions on the last requests in memory, for [`Host::decisions`]. Default: none are kept.
     pub fn decisions(mut self, config: DecisionsConfig) -> Self {
         self.decisions = Some(config);
@@ -289,7 +298,10 @@ impl HostBuilder {
         let assembler = Arc::new(Assembler {
             sandbox,
             catalog,
-            webhooks: WebhookClients::new(resolve),
+            webhooks: match self.accepts_short_keys {
+                true => WebhookClients::accepting_short_keys(resolve),
+                false => WebhookClients::new(resolve),
+            },
             authorizer: self.authorizer.clone(),
             namespaces: self.namespaces.clone(),
             progress: self.progress,

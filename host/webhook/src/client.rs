@@ -46,6 +46,7 @@ pub struct WebhookClients(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     resolve: Arc<Resolve>,
+    accepts_short_keys: bool,
     pools: Mutex<HashMap<Key, Weak<PooledClient>>>,
 }
 
@@ -59,8 +60,18 @@ struct Key {
 impl WebhookClients {
     /// Creates empty pools. The table overrides the addresses of some host names; DNS resolves the others.
     pub fn new(resolve: Resolve) -> Self {
+        Self::create(resolve, false)
+    }
+
+    /// Creates empty pools like [`new`](Self::new), whose clients also trust CAs with RSA keys of 1024 to 2047 bits.
+    pub fn accepting_short_keys(resolve: Resolve) -> Self {
+        Self::create(resolve, true)
+    }
+
+    fn create(resolve: Resolve, accepts_short_keys: bool) -> Self {
         Self(Arc::new(Shared {
             resolve: Arc::new(resolve),
+            accepts_short_keys,
             pools: Mutex::default(),
         }))
     }
@@ -78,7 +89,7 @@ impl WebhookClients {
         if let Some(client) = pools.get(&key).and_then(Weak::upgrade) {
             return Ok(client);
         }
-        let tls = tls::client_config(ca_bundle)?;
+        let tls = tls::client_config(ca_bundle, self.0.accepts_short_keys)?;
         let connector = connector(tls, self.0.resolve.clone(), connect_timeout);
         let client = Arc::new(
             Client::builder(TokioExecutor::new())

@@ -19,9 +19,17 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "check that it is not an http port",
 };
 
-/// Creates a client configuration that trusts only these CAs, or those of the operating system if none are given.
-pub(crate) fn client_config(ca_bundle: Option<&[CertificateDer<'static>]>) -> Result<ClientConfig, Error> {
+/// Creates a client configuration that trusts only these CAs; without any, the CAs of the operating system. CAs with short
+/// RSA keys are trusted only if `accepts_short_keys`.
+pub(crate) fn client_config(
+    ca_bundle: Option<&[CertificateDer<'static>]>,
+    accepts_short_keys: bool,
+) -> Result<ClientConfig, Error> {
+    let is_short = |certificate| tls::rsa_bits(certificate).is_some_and(|bits| bits < tls::SHORTEST_RSA_KEY);
     match ca_bundle {
+        Some(certificates) if accepts_short_keys && certificates.iter().any(is_short) => {
+            tls::client_of_short_keys(certificates).map_err(Error::CaBundle)
+        }
         Some(certificates) => tls::client(Trust::Only(certificates), None).map_err(Error::CaBundle),
         None => tls::client(Trust::System, None).map_err(Error::SystemRoots),
     }
@@ -84,13 +92,13 @@ mod tests {
 
     #[test]
     fn a_bundle_must_hold_certificates() {
-        let no_bundle = client_config(Some(&[])).unwrap_err().to_string();
+        let no_bundle = client_config(Some(&[]), true).unwrap_err().to_string();
         assert!(
             no_bundle.starts_with("caBundle: it holds no certificate"),
             "{no_bundle}"
         );
         let broken = [CertificateDer::from(vec![1, 2, 3])];
-        let broken = client_config(Some(&broken)).unwrap_err().to_string();
+        let broken = client_config(Some(&broken), true).unwrap_err().to_string();
         assert!(
             broken.starts_with("caBundle: certificate 1 cannot be used"),
             "{broken}"

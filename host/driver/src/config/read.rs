@@ -120,7 +120,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let plugin_http = fields.get_or_default("pluginHttp", outbound::plugin_http, mistakes);
     let namespaces = namespaces::namespaces(&mut fields, mistakes);
     let cluster = fields.get_optional("cluster", namespaces::cluster, mistakes);
-    let resolve = fields.get_or_default("webhooks", resolve, mistakes);
+    let (resolve, accepts_short_keys) = fields.get_or_default("webhooks", webhooks, mistakes);
     let (decisions, decision_sinks) = fields.get_or_default(
         "decisions",
         |node, m| decisions::decisions(node, sections, m),
@@ -149,6 +149,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         namespaces,
         cluster,
         resolve,
+        accepts_short_keys,
         decisions,
         decision_sinks,
         log,
@@ -193,12 +194,13 @@ fn switch_mode(node: &Node<'_>, has_leader: bool, mistakes: &mut Mistakes) -> Op
     Some(mode)
 }
 
-fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, String)>> {
+/// Reads `webhooks`: the addresses of hosts, and whether CAs with short RSA keys are accepted.
+fn webhooks(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Vec<(String, String)>, bool)> {
     let mut fields = node.object(mistakes)?;
-    let fix = "write `resolve: { \"name.namespace\": \"127.0.0.1:9443\" }`";
-    let addresses = fields.get_required("resolve", fix, Node::string_map, mistakes);
+    let addresses = fields.get_or_default("resolve", Node::string_map, mistakes);
+    let accepts_short_keys = fields.get_or_default("acceptShortKeys", Node::boolean, mistakes);
     fields.finish(mistakes);
-    Some(addresses?.into_iter().collect())
+    Some((addresses.into_iter().collect(), accepts_short_keys))
 }
 
 /// Parses the URL of a server, and gives it this path if it has none.

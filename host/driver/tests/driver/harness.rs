@@ -134,6 +134,7 @@ impl Setup {
                 namespaces: Default::default(),
                 cluster: None,
                 resolve: Vec::new(),
+                accepts_short_keys: false,
                 decisions: Default::default(),
                 decision_sinks: Default::default(),
                 log: LogConfig::default(),

@@ -11,6 +11,7 @@ use super::{
     Identity, TlsError, certificates, provider,
     reload::{CertificateStatus, Material, Reloading, Usage},
     short_key::KeySizeVerifier,
+    short_rsa,
 };
 
 /// The CAs that a client trusts.
@@ -92,6 +93,17 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
             })?;
     }
     Ok(())
+}
+
+/// Returns a client configuration that trusts only these CAs, although they or the servers have RSA keys of less than
+/// [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), but at least 1024 bits. It is for servers that get other keys soon.
+pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, TlsError> {
+    let provider = short_rsa::provider();
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS12])
+        .map_err(TlsError::Provider)?;
+    let roots = Trust::Only(authorities).roots()?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Returns a client configuration that trusts these CAs, and uses this certificate if the server asks for one.

@@ -1,5 +1,5 @@
 use admittance_admission::{FailureKind, Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
-use admittance_webhook::{Error, Webhook, WebhookClients, WebhookConfig};
+use admittance_webhook::{Error, Resolve, Webhook, WebhookClients, WebhookConfig};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
 use rustls::ServerConfig;
 
@@ -121,6 +121,25 @@ async fn an_authority_whose_rsa_key_is_too_short_is_named_with_its_size() {
     for part in ["CA", "has 1024 bits", "requires 2048", "admittance certs"] {
         assert!(failure.message.contains(part), "{part}: {failure}");
     }
+}
+
+#[tokio::test]
+async fn short_rsa_keys_are_accepted_if_the_operator_asks_for_it() {
+    let (authority, server) = Authority::short();
+    let server = Server::start(server, echo());
+    let address = server.address.to_string();
+    let lenient = WebhookClients::accepting_short_keys(Resolve::parse([(BCS_HOST, address)]).unwrap());
+    let trusting = |authority| WebhookConfig {
+        ca_bundle: Some(vec![authority]),
+        ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
+    };
+    let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
+    call(&webhook, &application()).await.unwrap();
+    // A webhook with another authority still refuses the server.
+    let other = Authority::new().certificate();
+    let webhook = Webhook::new(trusting(other), &lenient).unwrap();
+    let failure = call(&webhook, &application()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
 }
 
 /// An address counts only as an address in the subjectAltName, not as a common name.

@@ -246,7 +246,7 @@ pluginHttp:
   credentials: { scanner: { file: scanner.token, origins: ["https://scanner.example.com"], header: X-Api-Key } }
   resolve: { scanner.example.com: "10.0.0.7" }
 namespaces: { prod: { team: a } }
-webhooks: { resolve: { "sidecar.ns": "127.0.0.1:9443" } }
+webhooks: { resolve: { "sidecar.ns": "127.0.0.1:9443" }, acceptShortKeys: true }
 log: { level: debug, format: json }
 "#,
     )
@@ -339,6 +339,7 @@ log: { level: debug, format: json }
         config.resolve,
         [("sidecar.ns".to_owned(), "127.0.0.1:9443".to_owned())]
     );
+    assert!(config.accepts_short_keys);
     assert_eq!(
         (config.log.level, config.log.format),
         (LogLevel::Debug, LogFormat::Json)

@@ -1,0 +1,71 @@
+//! Accepts RSA signatures with keys from 1024 bits on, for clients whose operator asks for it until there are other keys.
+//!
+//! The verification in `ring` has this minimum only for PKCS #1 with SHA-256, which is what authorities sign with. TLS 1.3
+//! requires PSS, so such clients use TLS 1.2.
+
+use std::sync::{Arc, LazyLock};
+
+use ring::signature::{RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, UnparsedPublicKey};
+use rustls::{
+    SignatureScheme,
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
+};
+use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, alg_id};
+
+type Algorithm = &'static dyn SignatureVerificationAlgorithm;
+
+#[derive(Debug)]
+struct ShortRsa;
+
+impl SignatureVerificationAlgorithm for ShortRsa {
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::RSA_ENCRYPTION
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::RSA_PKCS1_SHA256
+    }
+
+    fn verify_signature(
+        &self,
+        public_key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), InvalidSignature> {
+        let key = UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, public_key);
+        key.verify(message, signature).map_err(|_| InvalidSignature)
+    }
+}
+
+static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
+    let usual = super::provider().signature_verification_algorithms;
+    // The first algorithm for a kind of key and signature decides.
+    let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
+        .chain(usual.all.iter().copied())
+        .collect();
+    let others = usual.mapping.iter().copied();
+    let others = others.filter(|(scheme, _)| {
+        !matches!(
+            scheme,
+            SignatureScheme::RSA_PKCS1_SHA256
+                | SignatureScheme::RSA_PSS_SHA256
+                | SignatureScheme::RSA_PSS_SHA384
+                | SignatureScheme::RSA_PSS_SHA512
+        )
+    });
+    let short: &'static [Algorithm] = &[&ShortRsa];
+    let mapping: Vec<_> = std::iter::once((SignatureScheme::RSA_PKCS1_SHA256, short))
+        .chain(others)
+        .collect();
+    // This is made once, and lives as long as the program, as the library requires.
+    WebPkiSupportedAlgorithms {
+        all: all.leak(),
+        mapping: mapping.leak(),
+    }
+});
+
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    let mut provider = Arc::unwrap_or_clone(super::provider());
+    provider.signature_verification_algorithms = *ALGORITHMS;
+    Arc::new(provider)
+}
