@@ -2,6 +2,7 @@
 //! kube-apiserver.
 
 mod console;
+mod definition_v1;
 mod kubernetes;
 
 use admittance::{BodyError, BodyLimits, Passage};

@@ -5,20 +5,21 @@ use admittance_cluster::{Cluster, ForwardError};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{
-    Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT_ENCODING, CONTENT_LENGTH},
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
     request::Parts,
     uri::PathAndQuery,
 };
 use serde::Deserialize;
 
-use super::plain;
+use super::{definition_v1, plain};
 use crate::scheduler::{NextBody, definitions_reply};
 
 /// The limit of a reply that is read whole to be rewritten, in bytes. It is more than the definitions of a kube-apiserver take.
 const REPLY_LIMIT: usize = 64 << 20;
 
-/// Forwards a request for definitions of custom resources. The reply gets the driver's version.
+/// Forwards a request for definitions of custom resources, in a newer version if the server has no other. The reply gets
+/// the driver's version.
 pub(super) async fn definitions(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -35,7 +36,13 @@ pub(super) async fn definitions(
     // The reply must be readable.
     head.headers.remove(ACCEPT_ENCODING);
     let extensions = head.extensions.clone();
-    let reply = match cluster.forward(request(head, to, body)).await {
+    let newer = definition_v1::path(&to).map(|to| request(head.clone(), to, definition_v1::converted(&body)));
+    let mut replied = cluster.forward(request(head, to, body)).await;
+    let is_newer_needed = replied.as_ref().is_ok_and(is_not_served);
+    if let Some(newer) = newer.filter(|_| is_newer_needed) {
+        replied = cluster.forward(newer).await;
+    }
+    let reply = match replied {
         Ok(reply) => reply,
         Err(error) => return Ok(unreachable(&error)),
     };
@@ -86,6 +93,12 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     let mut request = Request::from_parts(head, body);
     *request.uri_mut() = Uri::from(to);
     request
+}
+
+/// Returns whether the server does not have the version of the path: only replies about resources are JSON.
+fn is_not_served<B>(reply: &Response<B>) -> bool {
+    let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
+    reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)
 }
 
 /// Returns `metadata.namespace` of an object.

@@ -12,17 +12,23 @@ const MAX_QUOTED: usize = 300;
 
 /// The version of definitions of custom resources at the kube-apiserver.
 pub(crate) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
+/// The version at servers from Kubernetes 1.22 on, which have no other.
+pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The version for clients of the driver.
 const DRIVER_VERSION: &str = "v4";
 
 /// Replaces the version in a reply of the kube-apiserver with definitions of custom resources by the driver's version, at the
 /// first place where it occurs.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
-    match std::str::from_utf8(body) {
-        Ok(text) if text.contains(DEFINITIONS_VERSION) => {
-            text.replacen(DEFINITIONS_VERSION, DRIVER_VERSION, 1).into()
-        }
-        _ => body.clone(),
+    let Ok(text) = std::str::from_utf8(body) else {
+        return body.clone();
+    };
+    // The longer text goes first, because it begins with the other.
+    let versions = [DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION];
+    let version = versions.into_iter().find(|version| text.contains(version));
+    match version {
+        Some(version) => text.replacen(version, DRIVER_VERSION, 1).into(),
+        None => body.clone(),
     }
 }
 

@@ -170,6 +170,46 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
     assert!(kubernetes.received().is_empty());
 }
 
+#[tokio::test]
+async fn definitions_are_written_in_v1_if_v1beta1_is_not_served() {
+    let received: Arc<Mutex<Vec<Received>>> = Arc::default();
+    let kept = received.clone();
+    let routes = Router::new().fallback(async move |request: Request<Body>| {
+        let (head, body) = request.into_parts();
+        let line = format!("{} {}", head.method, head.uri);
+        if line.contains("/v1beta1/") {
+            return Response::builder()
+                .status(404)
+                .header("content-type", "text/plain; charset=utf-8")
+                .body(Body::from("404 page not found"))
+                .unwrap();
+        }
+        let body = body.collect().await.unwrap().to_bytes();
+        let reply: Value = serde_json::from_slice(&body).unwrap();
+        kept.lock().unwrap().push(Received {
+            line,
+            headers: head.headers,
+            body,
+        });
+        json_reply(201, &reply)
+    });
+    let url = format!("http://{}", serve(routes).await);
+    let kubernetes = Kubernetes::beside(&url, received).await;
+    let older = json!({"apiVersion": "v4", "kind": "CustomResourceDefinition", "spec": {"version": "v2"}});
+    let request = request("POST", &below("/customresourcedefinitions"), older.to_string());
+    let (status, reply) = text(kubernetes.scene.driver.send(request).await).await;
+    let reply: Value = serde_json::from_str(&reply).unwrap();
+    assert_eq!((status, &reply["apiVersion"]), (201, &json!("v4")), "{reply}");
+    let [received] = &kubernetes.received()[..] else {
+        panic!("one definition is written");
+    };
+    assert_eq!(
+        received.line,
+        "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    );
+    assert_eq!(received.json()["spec"]["versions"][0]["name"], "v2");
+}
+
 /// A cluster that is configured for the labels of namespaces, or for plugins, must not be open to all clients.
 #[tokio::test]
 async fn custom_resources_are_refused_by_default() {
