@@ -104,6 +104,13 @@ impl<'a> Fields<'a> {
             .any(|entry| self.is(entry, name) && !matches!(entry.value.value, super::tree::Value::Null))
     }
 
+    /// Whether the field of this name is present with the value `null`.
+    pub fn is_null(&self, name: &str) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| self.is(entry, name) && matches!(entry.value.value, super::tree::Value::Null))
+    }
+
     /// Accepts these fields and ignores their values.
     pub fn ignore(&mut self, names: &[&'static str]) {
         self.known.extend(names);

@@ -156,7 +156,14 @@ fn read_definition<'a>(
     let read = |node: &Node<'a>, mistakes: &mut Mistakes| Some((read_target(node, mistakes)?, node.clone()));
     let target = fields.get_required("resourcesRef", fix, read, mistakes);
     let fix = "list the hooks that are called";
-    let stages = fields.get_required("admissionWebhooks", fix, read_stages, mistakes);
+    // Go writes an empty list as null.
+    let stages = match fields.is_null("admissionWebhooks") {
+        true => {
+            fields.ignore(&["admissionWebhooks"]);
+            Some(Vec::new())
+        }
+        false => fields.get_required("admissionWebhooks", fix, read_stages, mistakes),
+    };
     fields.finish(mistakes);
     let Some((target, node)) = target else {
         return FormContent::default();
