@@ -10,7 +10,10 @@ mod source;
 use std::collections::{HashMap, HashSet};
 
 use admittance_bcs::routes::Permission;
-use admittance_net::bearer::TokenDigest;
+use admittance_net::{
+    bearer::TokenDigest,
+    tls::{self, Trust},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sqlx::{query, query_as};
@@ -141,7 +144,8 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Inserts credentials if the gateway may connect to their addresses. bcs-api has stored whatever agents reported.
+    /// Inserts credentials if the gateway may connect to their addresses, and can verify them by their CA. bcs-api has stored
+    /// whatever agents reported.
     async fn insert_source_credentials(
         &self,
         change: &mut Change,
@@ -156,7 +160,17 @@ impl Accounts {
             cluster_domain: reported.cluster_domain,
         };
         let cluster = reported.cluster_id;
-        match self.reachable(report) {
+        let checked = self.reachable(report).and_then(|credentials| {
+            let unusable =
+                |error: &dyn std::fmt::Display| AccountsError::Invalid(format!("cacert_data: {error}"));
+            let authorities =
+                tls::certificates_in(credentials.ca.as_bytes()).map_err(|error| unusable(&error))?;
+            Trust::Only(&authorities)
+                .roots()
+                .map_err(|error| unusable(&error))?;
+            Ok(credentials)
+        });
+        match checked {
             Ok(credentials) => {
                 self.insert_credentials(change, &cluster, &credentials).await?;
                 done.credentials += 1;

@@ -54,7 +54,14 @@ const ORIGINAL: [&str; 16] = [
 /// Returns a gateway whose database has the tables of bcs-api, after these changes to them.
 async fn with_tables(changes: &[&'static str]) -> Scene {
     let scene = Scene::mysql().await;
-    let statements = [&ORIGINAL[..], changes].concat();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let authority = rcgen::CertificateParams::default()
+        .self_signed(&key)
+        .unwrap()
+        .pem();
+    let authority =
+        format!("UPDATE cluster_credentials SET ca_cert_data = '{authority}' WHERE cluster_id = 'plain-dev'");
+    let statements = [&ORIGINAL[..], &[authority.leak()], changes].concat();
     mariadb::shared().run(database(&scene), &statements).await;
     scene
 }
@@ -257,6 +264,21 @@ async fn users_in_the_way_are_replaced_only_on_purpose() {
     );
     let again = accounts.import("test", &replace).await.unwrap();
     assert!(again.replaced.is_empty() && again.users == 0, "{again:?}");
+}
+
+#[tokio::test]
+async fn credentials_with_an_unusable_ca_are_not_imported() {
+    let scene = with_tables(&[
+        "UPDATE cluster_credentials SET ca_cert_data = '-----BEGIN CERTIFICATE-----\nQUFB\n-----END CERTIFICATE-----' \
+         WHERE cluster_id = 'plain-dev'",
+    ])
+    .await;
+    let done = scene.accounts.import("test", &[]).await.unwrap();
+    let skipped = done.skipped.join("\n");
+    assert!(
+        done.credentials == 0 && skipped.contains("credentials of plain-dev: cacert_data: "),
+        "{skipped}"
+    );
 }
 
 async fn revision(scene: &Scene) -> i64 {
