@@ -159,7 +159,7 @@ async fn a_rollback_is_confirmed() {
     browser.open(&url("/history")).await;
     let rows = browser.texts("table tbody tr").await;
     assert!(
-        rows[0].contains("a change of files") && rows[0].contains("live"),
+        rows[0].contains("a change of definitions or modules") && rows[0].contains("live"),
         "{rows:?}"
     );
     assert!(

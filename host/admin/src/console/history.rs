@@ -84,7 +84,7 @@ pub(super) fn made_by(revision: &Revision) -> Markup {
     html! {
         @match &revision.origin {
             Origin::Start => "the start of the program",
-            Origin::Files => "a change of files",
+            Origin::Files => "a change of definitions or modules",
             Origin::Refreshed => "a new module at its source",
             Origin::Applied => "apply",
             Origin::Deleted => "delete",

@@ -23,9 +23,11 @@ const SECTIONS: [&str; 9] = [
     "bke",
 ];
 
+const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
+                     dialect.gateway.roles.subscription; see docs/cluster-roles.md";
 /// Keys, or sections if they end in a dot, without an equivalent, and the reason or what to do instead. The first that
 /// matches counts.
-const WITHOUT_EQUIVALENT: [(&str, &str); 22] = [
+const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
         "`admittance users import` copies them with their tokens; create others with `admittance users create`",
@@ -35,18 +37,11 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 22] = [
         "every user is impersonated; grant the permission Cluster to those who may do what their role bindings allow",
     ),
     ("turn_on_rbac", "see rbac.turn_on_rbac"),
-    (
-        "rbac.",
-        "nothing writes roles into clusters: bind roles to users there, as `plain.alice`",
-    ),
-    (
-        "turn_on_",
-        "nothing writes roles into clusters: bind roles to users there, as `plain.alice`",
-    ),
-    (
-        "rbac_data",
-        "bind these roles in the clusters, to users as `plain.alice`",
-    ),
+    ("rbac.", ROLES),
+    ("turn_on_", ROLES),
+    ("rbac_data", ROLES),
+    ("bkiam_auth.bkiam_auth_sub_server", ROLES),
+    ("bkiam_auth_sub_server", ROLES),
     (
         "cluster_credentials_fixtures",
         "`admittance clusters create`, and an agent in each cluster",
@@ -299,7 +294,7 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     if let Some(servers) = original.servers("bcs_zookeeper", None) {
         let _ = writeln!(text, "zookeeper:\n  service: {{ {servers} }}");
     }
-    text.push_str("dialect:\n  gateway:\n    discover: {}\n");
+    text.push_str("dialect:\n  gateway:\n    discover: {}\n    services: {}\n");
     let tls = original.client_tls();
     if !tls.is_empty() {
         let _ = writeln!(text, "    {tls}");
@@ -384,6 +379,7 @@ unheard_of: 1
         for part in [
             "address: \"0.0.0.0:8443\"",
             "admin: { address: \"0.0.0.0:8087\" }",
+            "    services: {}\n",
             "tls: { certificate: \"s.pem\", key: \"s.key\", clientCa: \"ca.pem\" }",
             "service: { servers: [\"10.0.0.1:2181\", \"10.0.0.2:2181\"] }",
             "mysql: { server: \"10.0.0.3:3306\", database: \"bke_core\", user: \"root\", passwordFile: mysql.password }",

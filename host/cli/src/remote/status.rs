@@ -163,7 +163,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
 pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
     let change = match origin {
         Origin::Start => "the start of the program".to_owned(),
-        Origin::Files => "a change of files".to_owned(),
+        Origin::Files => "a change of definitions or modules".to_owned(),
         Origin::Refreshed => "a new module at its source".to_owned(),
         Origin::Applied => "apply".to_owned(),
         Origin::Deleted => "delete".to_owned(),
