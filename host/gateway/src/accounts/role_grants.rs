@@ -276,7 +276,7 @@ impl Accounts {
         let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or_default();
         let taken = query(
             "UPDATE admittance_leases SET holder = ?, expires_at = ? \
-             WHERE name = 'roles' AND (holder = ? OR expires_at < ?)",
+             WHERE name = 'roles' AND (holder = ? OR expires_at <= ?)",
         )
         .bind(holder.to_owned())
         .bind(now.saturating_add(lifetime))
@@ -341,4 +341,100 @@ pub(super) async fn role_grants(read: &mut Change) -> Result<BTreeSet<RoleGrant>
         })
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::{AccountsConfig, ClusterKind, ClusterName, DatabaseConfig};
+
+    async fn accounts(directory: &tempfile::TempDir) -> Accounts {
+        let config = AccountsConfig {
+            database: DatabaseConfig::Sqlite(directory.path().join("accounts.db")),
+            key_file: directory.path().join("key"),
+            creates_key: true,
+            register_token_lifetime: AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
+            clusters_per_user: AccountsConfig::DEFAULT_CLUSTERS_PER_USER,
+            local_servers: Vec::new(),
+        };
+        let accounts = Accounts::new(config).await.unwrap();
+        accounts.0.database.migrate().await.unwrap();
+        accounts.load().await.unwrap();
+        accounts
+    }
+
+    #[tokio::test]
+    async fn one_gateway_at_a_time_holds_the_lease() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = accounts(&directory).await;
+        let long = Duration::from_secs(600);
+        assert!(accounts.lease_roles("a", long).await.unwrap());
+        assert!(!accounts.lease_roles("b", long).await.unwrap());
+        // A lease that is renewed with no lifetime ends at once.
+        assert!(accounts.lease_roles("a", Duration::ZERO).await.unwrap());
+        assert!(accounts.lease_roles("b", long).await.unwrap());
+        assert!(!accounts.lease_roles("a", long).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn grants_become_bindings_of_the_clusters_that_they_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let accounts = accounts(&directory).await;
+        let alice = UserName::plain("alice").unwrap();
+        let user = accounts.create_user("test", &alice, false, &[]).await.unwrap();
+        let cluster = async |kind, id: &str| {
+            let name = ClusterName::new(id, Some(("project", kind))).unwrap();
+            accounts
+                .create_cluster("test", None, &name)
+                .await
+                .unwrap()
+                .id
+                .clone()
+        };
+        let first = cluster(ClusterKind::Kubernetes, "BCS-K8S-1").await;
+        let second = cluster(ClusterKind::Kubernetes, "BCS-K8S-10").await;
+        let mesos = cluster(ClusterKind::Mesos, "BCS-MESOS-1").await;
+        let grant = |user: &UserName, clusters: &str, scope: &str, source| RoleGrant {
+            user: user.clone(),
+            role: GrantedRole::ServicesView,
+            clusters: clusters.parse().unwrap(),
+            scope: scope.parse().unwrap(),
+            source,
+        };
+        let bindings = |id: &str| {
+            let directory = accounts.now().unwrap();
+            let cluster = directory.cluster(id).unwrap().clone();
+            let bindings = directory.bindings_in(&cluster).map_or(0, BTreeSet::len);
+            (bindings, directory.access(&user, &cluster))
+        };
+        let unknown = UserName::plain("nobody").unwrap();
+        let configured = [
+            // The whole ID counts, in any case.
+            grant(&alice, "bcs-k8s-1", "", GrantSource::Configuration),
+            grant(&alice, "BCS-K8S-1", "team", GrantSource::Configuration),
+            grant(&unknown, "*", "", GrantSource::Configuration),
+        ];
+        let edit = GrantEdit::ReplaceConfigured(configured.into());
+        accounts.edit_role_grants("test", edit).await.unwrap();
+        assert_eq!(bindings(&first), (2, Some(Access::Cluster)));
+        assert_eq!(bindings(&second), (0, None));
+
+        let policy = grant(&alice, "*", "*", GrantSource::CommonPolicy);
+        for _ in 0..2 {
+            let edit = GrantEdit::Add(policy.clone());
+            accounts.edit_role_grants("test", edit).await.unwrap();
+        }
+        assert_eq!(bindings(&second), (1, Some(Access::Cluster)));
+        assert_eq!(bindings(&mesos), (0, None));
+        // The same role of the configuration stays.
+        accounts
+            .edit_role_grants("test", GrantEdit::Remove(policy))
+            .await
+            .unwrap();
+        assert_eq!(bindings(&first).0, 2);
+        assert_eq!(bindings(&second), (0, None));
+        let edit = GrantEdit::ReplaceConfigured(BTreeSet::new());
+        accounts.edit_role_grants("test", edit).await.unwrap();
+        assert_eq!(bindings(&first), (0, None));
+    }
 }
