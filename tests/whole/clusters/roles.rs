@@ -1,6 +1,6 @@
 //! Roles of users become role bindings in a cluster: from a file, and from an authorization system.
 
-use std::{collections::VecDeque, fs};
+use std::fs;
 
 use futures_util::{SinkExt, StreamExt};
 use http::Method;
@@ -146,10 +146,10 @@ struct Authorization {
     socket: WebSocketStream<TlsStream<TcpStream>>,
     /// The `Authorization` header of the gateway.
     login: String,
-    acknowledged: VecDeque<Value>,
 }
 
 impl Authorization {
+    #[allow(clippy::result_large_err, reason = "the library defines the callback")]
     async fn accept(listener: &TcpListener, authority: &Authority) -> Self {
         let (stream, _) = listener.accept().await.unwrap();
         let stream = authority.acceptor("localhost").accept(stream).await.unwrap();
@@ -161,11 +161,7 @@ impl Authorization {
         })
         .await
         .unwrap();
-        Self {
-            socket,
-            login,
-            acknowledged: VecDeque::new(),
-        }
+        Self { socket, login }
     }
 
     async fn send(&mut self, kind: &str, id: u32, data: &Value) {

@@ -17,7 +17,7 @@ const HASH_LENGTH: usize = 32;
 /// The bindings that a cluster should have, and the roles that they refer to.
 #[derive(Debug)]
 pub(super) struct WantedBindings {
-    /// By path.
+    /// The bindings by their paths.
     pub(super) bindings: BTreeMap<String, Value>,
     pub(super) roles: BTreeSet<GrantedRole>,
 }

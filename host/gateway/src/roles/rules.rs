@@ -68,7 +68,7 @@ const WORKLOADS: [(&str, &[&str]); 4] = [
     ("batch", &["jobs", "cronjobs"]),
     ("autoscaling", &["horizontalpodautoscalers"]),
 ];
-/// What users of workloads may read besides them.
+/// Users of workloads may also read these resources.
 const AROUND_WORKLOADS: [&str; 8] = [
     "limitranges",
     "resourcequotas",

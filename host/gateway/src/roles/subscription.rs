@@ -69,8 +69,8 @@ struct PolicyChange {
     #[serde(default)]
     operation: Operation,
     principal: Principal,
-    /// The role.
-    action: GrantedRole,
+    #[serde(rename = "action")]
+    role: GrantedRole,
     resource_type: ResourceType,
     resource_instance: ResourceInstance,
     #[serde(default = "common")]
@@ -169,7 +169,7 @@ impl PolicyChange {
         }
         Ok(RoleGrant {
             user: format!("{principal_type}:{principal_id}").parse::<UserName>()?,
-            role: self.action,
+            role: self.role,
             clusters: self.resource_instance.cluster.parse()?,
             scope,
             source: self.policy_from,
