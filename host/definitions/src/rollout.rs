@@ -95,15 +95,15 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Whether `number` of `of` requests end the rollout.
-    pub fn is_reached(self, number: u64, of: u64) -> bool {
+    /// Returns the number of requests out of `of` that ends the rollout.
+    pub fn out_of(self, of: u64) -> u64 {
         match self {
-            Self::Count(limit) => number >= limit,
+            Self::Count(limit) => limit,
             Self::Share(share) => {
-                let limit = of
+                let parts = of
                     .max(FEWEST)
                     .saturating_mul(share.parts_of_ten_thousand().into());
-                number.saturating_mul(Share::ALL.parts_of_ten_thousand().into()) >= limit
+                parts.div_ceil(Share::ALL.parts_of_ten_thousand().into())
             }
         }
     }

@@ -73,11 +73,13 @@ pub use requests::reviews::ReviewService;
 pub use requests::trace::{request_span, trace_context};
 pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};
 pub use status::metrics::{DURATION_BUCKETS, METRICS, describe_metrics};
+#[doc(hidden)]
+pub use status::traffic::Traffic;
 pub use status::traffic::{TrafficCounts, TrafficHour};
 pub use status::{
     AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
-    DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus, PluginStatus, Problem, RecentCalls,
-    StageState, StageStatus, Status, StorageStatus, StoreStatus,
+    ComparedKind, DifferenceEffect, DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus,
+    PluginStatus, Problem, RecentCalls, StageState, StageStatus, Status, StorageStatus, StoreStatus,
 };
 
 pub use admittance_admission::{Digest, ModuleReference, Moment, OciReference};

@@ -45,10 +45,16 @@ pub struct RolloutStatus {
     pub decided: u64,
     /// The decided requests for which the candidate gave no verdict.
     pub failed: u64,
+    /// The number of failures that ends the rollout, out of the decided requests.
+    #[serde(default)]
+    pub failure_limit: u64,
     /// The decided requests for which both answers were compared.
     pub compared: u64,
     /// The compared requests that the candidate denied and the plugin does not.
     pub refused: u64,
+    /// The number of refusals that ends the rollout, out of the compared requests.
+    #[serde(default)]
+    pub refusal_limit: u64,
 }
 
 /// Whether a rollout continues by itself.

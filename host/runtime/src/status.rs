@@ -6,7 +6,7 @@ pub(crate) mod traffic;
 
 use std::{fs, path::PathBuf};
 
-use admittance_admission::{Digest, FailurePolicy, Mode, Phase, Unreached};
+use admittance_admission::{Digest, FailurePolicy, Mode, Phase, Unreached, words};
 use admittance_definitions::{BadDefinition, HookStatus, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -390,9 +390,77 @@ pub struct CandidateReport {
     pub plugin: PluginStatus,
     /// The candidate and its statistics.
     pub candidate: CandidateStatus,
-    /// The newest differences, the last one first; at most 20.
+    /// The comparisons by the kind of the object, sorted by kind.
+    #[serde(default)]
+    pub kinds: Vec<ComparedKind>,
+    /// The newest differences, the last one first; at most 20. Of each kind and effect, the newest one stays longest.
     pub samples: Vec<DifferenceSample>,
 }
+
+/// The comparisons of a candidate with its plugin for one kind of objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ComparedKind {
+    /// Group, version and kind, `apps/v1/Deployment`; `other kinds` for those after the first 50.
+    pub kind: String,
+    /// Calls with the same answer.
+    pub same: u64,
+    /// Calls in which only the candidate denied.
+    pub would_deny: u64,
+    /// Calls in which only the plugin denied.
+    pub would_allow: u64,
+    /// Calls in which the change, the message or the notes differed.
+    pub would_change: u64,
+    /// Calls in which only the candidate failed.
+    pub would_fail: u64,
+}
+
+impl ComparedKind {
+    /// The kinds that are counted together.
+    pub(crate) const OTHERS: &str = "other kinds";
+
+    /// Returns the number of calls with this effect.
+    pub fn with_effect(&self, effect: DifferenceEffect) -> u64 {
+        match effect {
+            DifferenceEffect::Deny => self.would_deny,
+            DifferenceEffect::Allow => self.would_allow,
+            DifferenceEffect::Change => self.would_change,
+            DifferenceEffect::Fail => self.would_fail,
+        }
+    }
+
+    pub(crate) fn with_effect_mut(&mut self, effect: DifferenceEffect) -> &mut u64 {
+        match effect {
+            DifferenceEffect::Deny => &mut self.would_deny,
+            DifferenceEffect::Allow => &mut self.would_allow,
+            DifferenceEffect::Change => &mut self.would_change,
+            DifferenceEffect::Fail => &mut self.would_fail,
+        }
+    }
+
+    /// Returns the number of calls in which the answers differed.
+    pub fn different(&self) -> u64 {
+        let counts = DifferenceEffect::ALL.map(|effect| self.with_effect(effect));
+        counts.into_iter().sum()
+    }
+}
+
+/// The effect of a candidate that answers in place of its plugin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DifferenceEffect {
+    /// The candidate denies what the plugin does not deny.
+    Deny,
+    /// The candidate does not deny what the plugin denies.
+    Allow,
+    /// The candidate changes the object otherwise, or its message or notes differ.
+    #[default]
+    Change,
+    /// The candidate fails where the plugin does not.
+    Fail,
+}
+
+words!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
 
 impl CandidateReport {
     /// Removes the values that patches write, which are parts of objects; the paths stay.
@@ -424,6 +492,9 @@ pub struct DifferenceSample {
     pub namespace: Option<String>,
     /// The name of the object; may be empty if the control plane generates it.
     pub name: String,
+    /// The effect of the candidate's answer in place of the plugin's.
+    #[serde(default)]
+    pub effect: DifferenceEffect,
     /// The answer of the plugin.
     pub plugin: AnswerSample,
     /// The answer of the candidate.
@@ -431,7 +502,7 @@ pub struct DifferenceSample {
 }
 
 /// An answer in a sample.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AnswerSample {

@@ -10,6 +10,9 @@ use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, Tr
 
 use super::{ChainRates, packed::LogEntry};
 
+/// The parts of the period that have numbers of their own.
+const PARTS: usize = 12;
+
 #[derive(Default)]
 struct ChainCounts {
     requests: u64,
@@ -17,7 +20,8 @@ struct ChainCounts {
     would_deny: u64,
     changed: u64,
     failed: u64,
-    microseconds: Vec<u64>,
+    /// The time of each request in the chain, by the part of the period, the newest part first.
+    microseconds: [Vec<u64>; PARTS],
 }
 
 /// Returns the rates of these decisions, which are sorted from the newest to the oldest. `is_cut` means that the log no
@@ -30,31 +34,37 @@ pub(super) fn of(
 ) -> Vec<ChainRates> {
     let mut chains: BTreeMap<(Phase, Arc<str>), ChainCounts> = BTreeMap::new();
     let mut seconds = within.as_secs_f64();
+    let part_length = (within / PARTS as u32).as_micros().max(1);
     for entry in decisions {
+        let age = now.duration_since(entry.unpacked.at.0).unwrap_or_default();
         if is_cut {
-            seconds = now
-                .duration_since(entry.unpacked.at.0)
-                .unwrap_or_default()
-                .as_secs_f64();
+            seconds = age.as_secs_f64();
         }
+        let part = usize::try_from(age.as_micros() / part_length).unwrap_or(PARTS);
         let rows = entry.read().map(|packed| entry.rows(&packed)).unwrap_or_default();
         for rows in rows.chunk_by(|one, other| (one.phase, &one.chain) == (other.phase, &other.chain)) {
             let Some(first) = rows.first() else { continue };
             let counts = chains.entry((first.phase, first.chain.clone())).or_default();
-            counts.add(rows, entry.decision());
+            counts.add(rows, entry.decision(), part.min(PARTS - 1));
         }
     }
-    let rates = chains.into_iter().map(|((phase, chain), mut counts)| ChainRates {
-        chain: chain.to_string(),
-        phase,
-        seconds,
-        requests: counts.requests,
-        denied: counts.denied,
-        would_deny: counts.would_deny,
-        changed: counts.changed,
-        failed: counts.failed,
-        p50_microseconds: quantile(&mut counts.microseconds, 50),
-        p99_microseconds: quantile(&mut counts.microseconds, 99),
+    let rates = chains.into_iter().map(|((phase, chain), counts)| {
+        let mut all = counts.microseconds.concat();
+        let parts = || counts.microseconds.iter().rev();
+        ChainRates {
+            chain: chain.to_string(),
+            phase,
+            seconds,
+            requests: counts.requests,
+            denied: counts.denied,
+            would_deny: counts.would_deny,
+            changed: counts.changed,
+            failed: counts.failed,
+            p50_microseconds: quantile(&mut all, 50),
+            p99_microseconds: quantile(&mut all, 99),
+            requests_series: parts().map(|part| part.len() as u64).collect(),
+            p99_series: parts().map(|part| quantile(&mut part.clone(), 99)).collect(),
+        }
     });
     rates.collect()
 }
@@ -62,7 +72,7 @@ pub(super) fn of(
 impl ChainCounts {
     /// Adds the rows of one chain for one request. Rows of a second round alone are skipped, because the request is
     /// counted already.
-    fn add(&mut self, rows: &[TraceRow], decision: &Decision) {
+    fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;
         }
@@ -95,7 +105,9 @@ impl ChainCounts {
         };
         let time = span(Mode::Enforce).or_else(|| span(Mode::Audit));
         let time = time.unwrap_or_default().as_micros();
-        self.microseconds.push(u64::try_from(time).unwrap_or(u64::MAX));
+        if let Some(part) = self.microseconds.get_mut(part) {
+            part.push(u64::try_from(time).unwrap_or(u64::MAX));
+        }
     }
 }
 

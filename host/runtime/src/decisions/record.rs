@@ -249,4 +249,10 @@ pub struct ChainRates {
     pub p50_microseconds: u64,
     /// The time in the chain that 99 of 100 requests do not exceed, in microseconds.
     pub p99_microseconds: u64,
+    /// The requests in each twelfth of the requested period, the oldest first.
+    #[serde(default)]
+    pub requests_series: Vec<u64>,
+    /// The time that 99 of 100 requests do not exceed in each twelfth, in microseconds; 0 without requests.
+    #[serde(default)]
+    pub p99_series: Vec<u64>,
 }

@@ -2,7 +2,7 @@
 //! any effect on them; or it decides a share of them, while the plugin is called in the background.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     panic::AssertUnwindSafe,
     sync::{
         Arc, Weak,
@@ -28,11 +28,17 @@ use crate::{
     requests::trace::request_span,
     rollout::{Rollout, RolloutProgress},
     status::metrics,
-    status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
+    status::{
+        AnswerSample, CandidateReport, CandidateStatus, ComparedKind, DifferenceEffect, DifferenceSample,
+        PluginStatus,
+    },
 };
 
 /// The number of samples that are kept for one candidate.
 const SAMPLES: usize = 20;
+
+/// The number of kinds whose comparisons are counted. Clients choose the kinds, so others are counted together.
+const KINDS: usize = 50;
 
 /// The size in bytes to which patches in samples are shortened.
 const MOST_PATCH: usize = 16 << 10;
@@ -65,11 +71,16 @@ pub(crate) struct Trial {
     pub(crate) rollout: Option<Arc<Rollout>>,
     slots: Arc<Semaphore>,
     calls: AtomicU64,
-    same: AtomicU64,
-    different: AtomicU64,
-    failed: AtomicU64,
     passed_over: AtomicU64,
-    samples: Mutex<VecDeque<DifferenceSample>>,
+    comparisons: Mutex<Comparisons>,
+}
+
+/// The results of a trial.
+#[derive(Debug, Default)]
+struct Comparisons {
+    kinds: BTreeMap<String, ComparedKind>,
+    /// The differences, the newest first.
+    samples: VecDeque<DifferenceSample>,
 }
 
 /// The identity of a trial: a table with another plugin, candidate, share or rollout begins a new trial.
@@ -123,11 +134,8 @@ impl Trials {
             rollout,
             slots: Arc::new(Semaphore::new(BACKGROUND_CALLS)),
             calls: AtomicU64::new(0),
-            same: AtomicU64::new(0),
-            different: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
             passed_over: AtomicU64::new(0),
-            samples: Mutex::new(VecDeque::new()),
+            comparisons: Mutex::default(),
         });
         trials.insert(identity, Arc::downgrade(&trial));
         trial
@@ -236,6 +244,20 @@ impl Answer {
         }
     }
 
+    /// Returns the effect of the candidate's answer in place of this one; `None` if both are the same.
+    fn difference(&self, candidate: &Self) -> Option<DifferenceEffect> {
+        if self.is_same(candidate) {
+            return None;
+        }
+        let denies = |answer: &Self| matches!(answer.effect, Ok(Effect::Deny(_)));
+        Some(match (&self.effect, &candidate.effect) {
+            (Ok(_), Err(_)) => DifferenceEffect::Fail,
+            _ if denies(candidate) && !denies(self) => DifferenceEffect::Deny,
+            _ if denies(self) && !denies(candidate) => DifferenceEffect::Allow,
+            _ => DifferenceEffect::Change,
+        })
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         let effects = match (&self.effect, &other.effect) {
             (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,
@@ -279,6 +301,37 @@ impl Answer {
     }
 }
 
+impl Comparisons {
+    /// Returns the counts of a kind.
+    fn kind(&mut self, kind: &str) -> &mut ComparedKind {
+        let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < KINDS;
+        let kind = if is_counted { kind } else { ComparedKind::OTHERS };
+        self.kinds.entry(kind.to_owned()).or_insert_with(|| ComparedKind {
+            kind: kind.to_owned(),
+            ..ComparedKind::default()
+        })
+    }
+
+    /// Counts a difference. The samples that leave are old ones of a kind and an effect with a newer sample, as long as
+    /// there are any.
+    fn add(&mut self, sample: DifferenceSample) {
+        *self.kind(&sample.kind).with_effect_mut(sample.effect) += 1;
+        self.samples.push_front(sample);
+        if self.samples.len() > SAMPLES {
+            let subject = |sample: &DifferenceSample| (sample.kind.clone(), sample.effect);
+            let subjects: Vec<_> = self.samples.iter().map(subject).collect();
+            let has_newer = |index: &usize| {
+                subjects
+                    .iter()
+                    .position(|other| Some(other) == subjects.get(*index))
+                    < Some(*index)
+            };
+            let oldest = (0..subjects.len()).rev().find(has_newer).unwrap_or(SAMPLES);
+            self.samples.remove(oldest);
+        }
+    }
+}
+
 impl Trial {
     /// Compares both answers, on a thread for long work if they are large.
     async fn record(
@@ -307,25 +360,25 @@ impl Trial {
     }
 
     fn compare(&self, request: &Request, ours: &Answer, theirs: &Answer) {
-        if ours.is_same(theirs) {
-            self.same.fetch_add(1, Ordering::Relaxed);
+        let kind = request.kind.to_string();
+        let Some(effect) = ours.difference(theirs) else {
+            self.comparisons.lock().kind(&kind).same += 1;
             self.counter("same").increment(1);
             return;
-        }
-        self.different.fetch_add(1, Ordering::Relaxed);
-        if theirs.effect.is_err() && ours.effect.is_ok() {
-            self.failed.fetch_add(1, Ordering::Relaxed);
-            self.counter("failed").increment(1);
-        } else {
-            self.counter("different").increment(1);
-        }
+        };
+        let result = match effect {
+            DifferenceEffect::Fail => "failed",
+            _ => "different",
+        };
+        self.counter(result).increment(1);
         let sample = DifferenceSample {
             at: Moment::now(),
             uid: request.uid.as_str().to_owned(),
             operation: request.operation.as_str().to_owned(),
-            kind: request.kind.to_string(),
+            kind,
             namespace: request.namespace.clone(),
             name: request.name.clone(),
+            effect,
             plugin: ours.sample(request, &self.redact),
             candidate: theirs.sample(request, &self.redact),
         };
@@ -338,9 +391,7 @@ impl Trial {
             message = sample.candidate.message.as_deref(),
             "the candidate differs from the plugin"
         );
-        let mut samples = self.samples.lock();
-        samples.push_front(sample);
-        samples.truncate(SAMPLES);
+        self.comparisons.lock().add(sample);
     }
 
     pub(crate) fn begin_metrics(&self) {
@@ -354,15 +405,16 @@ impl Trial {
     }
 
     pub(crate) fn status(&self, progress: Option<&RolloutProgress>) -> CandidateStatus {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let comparisons = self.comparisons.lock();
+        let sum = |count: fn(&ComparedKind) -> u64| comparisons.kinds.values().map(count).sum();
         CandidateStatus {
             plugin: self.candidate.clone(),
             share: self.share.to_string(),
             since: self.since,
-            same: count(&self.same),
-            different: count(&self.different),
-            failed: count(&self.failed),
-            passed_over: count(&self.passed_over),
+            same: sum(|kind| kind.same),
+            different: sum(ComparedKind::different),
+            failed: sum(|kind| kind.would_fail),
+            passed_over: self.passed_over.load(Ordering::Relaxed),
             rollout: self
                 .rollout
                 .as_ref()
@@ -372,12 +424,14 @@ impl Trial {
     }
 
     pub(crate) fn report(&self, progress: Option<&RolloutProgress>) -> CandidateReport {
-        let samples = self.samples.lock();
+        let candidate = self.status(progress);
+        let comparisons = self.comparisons.lock();
         CandidateReport {
             stage: self.identity.stage.clone(),
             plugin: self.plugin.clone(),
-            candidate: self.status(progress),
-            samples: samples.iter().cloned().collect(),
+            candidate,
+            kinds: comparisons.kinds.values().cloned().collect(),
+            samples: comparisons.samples.iter().cloned().collect(),
         }
     }
 }

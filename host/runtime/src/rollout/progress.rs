@@ -345,8 +345,10 @@ impl RolloutProgress {
             reason: self.reason_and_replica(),
             decided: counts.decided,
             failed: counts.failed,
+            failure_limit: rollout.definition.failures.out_of(counts.decided),
             compared: counts.compared,
             refused: counts.refused,
+            refusal_limit: rollout.definition.refusals.out_of(counts.compared),
         }
     }
 }

@@ -121,12 +121,12 @@ impl Rollout {
             ..
         } = counts;
         let (failures, refusals) = (self.definition.failures, self.definition.refusals);
-        if failures.is_reached(*failed, *decided) {
+        if *failed >= failures.out_of(*decided) {
             return Some(format!(
                 "the candidate failed for {failed} of {decided} requests; the limit is {failures}"
             ));
         }
-        refusals.is_reached(*refused, *compared).then(|| {
+        (*refused >= refusals.out_of(*compared)).then(|| {
             format!(
                 "the candidate denied {refused} of {compared} compared requests that the plugin does not deny; the limit \
                  is {refusals}"

@@ -42,9 +42,9 @@ pub struct TrafficHour {
     pub minutes: Vec<TrafficCounts>,
 }
 
-/// Counts the requests of the last two hours. Lives as long as the host.
+/// Counts the requests of the last two hours. Lives as long as the host; benchmarks have their own.
 #[derive(Debug)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     begun: Instant,
     /// The minutes with requests, the oldest first. Readers take the list and add up without the lock.
     minutes: Mutex<VecDeque<Arc<CountedMinute>>>,
@@ -62,7 +62,8 @@ struct CountedMinute {
 }
 
 impl Traffic {
-    pub(crate) fn new(begun: Instant) -> Self {
+    /// Returns empty counts, whose first minute begins at this time.
+    pub fn new(begun: Instant) -> Self {
         Self {
             begun,
             minutes: Mutex::default(),
@@ -70,7 +71,7 @@ impl Traffic {
     }
 
     /// Counts a request that took this long.
-    pub(crate) fn record(&self, verdict: DecisionVerdict, duration: Duration, now: Instant) {
+    pub fn record(&self, verdict: DecisionVerdict, duration: Duration, now: Instant) {
         let number = self.minute(now);
         let mut minutes = self.minutes.lock();
         // A thread that read the clock earlier may come later.

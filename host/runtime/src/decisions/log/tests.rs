@@ -429,6 +429,9 @@ fn rates_count_the_decisions_of_each_chain() {
     assert_eq!((pods.p50_microseconds, pods.p99_microseconds), (0, 100));
     assert_eq!((names.requests, names.denied), (2, 2));
     assert!((pods.seconds - 60.0).abs() < f64::EPSILON);
+    assert_eq!((pods.requests_series.len(), pods.p99_series.len()), (12, 12));
+    assert_eq!(pods.requests_series.iter().sum::<u64>(), 2);
+    assert_eq!(pods.p99_series.iter().max(), Some(&100));
 }
 
 #[test]

@@ -178,6 +178,39 @@ async fn the_share_is_compared_and_the_newest_samples_are_kept() {
     assert!(report.samples.is_sorted_by(|a, b| a.at >= b.at));
 }
 
+#[test]
+fn differences_are_counted_by_kind_and_each_keeps_an_example() {
+    let mut comparisons = Comparisons::default();
+    let sample = |kind: &str, effect| DifferenceSample {
+        at: Moment::now(),
+        uid: String::new(),
+        operation: "CREATE".to_owned(),
+        kind: kind.to_owned(),
+        namespace: None,
+        name: String::new(),
+        effect,
+        plugin: AnswerSample::default(),
+        candidate: AnswerSample::default(),
+    };
+    comparisons.add(sample("v1/Service", DifferenceEffect::Deny));
+    for _ in 0..2 * SAMPLES {
+        comparisons.add(sample("v1/Pod", DifferenceEffect::Change));
+    }
+    comparisons.add(sample("v1/Pod", DifferenceEffect::Fail));
+    assert_eq!(comparisons.samples.len(), SAMPLES);
+    let oldest = comparisons.samples.back().unwrap();
+    assert_eq!(oldest.kind, "v1/Service");
+    let pods = comparisons.kind("v1/Pod");
+    assert_eq!((pods.would_change, pods.would_fail), (2 * SAMPLES as u64, 1));
+    assert_eq!(pods.different(), 2 * SAMPLES as u64 + 1);
+    // The kinds that clients name are bounded.
+    for number in 0..2 * KINDS {
+        comparisons.kind(&format!("v1/Kind{number}")).same += 1;
+    }
+    assert_eq!(comparisons.kinds.len(), KINDS + 1);
+    assert_eq!(comparisons.kind(ComparedKind::OTHERS).same, KINDS as u64 + 2);
+}
+
 #[tokio::test]
 async fn a_slow_candidate_delays_no_request_and_is_skipped() {
     let gate = Arc::new(Semaphore::new(0));
@@ -203,7 +236,7 @@ fn a_trial_continues_while_a_table_has_it() {
     assert!(Arc::ptr_eq(&first, &of("one", "10%")));
     assert!(!Arc::ptr_eq(&first, &of("two", "10%")));
     assert!(!Arc::ptr_eq(&first, &of("one", "20%")));
-    first.same.fetch_add(1, Ordering::Relaxed);
+    first.comparisons.lock().kind("v1/Pod").same += 1;
     drop(first);
     assert_eq!(of("one", "10%").status(None).same, 0);
 }
