@@ -5,12 +5,13 @@
 mod overview;
 mod playground;
 mod scale;
+mod screenshots;
 mod sign_in;
 mod steering;
 
 use std::{env, fs};
 
-use admittance_tests::repository;
+use admittance_tests::{Serve, repository};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -128,6 +129,9 @@ async fn decisions_are_shown_as_they_come() {
     // A driver of browsers takes the fields for hidden, since the element that folds them on telephones is closed.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
+    let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
+    let suggested: Vec<String> = browser.evaluate(suggested, Vec::new()).await;
+    assert_eq!(suggested, ["billing", "shop"]);
     browser.click("input[value=denied]", "").await;
     browser.write("input[name=namespace]", "shop").await;
     browser.click("button", "Filter").await;
@@ -324,6 +328,45 @@ async fn health_shows_what_the_driver_depends_on() {
     browser.find_with(".alert.bad", "spec.stages[0].name").await;
     browser.picture("health-problem").await;
     browser.end(&origin).await;
+}
+
+#[tokio::test]
+async fn health_says_why_a_server_is_down_since_when_and_what_to_do() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    // Nobody listens on the port of a listener that is gone.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("admittance.yaml");
+    let text = format!(
+        "dialect:
+  rest:
+    routes: [{{ method: [PUT], path: /v1/jobs, operation: UPDATE, resource: jobs, kind: Job }}]
+upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 1s }} }}
+"
+    );
+    fs::write(&config, text).unwrap();
+    let mut program = Serve::new(&config).unwrap().start().await.unwrap();
+    let origin = program.admin_url("");
+    program
+        .until_status("the check", |status| status["upstream"][0]["up"] == false)
+        .await
+        .unwrap();
+    browser.open(&program.admin_url("/health")).await;
+    let row = browser.find_with("tr", &format!("upstream http://{gone}")).await;
+    let row = row.text().await.unwrap();
+    for part in ["down", "for ", "refused", "Start it"] {
+        assert!(row.contains(part), "{part}: {row}");
+    }
+    browser.find_with(".alert.bad", "refused").await;
+    browser.picture("health-down").await;
+    browser.end(&origin).await;
+    program.terminate().unwrap();
+    program.ended().await.unwrap();
 }
 
 /// The scripts say what types they expect, and these are checked as in a program.

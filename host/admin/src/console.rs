@@ -12,6 +12,7 @@ mod diff;
 mod form;
 mod health;
 mod history;
+mod http_text;
 mod layout;
 mod live;
 mod mistakes;

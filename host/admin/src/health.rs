@@ -92,13 +92,16 @@ impl HealthLine {
         self.text(count(number as u64, one))
     }
 
-    /// Adds whether a server is in use.
+    /// Adds whether a server is in use, and since when it is not.
     #[must_use]
-    pub fn up(self, is_up: bool) -> Self {
+    pub fn up(self, is_up: bool, since: Option<Moment>) -> Self {
         if is_up {
-            self.badge(Tone::Good, "up")
-        } else {
-            self.badge(Tone::Bad, "down")
+            return self.badge(Tone::Good, "up");
+        }
+        let line = self.badge(Tone::Bad, "down");
+        match since {
+            Some(since) => line.since(since),
+            None => line,
         }
     }
 
@@ -222,7 +225,10 @@ mod tests {
         assert!(!line.needs_attention());
         assert_eq!(line.clone().problem(Some("away".to_owned())).tone(), Tone::Warn);
         assert_eq!(line.clone().advice("wait").advice, None);
-        assert_eq!(line.clone().up(false).advice("wait").advice, Some("wait"));
-        assert_eq!(line.up(false).problem(Some("away".to_owned())).tone(), Tone::Bad);
+        assert_eq!(line.clone().up(false, None).advice("wait").advice, Some("wait"));
+        assert_eq!(
+            line.up(false, None).problem(Some("away".to_owned())).tone(),
+            Tone::Bad
+        );
     }
 }

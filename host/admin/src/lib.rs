@@ -33,6 +33,7 @@ use std::{
 };
 
 use admittance::{Host, Status};
+use admittance_dialect::Dialect;
 use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,
@@ -96,6 +97,8 @@ pub struct Sources {
     /// Whether the driver is stopping.
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
+    /// The dialect in which users of the console may write HTTP requests.
+    pub dialect: Option<Arc<dyn Dialect>>,
 }
 
 /// The state of a driver, for the console.

@@ -51,8 +51,8 @@ impl HealthInfo {
     ) -> Self {
         let is_up = match discovered {
             // Only the master serves requests.
-            Some(_) => servers.first().is_some_and(|server| server.is_up),
-            None => servers.iter().any(|server| server.is_up),
+            Some(_) => servers.first().is_some_and(|server| server.downtime.is_none()),
+            None => servers.iter().any(|server| server.downtime.is_none()),
         };
         let message = match discovered {
             Some(discovered) if !discovered.is_known => "in starting",

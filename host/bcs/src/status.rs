@@ -60,13 +60,21 @@ pub struct ServerHealth {
     /// Whether its last health check and connection succeeded, so that requests go to it first.
     #[serde(rename = "up")]
     pub is_up: bool,
+    /// The time at which it went down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Moment>,
+    /// The reason for which it is down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 impl From<admittance_net::upstream::ServerHealth> for ServerHealth {
     fn from(health: admittance_net::upstream::ServerHealth) -> Self {
         Self {
             server: health.server.to_string(),
-            is_up: health.is_up,
+            is_up: health.downtime.is_none(),
+            since: health.downtime.as_ref().map(|downtime| Moment(downtime.since)),
+            problem: health.downtime.map(|downtime| downtime.reason),
         }
     }
 }

@@ -64,6 +64,13 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
+    /// Returns an HTTP request that the dialect reads as this admission request, or an example of one; without
+    /// credentials. `None` if there is none, which is the default implementation.
+    fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
+        let _ = request;
+        None
+    }
+
     /// Writes the reply to a request that ends at the front door.
     fn reply(&self, end: &End<'_>) -> Response<Bytes>;
 }

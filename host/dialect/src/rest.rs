@@ -4,6 +4,7 @@ mod matching;
 mod patch;
 mod route;
 mod stored;
+mod written;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -337,6 +338,10 @@ impl Dialect for Rest {
         let spliced = pointer.and_then(|pointer| spliced(body, pointer, object));
         // `read` has found the place of the object, so the fallback is never used.
         Ok(spliced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
+    }
+
+    fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
+        self.routes.iter().find_map(|route| route.written(request))
     }
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {

@@ -169,6 +169,11 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
     /// Returns everything to which requests are forwarded.
     fn upstreams(&self) -> Vec<Upstream>;
 
+    /// Returns the dialect that reads requests, if console users may write them as HTTP requests.
+    fn dialect(&self) -> Option<Arc<dyn Dialect>> {
+        None
+    }
+
     /// Adds the sections of the front end to `GET /v1/status`.
     fn report(&self, status: &mut DriverStatus) {
         let servers = self.upstreams();

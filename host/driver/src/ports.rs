@@ -158,6 +158,7 @@ impl AdminPort {
             decisions,
             is_stopping: observed.is_stopping.clone(),
             metrics: self.metrics.clone(),
+            dialect: observed.front.dialect(),
             health: Box::new(move || {
                 let health = health.front.health(health.address.ip());
                 health.map(IntoResponse::into_response)

@@ -6,7 +6,12 @@ mod health;
 mod server;
 mod servers;
 
-use std::{any::Any, fmt, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::body::Body;
 use http::{
@@ -133,8 +138,15 @@ pub struct TunnelGuard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHealth {
     pub server: Server,
-    /// Whether its last health check and connection succeeded.
-    pub is_up: bool,
+    /// `None` if its last health check and connection succeeded.
+    pub downtime: Option<Downtime>,
+}
+
+/// The reason for which a server is down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Downtime {
+    pub since: SystemTime,
+    pub reason: String,
 }
 
 /// Sends requests to servers. Cheap to clone.
@@ -201,7 +213,7 @@ impl Upstream {
         let targets = self.servers.targets();
         let health = targets.iter().map(|target| ServerHealth {
             server: target.server.clone(),
-            is_up: target.health.is_up(),
+            downtime: target.health.downtime(),
         });
         health.collect()
     }
@@ -363,9 +375,10 @@ impl Upstream {
                     return Ok((response.map(Body::new), server.clone(), in_flight));
                 }
                 Err(cause) if cause.is_connect() => {
-                    health.record_refused();
+                    let reason = causes::chain(&cause);
                     counter!(telemetry::UPSTREAM_CONNECT_FAILURES).increment(1);
-                    tracing::warn!(%server, error = causes::chain(&cause), "cannot connect to a server of the upstream");
+                    tracing::warn!(%server, error = reason, "cannot connect to a server of the upstream");
+                    health.record_refused(reason);
                     error = UpstreamError::Connect;
                     (body, replay) = match replay.take_untouched() {
                         Some(body) => body,

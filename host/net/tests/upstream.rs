@@ -122,7 +122,11 @@ fn named_routes(name: &'static str) -> Router {
 /// Waits until the first known server has refused a connection.
 async fn refused(upstream: &Upstream) {
     let refused = async {
-        while upstream.health().first().is_none_or(|server| server.is_up) {
+        while upstream
+            .health()
+            .first()
+            .is_none_or(|server| server.downtime.is_none())
+        {
             tokio::task::yield_now().await;
         }
     };
@@ -367,7 +371,7 @@ async fn a_refused_connection_loses_no_request() {
             assert_eq!(post(&upstream, "x").await, (200, "a x".to_owned()), "{choice:?}");
         }
         assert!(
-            !upstream.health()[0].is_up && upstream.health()[1].is_up,
+            upstream.health()[0].downtime.is_some() && upstream.health()[1].downtime.is_none(),
             "{choice:?}"
         );
     }

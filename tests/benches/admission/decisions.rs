@@ -1,11 +1,19 @@
 //! The cost of decisions: the time of a request, the memory after a million of them, and the time to find some.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use admittance::{DecisionFilter, DecisionsConfig, Host};
+use admittance::{DecisionFilter, DecisionVerdict, DecisionsConfig, Host, Traffic};
 use admittance_tests::{Client, Serve, resident_memory};
 
-use crate::{SETTINGS, chain_file, changed, measure::Table, native, objects, request, reviews::review};
+use crate::{
+    SETTINGS, chain_file, changed,
+    measure::{Table, Times},
+    native, objects, request,
+    reviews::review,
+};
 
 /// `requests` are made one after another to measure one, `many` to see what stays in memory, and `rows` are searched.
 pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
@@ -40,6 +48,8 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
         )
         .await;
 
+    table.note(trends(base));
+
     let megabytes = || resident_memory(std::process::id()).unwrap() / 1_000_000;
     let before = megabytes();
     // A log that is full.
@@ -65,6 +75,26 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
         .await;
     searches(&mut table, directory, rows).await;
     table.print();
+}
+
+/// Measures the counting of a request for the trends of the console, which must stay below 1 % of the request.
+fn trends(request: Times) -> String {
+    const REQUESTS: u32 = 1_000_000;
+    let begun = Instant::now();
+    let traffic = Traffic::new(begun);
+    for number in 0..REQUESTS {
+        let duration = Duration::from_micros(u64::from(number % 997));
+        traffic.record(
+            DecisionVerdict::Allowed,
+            duration,
+            begun + Duration::from_millis(number.into()),
+        );
+    }
+    let one = begun.elapsed() / REQUESTS;
+    let share = 100.0 * one.as_secs_f64() / request.median().as_secs_f64();
+    format!(
+        "counting a request for the trends of the console: {one:?}, {share:.2} % of the request without decisions"
+    )
 }
 
 /// Measures the search through the API, with the database.

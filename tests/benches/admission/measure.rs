@@ -12,6 +12,10 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    pub(crate) fn median(self) -> Duration {
+        self.median
+    }
+
     /// The ratio of the medians.
     pub(crate) fn ratio(self, other: Self) -> f64 {
         self.median.as_secs_f64() / other.median.as_secs_f64()

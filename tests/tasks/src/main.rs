@@ -17,6 +17,7 @@ mod load;
 mod mariadb;
 mod packaged;
 mod plugins;
+mod screenshots;
 mod suite;
 mod supply;
 mod target;
@@ -115,6 +116,8 @@ enum Task {
     },
     /// Write the manual as a book that can be searched to target/book. The first time, mdBook is compiled.
     Book,
+    /// Renew the screenshots of the console in docs/console. Chromium is installed if it is missing and this is root.
+    Screenshots,
     /// Compile the plugins and run the benchmarks.
     Bench(bench::Bench),
     /// Write the fields of Kubernetes' own kinds, which the program contains, from the source of client-go.
@@ -202,6 +205,11 @@ fn run(task: Task) -> Result<(), Error> {
             command::become_built("release", "admittance-hostile", &rest)
         }
         Task::Book => book::write(),
+        Task::Screenshots => {
+            plugins::build(Selection::All)?;
+            build_programs()?;
+            screenshots::renew()
+        }
         Task::Bench(arguments) => {
             plugins::build(Selection::All)?;
             bench::measure(&arguments)

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use admittance_tests::{Client, Serve, Upstream, repository};
+use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::{chains, pod};
@@ -273,5 +275,167 @@ async fn an_editor_traps_no_keyboard() {
     assert_eq!(focused().await, "definitions");
     browser.type_in("definitions", format!("{escape}{tab}")).await;
     assert_eq!(focused().await, "object");
+    browser.end(&origin).await;
+}
+
+/// An API that has no AdmissionReviews gets its requests in the form in which clients send them.
+#[tokio::test]
+async fn a_chain_of_rest_is_tried_with_http_requests() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let upstream = Upstream::start().await.unwrap();
+    let mut program = Serve::new(repository().join("docs/examples/services/admittance.yaml"))
+        .unwrap()
+        .upstream(&upstream.url())
+        .start()
+        .await
+        .unwrap();
+    let origin = program.admin_url("");
+    browser.open(&program.admin_url("/playground")).await;
+    let example = browser.text_of("object").await;
+    assert!(example.starts_with("PUT /v1/services/example\n"), "{example}");
+    browser.click("button", "Evaluate").await;
+    browser.find_with("#outcome td.added", "team: everyone").await;
+
+    // The last request of the chain is there when it is opened.
+    let request = Request::builder()
+        .method(Method::PUT)
+        .uri(program.url("/v1/services/web"))
+        .header("content-type", "application/json")
+        .body(r#"{"image": "nginx:1.29", "replicas": 8}"#)
+        .unwrap();
+    let reply = Client::new().unwrap().send(request).await.unwrap();
+    assert_eq!(reply.status, 422);
+    browser
+        .open(&program.admin_url("/playground?chain=Mutating:services"))
+        .await;
+    let last = browser.text_of("object").await;
+    assert!(
+        last.starts_with("PUT /v1/services/web\n") && last.contains("\"replicas\": 8"),
+        "{last}"
+    );
+    browser.click("button", "Evaluate").await;
+    browser
+        .find_with("#outcome .notice.bad", "at most 5 replicas")
+        .await;
+    browser.picture("playground-rest").await;
+
+    // A route and a body that do not exist are reported, the body at its line.
+    browser.edit("object", "PUT /v1/others/web\n\n{}").await;
+    browser
+        .find_with("#outcome .notice.bad", "no route matches")
+        .await;
+    browser
+        .edit("object", "PUT /v1/services/web\n\n{\n  \"replicas\": many\n}")
+        .await;
+    browser.find_with("#outcome a", "Object, line 4").await;
+    assert_eq!(browser.texts(".numbers .marked").await, ["4"]);
+    browser.only_failed_with("422").await;
+    browser.end(&origin).await;
+    program.terminate().unwrap();
+    program.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_no_chain_is_for_is_neither_allowed_nor_denied() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    browser.open(&server.program.admin_url("/playground")).await;
+    browser
+        .edit(
+            "object",
+            "apiVersion: v1\nkind: Service\nmetadata: { name: web }\n",
+        )
+        .await;
+    browser.find_with("#outcome h2 .badge.plain", "not matched").await;
+    browser.find_with("#outcome .notice", "Chain example: ").await;
+    browser.find_with("#outcome", "`resources` has pods").await;
+    assert!(browser.all("#outcome .badge.good").await.is_empty());
+    browser.picture("playground-unmatched").await;
+    browser.end(&origin).await;
+}
+
+#[tokio::test]
+async fn an_exception_that_matches_is_named() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let exception = "---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionException
+metadata: { name: old-images }
+spec:
+  owner: shop
+  reason: the images move next month
+  expires: 2999-01-01
+  stages: [images/registry]
+  namespaces: [shop]
+";
+    let server = Server::start("", &(chains() + exception)).await;
+    let origin = server.program.admin_url("");
+    browser.open(&server.program.admin_url("/playground")).await;
+    browser.edit("definitions", &images()).await;
+    browser.edit("object", POD).await;
+    browser
+        .find_with("#outcome table.timeline", "let pass by the exception old-images")
+        .await;
+    browser.end(&origin).await;
+}
+
+#[tokio::test]
+async fn an_editor_has_colours_and_marks_lines_that_exist() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    let page = server.program.admin_url("/playground");
+    browser.open(&page).await;
+    let text = "# why\nkind: Pod\nspec:\n  - name: \"a#b\"\n    replicas: 3\n    ready: true\n";
+    browser.edit("object", text).await;
+    let shown =
+        "return document.querySelector('#object').parentElement.querySelector('.colours').textContent";
+    assert_eq!(
+        browser.evaluate::<String>(shown, Vec::new()).await,
+        format!("{text}\n")
+    );
+    for (kind, expected) in [
+        ("comment", &["# why"][..]),
+        ("key", &["kind", "spec", "name", "replicas", "ready"]),
+        ("string", &["\"a#b\""]),
+        ("number", &["3"]),
+        ("word", &["true"]),
+    ] {
+        let selector = format!(".field:has(#object) .colours .{kind}");
+        assert_eq!(browser.texts(&selector).await, expected, "{kind}");
+    }
+    browser.edit("object", "{\"kind\": \"Pod\", \"a\": [1]}").await;
+    assert_eq!(
+        browser.texts(".field:has(#object) .colours .key").await,
+        ["\"kind\"", "\"a\""]
+    );
+
+    // What is missing at the end of a text is marked at its last line.
+    browser.edit("object", "kind: Pod\nmetadata: {").await;
+    browser.find(".field:has(#object) .numbers .marked").await;
+    assert_eq!(
+        browser.texts(".field:has(#object) .numbers div").await,
+        ["1", "2"]
+    );
+
+    // The other page with an editor marks and leads to lines too.
+    browser.open(&server.program.admin_url("/applies")).await;
+    browser.edit("object", "kind: Pod\na: b: c").await;
+    browser.click("button", "What applies?").await;
+    browser.find_with(".numbers .marked", "2").await;
+    browser.click("#answer a", "Object, line 2").await;
+    let focused = "return [document.activeElement.id, document.activeElement.selectionStart]";
+    let focused: (String, u64) = browser.evaluate(focused, Vec::new()).await;
+    assert_eq!(focused, ("object".to_owned(), 10));
+    browser.only_failed_with("422").await;
     browser.end(&origin).await;
 }

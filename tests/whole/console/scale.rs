@@ -14,6 +14,9 @@ use crate::{
 /// The number of decisions that the log keeps by default.
 const DECISIONS: usize = 10_000;
 
+/// The most bytes of a page that lists some of them.
+const LARGEST_PAGE: u64 = 200_000;
+
 /// Every tenth of them is denied.
 async fn fill(server: &Server) {
     let url = server.program.tls_url("/admit");
@@ -39,7 +42,7 @@ async fn times(browser: &Browser, url: &str) -> Value {
     let script = "
         const [page] = performance.getEntriesByType('navigation');
         const [paint] = performance.getEntriesByName('first-contentful-paint');
-        return { url: location.pathname + location.search, reply: page.responseEnd, content: paint?.startTime };";
+        return { url: location.pathname + location.search, reply: page.responseEnd, content: paint?.startTime, bytes: page.encodedBodySize };";
     browser.evaluate(script, Vec::new()).await
 }
 
@@ -55,9 +58,18 @@ async fn pages_stay_small_with_a_full_log() {
 
     let mut figures = Vec::new();
     // The first time, the browser has nothing of the console yet.
-    for path in ["/live", "/live", "/live?verdict=denied", "/live?text=web-4999"] {
+    for path in [
+        "/live",
+        "/",
+        "/live",
+        "/live?verdict=denied",
+        "/live?text=web-4999",
+    ] {
         figures.push(times(&browser, &url(path)).await);
     }
+    // The first content needs no more than this, however many decisions there are.
+    let largest = figures.iter().map(|page| page["bytes"].as_u64().unwrap()).max();
+    assert!(largest < Some(LARGEST_PAGE), "{figures:#?}");
     let figures = serde_json::to_string_pretty(&json!(figures)).unwrap();
     fs::create_dir_all(artefacts()).unwrap();
     fs::write(artefacts().join("times.json"), figures).unwrap();

@@ -65,6 +65,20 @@ async fn server(config: &str) -> Server {
     Server::start_in(directory, config, "").await
 }
 
+/// A server with a change in its history and a candidate that decides a part of the requests.
+pub(super) async fn rolling_out() -> Server {
+    let server = server(CONFIG).await;
+    let rollout = "        rollout: { steps: [5, 25, 50, 100], by: uid, pause: 1h }\n";
+    let file = server.directory.path().join("chains/images.yaml");
+    fs::write(file, images() + rollout).unwrap();
+    server
+        .program
+        .until_status("the rollout", |status| status["revision"] == 2)
+        .await
+        .unwrap();
+    server
+}
+
 #[tokio::test]
 async fn a_candidate_is_looked_at_and_promoted() {
     let Some(browser) = Browser::start().await else {
@@ -108,18 +122,25 @@ async fn a_candidate_is_looked_at_and_promoted() {
     let text = browser.find("pre.numbered").await.text().await.unwrap();
     assert!(text.contains("# Where images come from."), "{text}");
     browser.find_with("code", "chains/images.yaml:").await;
+    browser.click("section.stage a", "chains/images.yaml:8").await;
+    let target = "return document.querySelector('.line:target').textContent";
+    let target: String = browser.evaluate(target, Vec::new()).await;
+    assert_eq!(target.trim(), "- name: registry");
+    // The answers are counted by resource, and one example of each difference opens as a diff.
+    let counted = browser.texts("table.comparisons tbody td").await;
+    assert_eq!(counted, ["1", "0", "0", "2", "0"]);
+    let examples = browser.texts("details.sample summary").await;
+    assert_eq!(examples.len(), 1, "{examples:?}");
+    browser.click("details.sample summary", "Would change").await;
     browser
-        .click("details.sample summary", "CREATE of v1/Pod shop/web")
-        .await;
-    browser
-        .find_with("details.sample pre", "other.example.com/hub")
+        .find_with("details.sample td.added", "other.example.com/hub")
         .await;
     browser.picture("chain").await;
 
     // The promotion is confirmed with what it changes.
     browser.click("a.button", "Promote").await;
     browser
-        .find_with("pre.unified .added", "other.example.com/hub")
+        .find_with("table.diff td.added", "other.example.com/hub")
         .await;
     browser.picture("promote").await;
     browser.click("button", "Promote").await;
@@ -169,22 +190,22 @@ async fn a_rollback_is_confirmed() {
     browser.picture("history").await;
     browser.click("th a", "2").await;
     browser
-        .find_with("pre.unified .removed", "mirror.example.com")
+        .find_with("table.diff td.removed", "mirror.example.com")
         .await;
     browser
-        .find_with("pre.unified .added", "mistake.example.com")
+        .find_with("table.diff td.added", "mistake.example.com")
         .await;
     browser.picture("revision").await;
     // Any two can be compared, at an address of their own.
     browser.open(&url("/history/1?from=2")).await;
     browser
-        .find_with("pre.unified .added", "mirror.example.com")
+        .find_with("table.diff td.added", "mirror.example.com")
         .await;
 
     browser.click("a.button", "Roll back").await;
     browser.find_with("h1", "Roll back to revision 1").await;
     browser
-        .find_with("pre.unified .added", "mirror.example.com")
+        .find_with("table.diff td.added", "mirror.example.com")
         .await;
     browser.picture("rollback").await;
     browser.click("button", "Roll back").await;
@@ -357,6 +378,10 @@ async fn a_roll_out_is_steered() {
         browser.texts("section.candidate td[data-label=Decided]").await == ["1"]
     })
     .await;
+    browser.find_with("ol.steps li[aria-current] time", "in 5").await;
+    let limits = browser.texts("section.candidate td[data-label=Limit]").await;
+    assert_eq!(limits, ["5", "5"]);
+    assert_eq!(browser.all("section.candidate td.meter svg").await.len(), 2);
     browser.picture("roll-out").await;
 
     browser.click("button", "Abort").await;

@@ -27,9 +27,10 @@ struct Asset {
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
-const ASSETS: [Asset; 11] = [
+const ASSETS: [Asset; 12] = [
     asset("console.css", STYLE, include_str!("assets/console.css")),
     asset("console.js", SCRIPT, include_str!("assets/console.js")),
+    asset("colours.js", SCRIPT, include_str!("assets/colours.js")),
     asset("completion.js", SCRIPT, include_str!("assets/completion.js")),
     asset("copy.js", SCRIPT, include_str!("assets/copy.js")),
     asset("editor.js", SCRIPT, include_str!("assets/editor.js")),

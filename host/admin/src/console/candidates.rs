@@ -2,10 +2,10 @@
 //! roll-out.
 
 use admittance::{
-    AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceSample, Moment,
-    RolloutAction, RolloutState, RolloutStatus,
+    AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample,
+    Moment, RolloutAction, RolloutState, RolloutStatus,
 };
-use admittance_definitions::StageId;
+use admittance_definitions::{StageId, document::to_yaml};
 use axum::{
     Router,
     extract::{Query, State},
@@ -18,10 +18,14 @@ use serde::Deserialize;
 
 use super::{
     chains::hook_facts,
+    diff::side_by_side,
     form::ChangeForm,
     history::comparison,
     layout::{Section, form_key, page, refusal},
-    parts::{Column::Number, Tone, badge, count, headings, moment, number, object_name, relative, steps},
+    parts::{
+        Column::{Number, Text},
+        Tone, badge, count, headings, meter, moment, number, object_name, relative, segment, steps,
+    },
     session::Session,
     switch::back,
 };
@@ -51,13 +55,10 @@ pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[Cand
                     dd { (moment(report.candidate.since)) ", for " (report.candidate.share) " of the calls" }
                 }
                 @if let Some(status) = &report.candidate.rollout { (rollout(session, &report.stage, status)) }
-                (statistics(report))
+                h3 { "Compared answers" }
+                (comparisons(report))
                 @if session.may_change() {
                     p.actions { a.button.primary href={ "/promote?stage=" (utf8_percent_encode(&report.stage, NON_ALPHANUMERIC)) } { "Promote…" } }
-                }
-                @if !report.samples.is_empty() {
-                    h3 { "The last differences" }
-                    @for sample in &report.samples { (difference(sample)) }
                 }
             }
         }
@@ -77,23 +78,23 @@ fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
         Aborted => (Tone::Bad, &[Resume]),
         Completed => (Tone::Good, &[Abort]),
     };
+    let now = Moment::now();
     html! {
         h3 { "Rollout " (badge(tone, rollout.state.as_str())) }
         @if let Some(reason) = &rollout.reason { p.notice.warn { (reason) } }
         p {
             "The candidate decides " strong { (rollout.share) } " of the requests, by " (rollout.by) ", since "
             (moment(rollout.since)) "."
-            @if let Some(next) = rollout.next { " This step ends " (relative(next, Moment::now())) "." }
         }
-        (steps(&rollout.steps, &rollout.share))
+        (steps(&rollout.steps, &rollout.share, &countdown(rollout, now)))
         table.data {
-            (headings(&[Number("Decided"), Number("Failed"), Number("Compared"), Number("Refused")]))
-            tbody { tr {
-                (number("Decided", rollout.decided, None)) (number("Failed", rollout.failed, Some(Tone::Bad)))
-                (number("Compared", rollout.compared, None)) (number("Refused", rollout.refused, Some(Tone::Bad)))
-            } }
+            (headings(&[Text("Ends the rollout"), Number("Requests"), Number("Out of"), Number("Limit"), Text("How close")]))
+            tbody {
+                (limit("Failures", rollout.failed, ("Decided", rollout.decided), rollout.failure_limit))
+                (limit("Refusals", rollout.refused, ("Compared", rollout.compared), rollout.refusal_limit))
+            }
         }
-        p.hint { "In this step, at most during the last pause. Refused are requests that the plugin does not deny." }
+        p.hint { "In this step, at most during the last pause. Refusals are denials of requests that the plugin does not deny." }
         @if session.may_change() {
             form method="post" action="/rollout" {
                 (form_key(session))
@@ -113,58 +114,91 @@ fn label(action: RolloutAction) -> &'static str {
     }
 }
 
-fn statistics(report: &CandidateReport) -> Markup {
-    let candidate = &report.candidate;
+/// Shows when the step of a rollout ends, and how much of it is over.
+fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
+    let Some(next) = rollout.next else {
+        return html! { (rollout.state) };
+    };
+    let whole = next.0.duration_since(rollout.since.0).unwrap_or_default();
+    let over = now.0.duration_since(rollout.since.0).unwrap_or_default();
+    let part = over.as_millis() * 1000 / whole.as_millis().max(1);
+    html! { "ends " (relative(next, now)) (segment(Tone::Change, 0, part.min(1000))) }
+}
+
+/// Shows a limit of a rollout, and how close its number is.
+fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Markup {
     html! {
-        table.data {
-            (headings(&[Number("Same answer"), Number("Different"), Number("Failed"), Number("Passed over")]))
-            tbody { tr {
-                (number("Same answer", candidate.same, None)) (number("Different", candidate.different, Some(Tone::Warn)))
-                (number("Failed", candidate.failed, Some(Tone::Bad))) (number("Passed over", candidate.passed_over, None))
-            } }
+        tr {
+            th scope="row" { (name) }
+            (number("Requests", reached, Some(Tone::Bad)))
+            (number(all, out_of, None))
+            (number("Limit", limit, None))
+            td.meter data-label="How close" { (meter(reached, limit)) }
         }
     }
 }
 
-fn difference(sample: &DifferenceSample) -> Markup {
+/// Shows the comparisons by kind, and an example of each difference.
+fn comparisons(report: &CandidateReport) -> Markup {
+    let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
+    let names = columns.iter().map(|(_, name)| Number(name));
+    let names: Vec<_> = [Text("Resource"), Number("Same")]
+        .into_iter()
+        .chain(names)
+        .collect();
+    html! {
+        @if report.kinds.is_empty() { p.notice { "No answer has been compared yet." } } @else {
+            table.data.comparisons {
+                (headings(&names))
+                tbody {
+                    @for kind in &report.kinds {
+                        tr {
+                            th scope="row" { (kind.kind) }
+                            (number("Same", kind.same, None))
+                            @for (effect, name) in &columns { (number(name, kind.with_effect(*effect), Some(effect_tone(*effect)))) }
+                        }
+                    }
+                }
+            }
+        }
+        @if report.candidate.passed_over > 0 {
+            p.hint { (count(report.candidate.passed_over, "request")) " passed over, because too many comparisons were waiting." }
+        }
+        @for (effect, name) in &columns {
+            @for kind in &report.kinds {
+                @let example = report.samples.iter().find(|sample| sample.effect == *effect && sample.kind == kind.kind);
+                @if let Some(example) = example { (difference(name, example)) }
+            }
+        }
+    }
+}
+
+fn effect_tone(effect: DifferenceEffect) -> Tone {
+    match effect {
+        DifferenceEffect::Deny | DifferenceEffect::Fail => Tone::Bad,
+        DifferenceEffect::Allow | DifferenceEffect::Change => Tone::Warn,
+    }
+}
+
+/// Shows a difference as a diff of both answers.
+fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
+    let titles = ["Answer of the plugin", "Answer of the candidate"];
     html! {
         details.sample {
             summary {
+                (badge(effect_tone(sample.effect), effect)) " "
                 (sample.operation) " of " (sample.kind) " " (object_name(sample.namespace.as_deref(), &sample.name))
-                ": " (verdict(&sample.plugin.verdict)) " and " (verdict(&sample.candidate.verdict))
-                span.muted { " " (moment(sample.at)) }
+                span.muted { " " (relative(sample.at, Moment::now())) }
             }
             p { a href={ "/decisions/" (utf8_percent_encode(&sample.uid, NON_ALPHANUMERIC)) } { "The decision" } }
-            div.panels {
-                (answer("The plugin", &sample.plugin))
-                (answer("The candidate", &sample.candidate))
-            }
+            @if let Some(diff) = side_by_side(titles, &written(&sample.plugin), &written(&sample.candidate)) { (diff) }
         }
     }
 }
 
-fn verdict(verdict: &str) -> Markup {
-    let tone = match verdict {
-        "allow" => Tone::Good,
-        "patch" => Tone::Change,
-        _ => Tone::Bad,
-    };
-    badge(tone, verdict)
-}
-
-fn answer(who: &str, answer: &AnswerSample) -> Markup {
-    html! {
-        div {
-            h4 { (who) " " (verdict(&answer.verdict)) }
-            @if let Some(message) = &answer.message { p { (message) } }
-            @if let Some(patch) = &answer.patch { pre.wrap { (format!("{:#}", **patch)) } }
-            @if answer.operations_left_out > 0 {
-                p.hint { "And " (count(answer.operations_left_out as u64, "more operation")) "." }
-            }
-            @for warning in &answer.warnings { p { "Warning: " (warning) } }
-            @for note in &answer.audit_annotations { p { "Audit: " (note) } }
-        }
-    }
+fn written(answer: &AnswerSample) -> String {
+    // Its fields have names, so that it can always be written.
+    to_yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
 /// The stage in the address and in the form.

@@ -192,7 +192,7 @@ async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Resul
         }
         h2 { "Stages" }
         @if chain.stages.is_empty() { p.notice { "This chain has no stages." } }
-        @for stage in &chain.stages { (stage_section(session, chain, stage)) }
+        @for stage in &chain.stages { (stage_section(session, chain, stage, &own)) }
         (candidates::section(session, chain, &candidates))
         h2 { "Definition" }
         @if own.is_empty() { p.notice { "The program itself made this chain." } }
@@ -207,7 +207,12 @@ fn phase_hint(phase: Phase) -> &'static str {
     }
 }
 
-fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
+fn stage_section(
+    session: &Session,
+    chain: &ChainStatus,
+    stage: &StageStatus,
+    definitions: &[StoredDefinition],
+) -> Markup {
     let calls = &stage.calls;
     let recent = &calls.recent;
     let minutes = recent.seconds.div_ceil(60);
@@ -226,6 +231,10 @@ fn stage_section(session: &Session, chain: &ChainStatus, stage: &StageStatus) ->
             div.panels {
                 dl.facts {
                     (hook_facts(&stage.hook))
+                    @if let Some((file, line)) = stage_line(definitions, &stage.name) {
+                        dt { "Defined in" }
+                        dd { a href={ "#line-" (line) } { code { (file) ":" (line) } } }
+                    }
                     dt { "Mode" }
                     dd { (stage.mode) }
                     dt { "Failure policy" }
@@ -331,8 +340,20 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     };
     html! {
         p { code { (stored.file.display()) ":" (stored.line) } ", " (stored.id) }
-        (numbered(&text, first_line(stored)))
+        (numbered(&text, first_line(stored), true))
     }
+}
+
+/// Returns the file and line that name this stage; `None` for stages that a form of another system implies.
+fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, u32)> {
+    definitions.iter().find_map(|stored| {
+        let mut lines = (first_line(stored)..).zip(stored.text.lines());
+        let (line, _) = lines.find(|(_, line)| {
+            let field = line.trim().trim_start_matches("- ").strip_prefix("name:");
+            field.is_some_and(|name| name.trim().trim_matches(['"', '\'']) == stage)
+        })?;
+        Some((stored.file.display().to_string(), line))
+    })
 }
 
 /// Returns the first line of the text, which is before the definition if it has comments above.
@@ -343,12 +364,12 @@ fn first_line(stored: &StoredDefinition) -> u32 {
     stored.line.saturating_sub(before).max(1)
 }
 
-/// Shows a text with the numbers of its lines.
-pub(super) fn numbered(text: &str, first: u32) -> Markup {
+/// Shows a text with the numbers of its lines, to which links may lead if it is the only text on the page.
+pub(super) fn numbered(text: &str, first: u32, has_targets: bool) -> Markup {
     html! {
         pre.numbered tabindex="0" {
             @for (number, line) in (first..).zip(text.lines()) {
-                span.line data-number=(number) { (line) "\n" }
+                span.line id=[has_targets.then(|| format!("line-{number}"))] data-number=(number) { (line) "\n" }
             }
         }
     }
@@ -371,8 +392,11 @@ mod tests {
 
     #[test]
     fn lines_have_the_numbers_of_their_file() {
-        let markup = numbered("a: <b>\nc: d", 7).into_string();
-        assert!(markup.contains("data-number=\"7\">a: &lt;b&gt;\n"), "{markup}");
+        let markup = numbered("a: <b>\nc: d", 7, true).into_string();
+        assert!(
+            markup.contains("id=\"line-7\" data-number=\"7\">a: &lt;b&gt;\n"),
+            "{markup}"
+        );
         assert!(markup.contains("data-number=\"8\">c: d\n"), "{markup}");
     }
 }

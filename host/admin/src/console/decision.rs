@@ -24,7 +24,7 @@ use super::{
     live::{kind, tone},
     parts::{
         Column::{Number, Text},
-        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, text,
+        LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, segment, text,
     },
     session::Session,
 };
@@ -316,7 +316,7 @@ fn stage_row(stage: &StageRecord, whole: u64) -> Markup {
                 @if let Some(reason) = &stage.reason { span.detail { (reason) } }
                 @if !stage.log.is_empty() { pre.wrap { (log(stage)) } }
             }
-            td.bar { (bar(stage, whole, tone)) }
+            td.bar { (stage_bar(stage, whole, tone)) }
             td.number data-label="Duration" { @if stage.microseconds > 0 { (duration(stage.microseconds)) } }
         }
     }
@@ -336,7 +336,7 @@ fn log(stage: &StageRecord) -> String {
     text
 }
 
-fn bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
+fn stage_bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
     if stage.microseconds == 0 {
         return html! {};
     }
@@ -344,11 +344,7 @@ fn bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
     let start = parts(stage.start_microseconds);
     // Thin bars stay visible.
     let width = parts(stage.microseconds).max(4);
-    html! {
-        svg.bar.(tone.class()) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
-            rect x=(start.min(996)) y="0" width=(width) height="10" {}
-        }
-    }
+    segment(tone, start.min(996), width)
 }
 
 fn changes(detail: &DecisionDetail, session: &Session) -> Markup {

@@ -1,6 +1,6 @@
 //! Shows two texts side by side.
 
-use diffy::{DiffOptions, Hunk, Line};
+use diffy::{DiffOptions, Hunk, Line, Patch};
 use maud::{Markup, html};
 
 /// The lines that are shown around a difference.
@@ -20,8 +20,43 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Opti
     let patch = DiffOptions::new()
         .set_context_len(CONTEXT)
         .create_patch(before, after);
+    Some(table(titles, &patch))
+}
+
+/// Shows a unified diff of several files, each file side by side. A part that is not a diff is shown as it is.
+pub(super) fn unified(text: &str) -> Markup {
+    html! {
+        @for file in files(text) {
+            @match Patch::from_str(file) {
+                Ok(patch) => { (table([patch.original(), patch.modified()].map(Option::unwrap_or_default), &patch)) }
+                Err(_) => { pre { (file) } }
+            }
+        }
+    }
+}
+
+/// Splits a unified diff before the names of each file.
+fn files(text: &str) -> Vec<&str> {
+    let mut starts: Vec<usize> = text.match_indices("--- ").map(|(start, _)| start).collect();
+    starts.retain(|start| {
+        let (before, after) = text.split_at(*start);
+        let mut lines = after.lines().skip(1);
+        let is_name = |line: Option<&str>, sign| line.is_some_and(|line| line.starts_with(sign));
+        (before.is_empty() || before.ends_with('\n'))
+            && is_name(lines.next(), "+++ ")
+            && is_name(lines.next(), "@@ ")
+    });
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let files = starts
+        .iter()
+        .zip(ends)
+        .filter_map(|(start, end)| text.get(*start..end));
+    files.collect()
+}
+
+fn table(titles: [&str; 2], patch: &Patch<'_, str>) -> Markup {
     let groups: Vec<Vec<DiffRow<'_>>> = patch.hunks().iter().map(rows).collect();
-    Some(html! {
+    html! {
         @if !groups.is_empty() {
             table.diff {
                 colgroup { col.line; col; col.line; col; }
@@ -34,7 +69,7 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Opti
                 }
             }
         }
-    })
+    }
 }
 
 /// A line of each text, with its number from 1.
@@ -121,6 +156,18 @@ mod tests {
                 .into_string(),
             ""
         );
+    }
+
+    #[test]
+    fn a_unified_diff_is_shown_file_by_file() {
+        // A removed line may look like the name of a file.
+        let text = "--- a.yaml\n+++ a.yaml\n@@ -1,2 +1,2 @@\n a\n--- b\n+++ c\n--- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n";
+        let html = unified(text).into_string();
+        assert_eq!(html.matches("<table").count(), 2, "{html}");
+        for part in ["removed\">-- b", "added\">++ c", "new.yaml</th>", "added\">d"] {
+            assert!(html.contains(part), "{part} in {html}");
+        }
+        assert_eq!(unified("").into_string(), "");
     }
 
     #[test]

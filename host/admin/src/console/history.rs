@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{
     chains::numbered,
+    diff::unified,
     form::ChangeForm,
     layout::{Section, form_key, page, refusal},
     parts::{
@@ -160,7 +161,7 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
         @for file in &detail.files {
             details.file {
                 summary { code { (file.path.display()) } }
-                (numbered(&file.text, 1))
+                (numbered(&file.text, 1, false))
             }
         }
     })
@@ -230,25 +231,6 @@ fn module_change(change: &ModuleChange) -> Markup {
     }
 }
 
-/// Shows a unified diff with a colour for each kind of line.
-fn unified(text: &str) -> Markup {
-    html! {
-        pre.unified tabindex="0" {
-            @for line in text.lines() { span.(kind_of(line)) { (line) "\n" } }
-        }
-    }
-}
-
-fn kind_of(line: &str) -> &'static str {
-    match line.as_bytes() {
-        [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] => "file",
-        [b'+', ..] => "added",
-        [b'-', ..] => "removed",
-        [b'@', b'@', ..] => "place",
-        _ => "same",
-    }
-}
-
 async fn preview(session: Session, State(api): State<Api>, Path(number): Path<u64>) -> Response {
     if !session.may_change() {
         return refusal(&session, Section::History, &session.only_reads());
@@ -306,27 +288,5 @@ async fn rollback(
     match changes::rolled_back(&api, Some(session.caller.clone()), number).await {
         Ok(Json(revision)) => Redirect::to(&format!("/history/{}", revision.number)).into_response(),
         Err(error) => refusal(&session, Section::History, &error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn added_and_removed_lines_of_a_diff_are_marked() {
-        for (line, expected) in [
-            ("--- a.yaml", "file"),
-            ("+++ a.yaml", "file"),
-            ("@@ -1 +1 @@", "place"),
-            ("+a", "added"),
-            ("-b", "removed"),
-            ("--", "removed"),
-            ("+", "added"),
-            (" c", "same"),
-            ("", "same"),
-        ] {
-            assert_eq!(kind_of(line), expected, "{line:?}");
-        }
     }
 }

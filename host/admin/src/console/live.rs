@@ -32,7 +32,7 @@ use super::{
     layout::{Section, page, refusal},
     parts::{
         Column::{self, Number, Text},
-        Tone, badge, chip, duration, empty, headings, number, object_name, relative,
+        Tone, badge, chip, duration, empty, headings, number, object_name, relative, sparkline,
     },
     session::Session,
 };
@@ -130,15 +130,8 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
             @if let Some(next) = list.next { a.button href=(address_with(&query, "/live", Some(next))) { "Older" } }
         }
     };
-    let chains: BTreeSet<String> = api
-        .sources
-        .host
-        .table()
-        .chains()
-        .map(|chain| chain.name.to_string())
-        .collect();
     Ok(html! {
-        (filters(&query, &chains))
+        (filters(&query, &Suggestions::new(&api.sources.host, &list.decisions)))
         @if query.before.is_some() {
             (table)
         } @else {
@@ -151,10 +144,46 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
     })
 }
 
-fn filters(query: &DecisionQuery, chains: &BTreeSet<String>) -> Markup {
-    let field = |name: &str, label: &str, value: &Option<String>| {
-        html! { label { (label) input name=(name) value=[value.as_ref()] autocomplete="off" spellcheck="false"; } }
+/// The values that filters suggest.
+#[derive(Default)]
+struct Suggestions<'a> {
+    /// The live chains and their stages.
+    chains: BTreeSet<String>,
+    stages: BTreeSet<String>,
+    /// The namespaces and users of the decisions on the page.
+    namespaces: BTreeSet<&'a str>,
+    users: BTreeSet<&'a str>,
+}
+
+impl<'a> Suggestions<'a> {
+    fn new(host: &Host, decisions: &'a [DecisionRecord]) -> Self {
+        let mut suggestions = Self::default();
+        for chain in host.table().chains() {
+            suggestions.chains.insert(chain.name.to_string());
+            let stages = chain.stages.iter().map(|stage| stage.spec.name.to_string());
+            suggestions.stages.extend(stages);
+        }
+        for decision in decisions {
+            suggestions.namespaces.extend(decision.namespace.as_deref());
+            suggestions.users.insert(&decision.user);
+        }
+        suggestions
+    }
+}
+
+fn filters(query: &DecisionQuery, suggestions: &Suggestions<'_>) -> Markup {
+    let field = |name: &str, label: &str, value: &Option<String>, suggested: Vec<&str>| {
+        let list = format!("{name}-suggestions");
+        html! {
+            label {
+                (label)
+                input name=(name) value=[value.as_ref()] list=(list) autocomplete="off" spellcheck="false";
+                datalist id=(list) { @for suggestion in suggested { option value=(suggestion) {} } }
+            }
+        }
     };
+    let chains = &suggestions.chains;
+    let stages = suggestions.stages.iter().map(String::as_str).collect();
     let chain = query.chain.as_deref();
     html! {
         (chips(query))
@@ -169,10 +198,10 @@ fn filters(query: &DecisionQuery, chains: &BTreeSet<String>) -> Markup {
                     @if let Some(chain) = chain.filter(|chain| !chains.contains(*chain)) { option selected { (chain) } }
                 }
             }
-            (field("stage", "Stage", &query.stage))
-            (field("namespace", "Namespace", &query.namespace))
-            (field("user", "User", &query.user))
-            (field("text", "Text", &query.text))
+            (field("stage", "Stage", &query.stage, stages))
+            (field("namespace", "Namespace", &query.namespace, suggestions.namespaces.iter().copied().collect()))
+            (field("user", "User", &query.user, suggestions.users.iter().copied().collect()))
+            (field("text", "Text", &query.text, Vec::new()))
             fieldset {
                 legend { "Verdict" }
                 @for verdict in DecisionVerdict::ALL {
@@ -319,13 +348,17 @@ pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
     html! {
         @match rates {
             Some(rates) => {
-                td.number data-label="Requests/s" { (rate(rates)) }
+                td.number data-label="Requests/s" {
+                    (sparkline(Tone::Plain, "Requests in the last minute", &rates.requests_series)) " " (rate(rates))
+                }
                 (number("Changed", rates.changed, None))
                 (number("Denied", rates.denied, None))
                 (number("Would deny", rates.would_deny, None))
                 (number("Failed", rates.failed, Some(Tone::Bad)))
                 td.number data-label="p50" { (duration(rates.p50_microseconds)) }
-                td.number data-label="p99" { (duration(rates.p99_microseconds)) }
+                td.number data-label="p99" {
+                    (sparkline(Tone::Plain, "p99 in the last minute", &rates.p99_series)) " " (duration(rates.p99_microseconds))
+                }
             }
             None => { @for _ in RATE_COLUMNS { td {} } }
         }

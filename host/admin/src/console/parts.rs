@@ -64,16 +64,41 @@ pub(super) fn chip(text: &str, without: &str) -> Markup {
     html! { a.chip href=(without) title="Remove this filter" { (text) span aria-hidden="true" { "×" } } }
 }
 
-/// Shows the steps of a rollout, and which of them is the present one.
-pub(super) fn steps(shares: &[String], present: &str) -> Markup {
+/// Shows the steps of a rollout, and which of them is the present one, with its details.
+pub(super) fn steps(shares: &[String], present: &str, details: &Markup) -> Markup {
     let index = shares.iter().position(|share| share == present);
     html! {
         ol.steps {
             @for (number, share) in shares.iter().enumerate() {
-                li.done[index.is_some_and(|index| number < index)] aria-current=[(index == Some(number)).then_some("step")] { (share) }
+                @let is_present = index == Some(number);
+                li.done[index.is_some_and(|index| number < index)] aria-current=[is_present.then_some("step")] {
+                    (share)
+                    @if is_present { " " (details) }
+                }
             }
         }
     }
+}
+
+/// Draws a part of a bar, both in thousandths of its length.
+pub(super) fn segment(tone: Tone, start: u128, length: u128) -> Markup {
+    html! {
+        svg.bar.(tone.class()) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+            rect x=(start) y="0" width=(length) height="10" {}
+        }
+    }
+}
+
+/// Shows how close a number is to its limit.
+pub(super) fn meter(number: u64, limit: u64) -> Markup {
+    let part = (u128::from(number) * 1000 / u128::from(limit.max(1))).min(1000);
+    let tone = match part {
+        0 => Tone::Plain,
+        1..500 => Tone::Change,
+        500..1000 => Tone::Warn,
+        _ => Tone::Bad,
+    };
+    segment(tone, 0, part)
 }
 
 /// Says that there is nothing to show, and leads to the next step.

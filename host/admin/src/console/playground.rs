@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use admittance::{DecisionFilter, DecisionVerdict, EvaluateError, Evaluated, admission::Object};
+use admittance::{
+    DecisionFilter, DecisionVerdict, EvaluateError, Evaluated,
+    admission::{Object, Request, ReviewVersion, read_review, write_review},
+};
 use admittance_definitions::{ChainId, document::to_yaml};
 use axum::{
     Router,
@@ -21,6 +24,7 @@ use super::{
     decision::{expectation, timeline},
     diff::side_by_side,
     form::{ChangeForm, names},
+    http_text,
     layout::{Section, form_key, page, refusal},
     live::tone,
     mistakes::problems,
@@ -34,7 +38,7 @@ use crate::{
     decisions, described,
     error::ApiError,
     route::LARGE_BODY,
-    v1::evaluate::evaluated,
+    v1::evaluate::{evaluated, evaluated_as},
 };
 
 pub(super) fn router() -> Router<Api> {
@@ -97,6 +101,27 @@ struct PlaygroundFields {
 }
 
 impl PlaygroundFields {
+    /// Evaluates the request that the fields describe.
+    async fn evaluated(&self, api: &Api, session: &Session) -> Result<Evaluated, ApiError> {
+        let (request, caller) = (self.request()?, Some(session.caller.clone()));
+        match &api.sources.dialect {
+            Some(dialect) if http_text::is_http(&self.object) => {
+                let mut described = http_text::read(dialect.as_ref(), &self.object)?;
+                described.user.username = self.user.trim().to_owned();
+                described.user.groups = names(&self.groups);
+                let others = [&self.operation, &self.resource, &self.namespace, &self.old_object];
+                if others.iter().any(|text| !text.trim().is_empty()) {
+                    return Err(ApiError::CannotEvaluate(vec![
+                        "object: an HTTP request tells everything but the user: empty the other fields"
+                            .to_owned(),
+                    ]));
+                }
+                evaluated_as(api, caller, &request, described).await
+            }
+            _ => evaluated(api, caller, &request).await,
+        }
+    }
+
     fn request(&self) -> Result<EvaluateRequest, ApiError> {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = |text: &str| given(text).map(|_| Value::from(text));
@@ -147,63 +172,93 @@ async fn show(
     State(api): State<Api>,
     Query(beginning): Query<PlaygroundQuery>,
 ) -> Response {
-    let mut fields = PlaygroundFields {
-        object: EXAMPLE_OBJECT.to_owned(),
-        ..PlaygroundFields::default()
-    };
-    fields.definitions = match &beginning.chain {
-        None => EXAMPLE_CHAIN.to_owned(),
-        Some(chain) if session.may_change() => match chain_with_request(&api, chain, beginning.uid).await {
-            Ok((text, request)) => {
-                fields.object = request.unwrap_or(fields.object);
-                text
-            }
-            Err(error) => return refusal(&session, Section::Playground, &error),
-        },
-        Some(_) => return refusal(&session, Section::Playground, &session.only_reads()),
-    };
-    page(
-        &session,
-        Section::Playground,
-        "Playground",
-        content(&session, &fields, &html! {}),
-    )
+    match beginning.fields(&api, &session).await {
+        Ok(fields) => page(
+            &session,
+            Section::Playground,
+            "Playground",
+            content(&session, &fields, &html! {}),
+        ),
+        Err(error) => refusal(&session, Section::Playground, &error),
+    }
 }
 
-/// Returns the definitions of a live chain, and the request with this uid, or else the last one that the chain saw, as an
-/// AdmissionReview. Requests whose objects are not kept are left out.
-async fn chain_with_request(
-    api: &Api,
-    chain: &str,
-    uid: Option<String>,
-) -> Result<(String, Option<String>), ApiError> {
-    let parsed = chain.parse::<ChainId>();
-    let id = parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?;
-    let stored = api.sources.host.live_definitions(&id).await?;
-    let texts: Vec<_> = stored.into_iter().map(|stored| stored.text).collect();
-    if texts.is_empty() {
-        return Err(EvaluateError::NoSuchChain(id).into());
+impl PlaygroundQuery {
+    /// Returns the definitions of the chain with the request of the decision, or else the last one that the chain saw.
+    /// Requests whose objects are not kept are replaced by an example.
+    async fn fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
+        let dialect = api.sources.dialect.as_deref();
+        let example = dialect.and_then(|dialect| http_text::write(dialect, None));
+        let chain = match self.chain {
+            Some(chain) if session.may_change() => {
+                let parsed = chain.parse::<ChainId>();
+                Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
+            }
+            Some(_) => return Err(session.only_reads()),
+            // The example chain is for an API of Kubernetes.
+            None if example.is_some() && session.may_change() => first_chain(api),
+            None => None,
+        };
+        let object = example.unwrap_or_else(|| EXAMPLE_OBJECT.to_owned());
+        let Some(chain) = chain else {
+            return Ok(PlaygroundFields {
+                definitions: EXAMPLE_CHAIN.to_owned(),
+                object,
+                ..PlaygroundFields::default()
+            });
+        };
+        let stored = api.sources.host.live_definitions(&chain).await?;
+        let texts: Vec<_> = stored.into_iter().map(|stored| stored.text).collect();
+        if texts.is_empty() {
+            return Err(EvaluateError::NoSuchChain(chain).into());
+        }
+        Ok(PlaygroundFields {
+            definitions: texts.join("\n---\n"),
+            object: last_request(api, chain.name, self.uid).await?.unwrap_or(object),
+            ..PlaygroundFields::default()
+        })
     }
+}
+
+/// Returns the first live chain.
+fn first_chain(api: &Api) -> Option<ChainId> {
+    let table = api.sources.host.table();
+    let chain = table.chains().next()?;
+    Some(ChainId {
+        phase: chain.phase,
+        name: chain.name.to_string(),
+    })
+}
+
+/// Returns the request with this uid, or else the last one that the chain saw: as an HTTP request if the front end has
+/// such requests, or else as an AdmissionReview.
+async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<Option<String>, ApiError> {
     let mut filter = DecisionFilter::default();
-    filter.chain = Some(id.name);
+    filter.chain = Some(chain);
     let uid = uid.or_else(|| {
         let last = api.sources.host.decisions().list(&filter, None, 1);
         last.decisions.into_iter().next().map(|decision| decision.uid)
     });
-    let review = match uid {
-        Some(uid) => {
-            let found = decisions::get(api, Role::Admin, &uid, None).await?.decisions;
-            found.into_iter().next_back().and_then(|detail| detail.review)
-        }
-        None => None,
-    };
-    let review = review.map(|review| {
+    let Some(uid) = uid else { return Ok(None) };
+    let found = decisions::get(api, Role::Admin, &uid, None).await?.decisions;
+    let recorded = found.into_iter().next_back().and_then(|detail| detail.review);
+    let text = recorded.and_then(|recorded| {
         let review =
-            json!({"apiVersion": review.api_version, "kind": review.kind, "request": review.request});
-        to_yaml(&review).trim_start_matches("---\n").to_owned()
+            json!({"apiVersion": recorded.api_version, "kind": recorded.kind, "request": recorded.request});
+        let request = read_review(review.to_string()).ok();
+        let dialect = api.sources.dialect.as_deref();
+        let http = dialect
+            .zip(request)
+            .and_then(|(dialect, read)| http_text::write(dialect, Some(&read.request)));
+        http.or_else(|| Some(to_yaml(&review).trim_start_matches("---\n").to_owned()))
     });
-    let review = review.filter(|review| review.len() <= LONGEST_TEXT);
-    Ok((texts.join("\n---\n"), review))
+    Ok(text.filter(|text| text.len() <= LONGEST_TEXT))
+}
+
+/// Returns a request as an AdmissionReview.
+fn review(request: &Request) -> Value {
+    // It is JSON.
+    serde_json::from_slice(&write_review(ReviewVersion::V1, request)).unwrap_or_default()
 }
 
 fn content(session: &Session, fields: &PlaygroundFields, outcome: &Markup) -> Markup {
@@ -221,7 +276,7 @@ fn content(session: &Session, fields: &PlaygroundFields, outcome: &Markup) -> Ma
                 div.editors {
                     (editor("definitions", "Chain", &fields.definitions, 22))
                     div {
-                        (editor("object", "Object, or a whole AdmissionReview", &fields.object, 12))
+                        (editor("object", "Object, AdmissionReview or HTTP request", &fields.object, 12))
                         (editor("settings", "Settings in place of those in the chain, by stage", &fields.settings, 5))
                     }
                 }
@@ -279,10 +334,7 @@ async fn run(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
 ) -> Response {
-    let result = match fields.request() {
-        Ok(request) => evaluated(&api, Some(session.caller.clone()), &request).await,
-        Err(error) => Err(error),
-    };
+    let result = fields.evaluated(&api, &session).await;
     let (status, outcome) = match &result {
         Ok(evaluated) => (http::StatusCode::OK, outcome(evaluated)),
         Err(error) => (error.status(), problems(error)),
@@ -314,7 +366,7 @@ fn outcome(evaluated: &Evaluated) -> Markup {
         @if let Some(message) = &decision.message {
             p.notice.bad { (message) @if let Some(code) = decision.code { " (" (code) ")" } }
         }
-        @if decision.stages.is_empty() { p.notice { "No chain matches this request, so it passes unchanged." } }
+        @if decision.stages.is_empty() { p.notice { "No chain is for this request, so it passes unchanged." } }
         @for warning in &decision.warnings { p.notice.warn { "Warning: " (warning) } }
         @for unmatched in &evaluated.unmatched { p.notice { "Chain " (unmatched.chain) ": " (unmatched.reason) } }
         @if !decision.stages.is_empty() { (timeline(decision)) }
@@ -338,8 +390,7 @@ async fn test_case(
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
 ) -> Response {
     let saved = async {
-        let request = fields.request()?;
-        let evaluated = evaluated(&api, Some(session.caller.clone()), &request).await?;
+        let evaluated = fields.evaluated(&api, &session).await?;
         case(&fields, &evaluated)
     };
     match saved.await {
@@ -373,6 +424,7 @@ fn case(fields: &PlaygroundFields, evaluated: &Evaluated) -> Result<String, ApiE
     let text = |value: &str| described::value("object", &Value::from(value));
     let object = match fields.object.trim() {
         "" => None,
+        http if http_text::is_http(http) => Some(review(&evaluated.request)),
         _ => Some(text(&fields.object)?),
     };
     match object {

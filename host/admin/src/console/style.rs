@@ -12,7 +12,7 @@ use super::{
     layout::{Section, page},
     parts::{
         Column::{Number, Text},
-        Tone, badge, chip, empty, headings, number, relative, sparkline, steps,
+        Tone, badge, chip, empty, headings, meter, number, relative, sparkline, steps,
     },
     session::Session,
 };
@@ -67,7 +67,9 @@ fn content() -> Markup {
             }
         }
         h2 { "Steps" }
-        (steps(&["1%".to_owned(), "10%".to_owned(), "50%".to_owned()], "10%"))
+        (steps(&["1%".to_owned(), "10%".to_owned(), "50%".to_owned()], "10%", &html! { "until noon" }))
+        h2 { "Meters" }
+        @for number in [0, 2, 6, 10] { p { (number) " of 10 " (meter(number, 10)) } }
         h2 { "Buttons and fields" }
         p.actions {
             button type="button" { "Button" }
@@ -76,7 +78,7 @@ fn content() -> Markup {
         }
         form.filters { label { "Field" input value="text"; } label { "Choice" select { option { "one" } } } }
         h2 { "Texts" }
-        (numbered("kind: AdmissionChain\nmetadata: { name: pods }", 1))
+        (numbered("kind: AdmissionChain\nmetadata: { name: pods }", 1, false))
         @if let Some(diff) = side_by_side(["Before", "After"], "a: 1\nb: 2\n", "a: 1\nb: 3\n") { (diff) }
         div.field { label for="editor" { "Editor" } code-editor { textarea #editor rows="3" { "\nkind: Pod" } } }
     }

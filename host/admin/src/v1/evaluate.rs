@@ -1,6 +1,6 @@
 //! Evaluates requests, without any effect on what is live.
 
-use admittance::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains};
+use admittance::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, admission::Request};
 use admittance_definitions::ChainId;
 
 use super::changes::by;
@@ -78,6 +78,16 @@ pub(crate) async fn evaluated(
     caller: Option<Caller>,
     request: &EvaluateRequest,
 ) -> Result<Evaluated, ApiError> {
+    evaluated_as(api, caller, request, request.request.request()?).await
+}
+
+/// Evaluates another request than the described one.
+pub(crate) async fn evaluated_as(
+    api: &Api,
+    caller: Option<Caller>,
+    request: &EvaluateRequest,
+    described: Request,
+) -> Result<Evaluated, ApiError> {
     let name = request.name.as_deref().unwrap_or(NAME);
     let id;
     let chains = match (&request.definitions, &request.chain) {
@@ -105,7 +115,6 @@ pub(crate) async fn evaluated(
         }
         how.settings.insert(stage.clone(), value);
     }
-    let described = request.request.request()?;
     let (by, subject) = (by(caller), request.chain.as_deref().unwrap_or(name));
     let result = api.sources.host.evaluate(chains, described, &how).await;
     match &result {

@@ -133,6 +133,10 @@ impl Front for Proxy {
     fn upstreams(&self) -> Vec<Upstream> {
         vec![self.upstream.clone()]
     }
+
+    fn dialect(&self) -> Option<Arc<dyn Dialect>> {
+        Some(self.dialect.clone())
+    }
 }
 
 impl FrontService for Proxy {

@@ -57,7 +57,8 @@ fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
     servers
         .map(|server| {
             HealthLine::new(format!("upstream {}", server.server))
-                .up(server.is_up)
+                .up(server.is_up, server.since)
+                .problem(server.problem.clone())
                 .advice("Requests go to the other servers. Start it, or correct its address in the configuration.")
         })
         .chain(discovery)

@@ -52,10 +52,12 @@ fn drivers(cluster: &GatewayCluster) -> Vec<HealthLine> {
         lines.push(line.problem(Some(problem.clone())));
     }
     let servers = cluster.drivers.iter();
-    lines.extend(
-        servers
-            .map(|driver| HealthLine::new(format!("{subject}, driver {}", driver.server)).up(driver.is_up)),
-    );
+    lines.extend(servers.map(|driver| {
+        HealthLine::new(format!("{subject}, driver {}", driver.server))
+            .up(driver.is_up, driver.since)
+            .problem(driver.problem.clone())
+            .advice("Start the driver, or correct its address; until then, requests go to the other drivers of the cluster.")
+    }));
     lines
 }
 

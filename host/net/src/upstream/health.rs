@@ -1,6 +1,6 @@
 use std::{
     sync::{atomic::AtomicBool, atomic::Ordering},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use axum::body::Body;
@@ -9,7 +9,7 @@ use http::{Request, Version, header::AUTHORIZATION};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{HealthCheck, Pool, Server, ServerSet};
+use super::{Downtime, HealthCheck, Pool, Server, ServerSet};
 use crate::{body::ReplayBody, causes};
 
 /// The time for which a server is considered down after a failed connection.
@@ -20,6 +20,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct Health {
     paused_until: Mutex<Option<Instant>>,
     failed_check: AtomicBool,
+    /// The last time that it was down. The request path does not read it.
+    last_downtime: Mutex<Option<Downtime>>,
 }
 
 impl Health {
@@ -28,8 +30,24 @@ impl Health {
         !self.failed_check.load(Ordering::Relaxed) && paused.is_none_or(|until| until <= Instant::now())
     }
 
+    /// Returns why the server is down; `None` if it is up.
+    pub(super) fn downtime(&self) -> Option<Downtime> {
+        let last = self.last_downtime.lock().clone();
+        last.filter(|_| !self.is_up())
+    }
+
+    /// Records why the server is down. A downtime that has begun before goes on.
+    fn record_down(&self, reason: String) {
+        let is_new = self.is_up();
+        let mut last = self.last_downtime.lock();
+        let begun = last.take().filter(|_| !is_new);
+        let since = begun.map_or_else(SystemTime::now, |begun| begun.since);
+        *last = Some(Downtime { since, reason });
+    }
+
     /// Records that a request could not connect.
-    pub(super) fn record_refused(&self) {
+    pub(super) fn record_refused(&self, reason: String) {
+        self.record_down(reason);
         *self.paused_until.lock() = Some(Instant::now() + PAUSE);
     }
 
@@ -49,6 +67,9 @@ pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck)
         join_all(targets.iter().map(|target| async {
             let (server, health) = (&target.server, &target.health);
             let reason = probe(server, pool, check).await.err();
+            if let Some(reason) = &reason {
+                health.record_down(reason.clone());
+            }
             let was_failed = health.failed_check.swap(reason.is_some(), Ordering::Relaxed);
             match (was_failed, reason) {
                 (false, Some(reason)) => tracing::warn!(%server, reason, "a server of the upstream is down"),

@@ -1,5 +1,7 @@
-// <code-editor>: line numbers, marked lines, indentation and completion for the textarea inside. Without scripts, the
-// textarea works alone.
+// <code-editor>: colours, line numbers, marked lines, indentation and completion for the textarea inside. Without scripts,
+// the textarea works alone.
+
+import { coloured } from "./colours.js";
 
 /**
  * A text that completes what is before the caret.
@@ -22,6 +24,7 @@ export class CodeEditor extends HTMLElement {
   /** @type {HTMLTextAreaElement} */
   #area = document.createElement("textarea");
   #numbers = document.createElement("div");
+  #colours = document.createElement("pre");
   #list = document.createElement("ul");
   /** @type {Choice[]} */
   #choices = [];
@@ -41,13 +44,14 @@ export class CodeEditor extends HTMLElement {
     if (!area || this.#numbers.isConnected) return;
     this.#area = area;
     this.#numbers.className = "numbers";
-    this.#numbers.setAttribute("aria-hidden", "true");
+    this.#colours.className = "colours";
+    for (const copy of [this.#numbers, this.#colours]) copy.setAttribute("aria-hidden", "true");
     this.#list.className = "choices";
     this.#list.id = `${area.name}-choices`;
     this.#list.setAttribute("role", "listbox");
     this.#list.setAttribute("aria-label", "Completions");
     this.#list.hidden = true;
-    this.prepend(this.#numbers);
+    this.prepend(this.#numbers, this.#colours);
     this.append(this.#list);
     area.setAttribute("aria-autocomplete", "list");
     area.setAttribute("aria-controls", this.#list.id);
@@ -57,7 +61,7 @@ export class CodeEditor extends HTMLElement {
     area.addEventListener("blur", () => this.#close());
     area.addEventListener("click", () => this.#close());
     this.#list.addEventListener("mousedown", (event) => this.#clicked(event));
-    this.#draw();
+    this.readMarks();
   }
 
   get value() {
@@ -74,12 +78,16 @@ export class CodeEditor extends HTMLElement {
     if (document.activeElement === this.#area) this.#complete(false);
   }
 
-  /**
-   * Marks lines, counted from 1, with a message each. Others are not marked any more.
-   * @param {Map<number, string>} marks
-   */
-  mark(marks) {
-    this.#marks = marks;
+  /** Marks the lines of the mistakes on the page, which name this editor. Other lines are no longer marked. */
+  readMarks() {
+    const lines = this.#area.value.split("\n").length;
+    const links = document.querySelectorAll(`[data-editor="${this.#area.id}"]`);
+    const marks = [...links].map((link) => {
+      // What is missing at the end of a text may be reported below it.
+      const line = Math.min(Number(link.getAttribute("data-line")), lines);
+      return /** @type {const} */ ([line, link.getAttribute("title") ?? ""]);
+    });
+    this.#marks = new Map(marks);
     this.#draw();
   }
 
@@ -113,11 +121,14 @@ export class CodeEditor extends HTMLElement {
       numbers.push(number);
     }
     this.#numbers.replaceChildren(...numbers);
+    this.#colours.replaceChildren(...coloured(this.#area.value));
     this.#scrolled();
   }
 
   #scrolled() {
     this.#numbers.scrollTop = this.#area.scrollTop;
+    this.#colours.scrollTop = this.#area.scrollTop;
+    this.#colours.scrollLeft = this.#area.scrollLeft;
     if (!this.#list.hidden) this.#place();
   }
 
@@ -298,5 +309,14 @@ export class CodeEditor extends HTMLElement {
     this.#area.setSelectionRange(lines.length > 1 ? first : first + changed.length, first + changed.length);
   }
 }
+
+// A mistake leads to its line.
+document.addEventListener("click", (event) => {
+  const link = event.target instanceof Element ? event.target.closest("[data-editor]") : null;
+  const editor = document.getElementById(link?.getAttribute("data-editor") ?? "")?.closest("code-editor");
+  if (!link || !(editor instanceof CodeEditor)) return;
+  event.preventDefault();
+  editor.goTo(Number(link.getAttribute("data-line")));
+});
 
 customElements.define("code-editor", CodeEditor);

@@ -40,7 +40,6 @@ class PlaygroundPage extends HTMLElement {
     const canRun = form.querySelector("button[type=submit]") !== null;
     form.addEventListener("input", () => canRun && this.#later());
     form.addEventListener("submit", (event) => this.#submitted(event));
-    outcome.addEventListener("click", (event) => this.#followed(event));
     window.addEventListener("hashchange", () => this.#opened());
     this.#complete();
     this.#addSharing();
@@ -118,28 +117,10 @@ class PlaygroundPage extends HTMLElement {
 
   /** Marks the lines of mistakes, and learns the schemas of the plugins. */
   #read() {
-    for (const name of ["definitions", "settings", "object", "old_object"]) {
-      /** @type {Map<number, string>} */
-      const marks = new Map();
-      for (const link of this.#outcome.querySelectorAll(`[data-editor="${name}"]`)) {
-        marks.set(Number(link.getAttribute("data-line")), link.textContent ?? "");
-      }
-      this.#editor(name)?.mark(marks);
-    }
+    for (const name of ["definitions", "settings", "object", "old_object"]) this.#editor(name)?.readMarks();
     const schemas = this.#outcome.querySelector("[data-schemas]")?.getAttribute("data-schemas");
     if (schemas) this.#settings = JSON.parse(schemas);
     this.#status.textContent = this.#outcome.querySelector("h2, .notice")?.textContent ?? "";
-  }
-
-  /**
-   * Goes to the line of a mistake.
-   * @param {MouseEvent} event
-   */
-  #followed(event) {
-    const link = event.target instanceof Element ? event.target.closest("[data-editor]") : null;
-    if (!link) return;
-    event.preventDefault();
-    this.#editor(link.getAttribute("data-editor") ?? "")?.goTo(Number(link.getAttribute("data-line")));
   }
 
   #complete() {

@@ -250,6 +250,8 @@ fn each_dependency_has_a_line() {
     let server = |number: u16, is_up| ServerHealth {
         server: format!("http://127.0.0.1:{number}"),
         is_up,
+        since: None,
+        problem: None,
     };
     let watch = |kind: &str, state: WatchState, problem: Option<&str>| ClusterWatch {
         kind: kind.to_owned(),

@@ -1,0 +1,42 @@
+//! The screenshots of the console in the manual.
+
+use std::fs;
+
+use crate::{
+    chromium,
+    command::{self, Error, cargo_command, root, say},
+    folders::at,
+};
+
+/// The prefix of the pictures that tests make for the manual, and the end of their names.
+const PICTURES: (&str, &str) = ("manual-", "-light.png");
+
+/// Opens every page in Chromium, and copies the pictures to docs/console. The program has been compiled.
+pub(crate) fn renew() -> Result<(), Error> {
+    say("Opening the pages of the console");
+    let mut test = cargo_command();
+    test.args([
+        "test",
+        "--workspace",
+        "--test",
+        "whole",
+        "each_page_of_the_manual_is_pictured",
+    ]);
+    command::run(test.env(chromium::VARIABLE, chromium::install()?))?;
+    let (made, manual) = (root().join("target/console"), root().join("docs/console"));
+    for entry in fs::read_dir(&made).map_err(at(&made))? {
+        let path = entry.map_err(at(&made))?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let page = name
+            .strip_prefix(PICTURES.0)
+            .and_then(|name| name.strip_suffix(PICTURES.1));
+        if let Some(page) = page {
+            fs::copy(&path, manual.join(format!("{page}.png"))).map_err(at(&path))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! The screenshots in the manual, which `cargo task screenshots` copies from `target/console` to `docs/console`.
+
+use std::{collections::BTreeSet, fs};
+
+use admittance_tests::repository;
+
+use super::{pod, steering};
+use crate::{browser::Browser, kubernetes::server::Server};
+
+/// The pages in the manual, and what is on each.
+const PAGES: [(&str, &str, &str); 10] = [
+    ("overview", "/", "Requests, last hour"),
+    ("live", "/live", "shop/cart"),
+    ("decision", "/decisions/cart-3", "image"),
+    ("chains", "/chains", "images"),
+    ("chain", "/chains/Mutating/images", "Compared answers"),
+    ("history", "/history", "chains/images.yaml"),
+    ("revision", "/history/2", "rollout"),
+    ("applies", "/applies?kind=v1/Pod&namespace=shop", "registry"),
+    (
+        "playground",
+        "/playground?chain=Mutating:images&uid=web-3",
+        "Evaluate",
+    ),
+    ("health", "/health", "Listeners"),
+];
+
+/// Sends what several teams would send.
+async fn send_traffic(server: &Server) {
+    for number in 0..40 {
+        for (namespace, name, image) in [
+            ("shop", "web", "nginx:1.29"),
+            ("shop", "cart", "shop/cart:2.4"),
+            ("billing", "invoices", "mirror.example.com/billing:7"),
+            ("search", "index", "opensearch:3.1"),
+        ] {
+            let image = if number % 13 == 3 && name == "cart" {
+                "shop/cart"
+            } else {
+                image
+            };
+            let review = pod(&format!("{name}-{number}"), namespace, name, image);
+            server.post("/admit", &review).await;
+        }
+    }
+}
+
+#[test]
+fn the_manual_has_a_screenshot_of_each_page() {
+    let page = fs::read_to_string(repository().join("docs/console.md")).unwrap();
+    for (name, ..) in PAGES {
+        assert!(page.contains(&format!("](console/{name}.png)")), "{name}");
+    }
+    let files = fs::read_dir(repository().join("docs/console")).unwrap();
+    let files: BTreeSet<_> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(files, PAGES.map(|(name, ..)| format!("{name}.png")).into());
+}
+
+#[tokio::test]
+async fn each_page_of_the_manual_is_pictured() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = steering::rolling_out().await;
+    let origin = server.program.admin_url("");
+    send_traffic(&server).await;
+    for (name, path, text) in PAGES {
+        browser.open(&server.program.admin_url(path)).await;
+        browser.find_with("main", text).await;
+        if name == "playground" {
+            browser.click("button", "Evaluate").await;
+            browser.find_with("#outcome h2", "changed").await;
+        }
+        browser.picture(&format!("manual-{name}")).await;
+    }
+    browser.end(&origin).await;
+}
