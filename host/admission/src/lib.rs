@@ -23,7 +23,7 @@ mod word;
 mod work;
 
 pub use capabilities::cluster::{
-    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, InvalidClusterKind,
+    ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, InvalidClusterKind, RecordedCluster,
 };
 pub use capabilities::grants::{Grants, InvalidGrant};
 pub use capabilities::http::answers::{HttpAnswer, HttpAnswerError, HttpAnswers, REDACTED};

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc};
 
 use admittance_admission::{
     Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Expectation, Failure, FailureKind,
-    FailurePolicy, GroupVersionKind, Hook, Moment, Request, Response, async_trait, leave_for, run_long,
-    words,
+    FailurePolicy, GroupVersionKind, Hook, Moment, RecordedCluster, Request, Response, async_trait,
+    leave_for, run_long, words,
 };
 use serde_json::Value as Json;
 
@@ -239,16 +239,14 @@ impl PolicyHook {
         let Some(params) = &self.binding.params else {
             return Ok(Ok(vec![None]));
         };
-        let Some(cluster) = &self.cluster else {
+        let Some(cluster) = self.cluster(request) else {
             return Ok(Err(format!(
                 "its parameters ({}) are looked up in a cluster, and none is configured; write `cluster: {{}}`, or with `run` \
                  name a file that has them with `--cluster`",
                 params.kind
             )));
         };
-        let found = params
-            .find(&**cluster, request.namespace.as_deref(), deadline)
-            .await;
+        let found = params.find(cluster, request.namespace.as_deref(), deadline).await;
         let found = match found {
             Ok(found) => found,
             Err(ClusterError::Timeout) => {
@@ -275,9 +273,11 @@ impl PolicyHook {
     /// Reads the object of the request's namespace, if an expression uses it. As in kube-apiserver, a request for a Namespace
     /// has none. The error says why it cannot be read.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
-        let (true, Some(cluster), Some(name)) =
-            (self.policy.uses_namespace(), &self.cluster, &request.namespace)
-        else {
+        let (true, Some(cluster), Some(name)) = (
+            self.policy.uses_namespace(),
+            self.cluster(request),
+            &request.namespace,
+        ) else {
             return Ok(None);
         };
         if request.kind == GroupVersionKind::from_api_version("v1", "Namespace") {
@@ -305,11 +305,16 @@ impl PolicyHook {
         }
     }
 
+    fn cluster<'s>(&'s self, request: &'s Request) -> Option<RecordedCluster<'s>> {
+        let cluster = self.cluster.as_deref()?;
+        Some(RecordedCluster::new(cluster, request.tape.as_ref()))
+    }
+
     fn sources<'s>(&'s self, request: &'s Request) -> Sources<'s> {
         Sources {
             request,
             authorizer: &*self.authorizer,
-            cluster: self.cluster.as_deref(),
+            cluster: self.cluster(request),
         }
     }
 

@@ -169,13 +169,64 @@ pub enum ClusterError {
     Refused(String),
 }
 
+/// The control plane as a request sees it: while the request is recorded, so are the objects that its hooks read.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedCluster<'a> {
+    reader: &'a dyn ClusterReader,
+    tape: Option<&'a Tape>,
+}
+
+impl<'a> RecordedCluster<'a> {
+    /// Creates it for a request with this tape.
+    pub fn new(reader: &'a dyn ClusterReader, tape: Option<&'a Tape>) -> Self {
+        Self { reader, tape }
+    }
+
+    /// Reads one object as JSON; returns `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`ClusterReader::get`] does.
+    pub async fn get(
+        self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        let found = self.reader.get(kind, namespace, name, deadline).await?;
+        if let Some(tape) = self.tape {
+            tape.objects(kind, found.as_deref().map(Arc::from));
+        }
+        Ok(found)
+    }
+
+    /// Lists the objects of a kind.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`ClusterReader::list`] does.
+    pub async fn list(
+        self,
+        kind: &ClusterKind,
+        query: &ClusterQuery,
+        deadline: Deadline,
+    ) -> Result<ClusterPage, ClusterError> {
+        let page = self.reader.list(kind, query, deadline).await?;
+        if let Some(tape) = self.tape {
+            tape.objects(kind, page.objects.iter().cloned());
+        }
+        Ok(page)
+    }
+}
+
 impl Tape {
     /// Adds the objects that a lookup found.
-    pub fn objects<'a>(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = &'a Arc<str>>) {
+    fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
         let mut taped = self.lock();
         taped.looked_up = true;
         for object in objects {
-            taped.keep(kind.clone(), object.clone());
+            taped.keep(kind.clone(), object);
         }
     }
 

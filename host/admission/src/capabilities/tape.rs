@@ -75,11 +75,11 @@ mod tests {
         let tape = Tape::default();
         let half: Arc<str> = "a".repeat(BYTES / 2).into();
         let other: Arc<str> = "b".repeat(BYTES / 2).into();
-        tape.objects(&kind, [&half, &other, &half, &"c".into()]);
+        tape.objects(&kind, [half.clone(), other, half, "c".into()]);
         let taped = tape.take();
         assert_eq!((taped.objects.len(), taped.missed), (2, 1));
         for number in 0..=ENTRIES {
-            tape.objects(&kind, [&number.to_string().into()]);
+            tape.objects(&kind, [number.to_string().into()]);
         }
         let taped = tape.take();
         assert_eq!((taped.objects.len(), taped.missed), (ENTRIES, 1));

@@ -1,6 +1,8 @@
 //! Kyverno's `resource.Get` and `resource.List`: objects of the cluster.
 
-use admittance_admission::{ClusterKind, ClusterQuery, ClusterReader, Deadline, LabelSelector, Requirement};
+use admittance_admission::{
+    ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, Requirement,
+};
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -69,7 +71,7 @@ impl Lookup {
     /// The object, null if there is none, or a list with `items`. The error is for the expression.
     pub(crate) async fn find(
         &self,
-        cluster: Option<&dyn ClusterReader>,
+        cluster: Option<RecordedCluster<'_>>,
         deadline: Deadline,
     ) -> Result<Value<'static>, String> {
         let failed = |why: String| match self.name {

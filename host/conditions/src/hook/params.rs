@@ -1,7 +1,7 @@
 //! Reads the parameters of a policy from the cluster.
 
 use admittance_admission::{
-    ClusterError, ClusterKind, ClusterQuery, ClusterReader, Deadline, LabelSelector, words,
+    ClusterError, ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, words,
 };
 use serde_json::Value as Json;
 
@@ -41,7 +41,7 @@ words!(ParamsMissing, "action": Allow = "Allow", Deny = "Deny");
 impl Params {
     pub(super) async fn find(
         &self,
-        cluster: &dyn ClusterReader,
+        cluster: RecordedCluster<'_>,
         of_request: Option<&str>,
         deadline: Deadline,
     ) -> Result<Vec<String>, ClusterError> {
@@ -74,7 +74,7 @@ impl Params {
 
     async fn find_in(
         &self,
-        cluster: &dyn ClusterReader,
+        cluster: RecordedCluster<'_>,
         namespace: Option<&str>,
         deadline: Deadline,
     ) -> Result<Vec<String>, ClusterError> {

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use admittance_admission::{Authorizer, ClusterReader, Request, leave, may_leave};
+use admittance_admission::{Authorizer, RecordedCluster, Request, leave, may_leave};
 
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
@@ -16,7 +16,7 @@ pub(crate) struct Sources<'s> {
     pub(crate) request: &'s Request,
     pub(crate) authorizer: &'s dyn Authorizer,
     /// The cluster in which policies of Kyverno look up objects.
-    pub(crate) cluster: Option<&'s dyn ClusterReader>,
+    pub(crate) cluster: Option<RecordedCluster<'s>>,
 }
 
 impl<'a> Machine<'a> {
@@ -30,7 +30,12 @@ impl<'a> Machine<'a> {
                     let user = question.user.as_ref().unwrap_or(&sources.request.user);
                     let answer = sources.authorizer.authorize(user, &question.attributes);
                     match tokio::time::timeout_at(self.deadline.instant(), answer).await {
-                        Ok(answer) => self.answers.insert(*question, answer),
+                        Ok(answer) => {
+                            if let (Some(tape), Ok(access)) = (&sources.request.tape, &answer) {
+                                tape.access(user, &question.attributes, access.allowed);
+                            }
+                            self.answers.insert(*question, answer);
+                        }
                         Err(_) => break Err(Fault::Halt(Halt::Deadline)),
                     }
                 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailurePolicy, Hook,
-    Moment, Response, Verdict,
+    Moment, Response, Tape, Verdict,
 };
 
 use super::*;
@@ -307,6 +307,35 @@ async fn an_object_is_looked_up_once_for_a_policy() {
         .await
         .unwrap();
     assert_eq!(shelf.0.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
+    let expressions = [
+        "resource.Get('v1', 'configmaps', 'shop', 'limits') != null",
+        "resource.List('v1', 'pods', 'shop').items.size() == 1",
+        "resource.Get('v1', 'configmaps', 'shop', 'absent') == null",
+        "namespaceObject.metadata.labels.a == 'b'",
+    ];
+    let policy = Arc::new(compile(None, &expressions).unwrap());
+    let cluster: Arc<dyn ClusterReader> = Arc::<Shelf>::default();
+    let hook = PolicyHook::new(
+        policy,
+        binding(&[Action::Deny]),
+        Arc::new(NoAuthorizer),
+        Some(cluster),
+    );
+    let tape = Tape::default();
+    let mut request = pod();
+    request.tape = Some(tape.clone());
+    let answer = hook
+        .admit(&request, Deadline::after(Duration::from_secs(60)))
+        .await;
+    assert_eq!(message(&answer.unwrap()), None);
+    let taped = tape.take();
+    let kinds: Vec<String> = taped.objects.iter().map(|(kind, _)| kind.to_string()).collect();
+    assert_eq!(kinds, ["v1/Namespace", "v1/ConfigMap", "v1/Pod"]);
+    assert!(taped.looked_up);
 }
 
 #[tokio::test]

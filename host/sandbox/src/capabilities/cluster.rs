@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use admittance_admission::{
     Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
-    FieldMask, Tape, UserInfo, leave_for,
+    FieldMask, RecordedCluster, UserInfo, leave_for,
 };
 
 use super::{PREPARING, denied};
@@ -109,19 +109,14 @@ async fn ask<T>(
 }
 
 async fn list_of(
-    tape: Option<&Tape>,
-    reader: &dyn ClusterReader,
+    reader: RecordedCluster<'_>,
     kind: &ClusterKind,
     query: &ClusterQuery,
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
     // The selector is compared with the labels of every object.
     leave_for(query.label_selector.len() * LABELS).await;
-    let page = ask(deadline, reader.list(kind, query, deadline)).await?;
-    if let Some(tape) = tape {
-        tape.objects(kind, &page.objects);
-    }
-    Ok(page)
+    ask(deadline, reader.list(kind, query, deadline)).await
 }
 
 /// Lets other calls run between large objects that are searched, until the deadline.
@@ -194,13 +189,10 @@ impl cluster::Host for CallState {
             Err(error) => return Ok(Err(error)),
         };
         let namespace = self.granted_namespace(&kind, namespace, false)?;
+        let reader = RecordedCluster::new(&*reader, self.tape.as_ref());
         let answer = reader.get(&kind, namespace.as_deref(), &name, self.deadline);
         let answer = ask(self.deadline, answer).await;
         leave_for(answer.iter().flatten().map(String::len).sum()).await;
-        if let (Some(tape), Ok(found)) = (&self.tape, &answer) {
-            let found = found.as_deref().map(Arc::from);
-            tape.objects(&kind, &found);
-        }
         Ok(answer)
     }
 
@@ -218,12 +210,11 @@ impl cluster::Host for CallState {
         let mut query = ClusterQuery::default();
         query.namespace = self.granted_namespace(&kind, namespace, true)?;
         query.label_selector = label_selector;
-        Ok(
-            match list_of(self.tape.as_ref(), &*reader, &kind, &query, self.deadline).await {
-                Ok(page) => select(&page, &query.fields, self.deadline).await,
-                Err(error) => Err(error),
-            },
-        )
+        let reader = RecordedCluster::new(&*reader, self.tape.as_ref());
+        Ok(match list_of(reader, &kind, &query, self.deadline).await {
+            Ok(page) => select(&page, &query.fields, self.deadline).await,
+            Err(error) => Err(error),
+        })
     }
 
     async fn list_page(
@@ -244,7 +235,8 @@ impl cluster::Host for CallState {
         query.fields = fields;
         query.limit = Some(NonZeroU32::new(request.limit).map_or(PAGE_MAX, |limit| limit.min(PAGE_MAX)));
         query.from = request.continue_;
-        let page = match list_of(self.tape.as_ref(), &*reader, &kind, &query, self.deadline).await {
+        let reader = RecordedCluster::new(&*reader, self.tape.as_ref());
+        let page = match list_of(reader, &kind, &query, self.deadline).await {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
         };
