@@ -16,7 +16,7 @@ use super::{DocumentForm, DocumentKind, FormContent, ReadDefinition, TypedDocume
 use crate::{
     Location, WebhookDefinition, client,
     document::{Fields, Mistakes, Node, ValueLocation, quoted, readers},
-    forms::kubernetes::KEPT_METADATA,
+    forms::kubernetes::{KEPT_METADATA, read_labels},
     forms::native::{finish_stage, read_stage_name, read_timeout},
     model::{ChainDefinition, StageDefinition, any_rule},
     plugin, selectors,
@@ -192,9 +192,7 @@ fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let name = fields.get_required("name", "name the definition", &read, mistakes);
     let fix = "write the definition's namespace";
     let namespace = fields.get_required("namespace", fix, &read, mistakes);
-    for key in ["labels", "annotations"] {
-        fields.get_optional(key, Node::string_map, mistakes);
-    }
+    read_labels(&mut fields, mistakes);
     for key in ["creationTimestamp", "clusterName"] {
         fields.get_optional(key, Node::string, mistakes);
     }

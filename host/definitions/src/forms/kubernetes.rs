@@ -28,8 +28,7 @@ use crate::{
 
 /// The fields of `metadata` that an API server, its clients and BCS write in addition to name and namespace. They are
 /// ignored.
-pub(crate) const KEPT_METADATA: [&str; 14] = [
-    "annotations",
+pub(crate) const KEPT_METADATA: [&str; 12] = [
     "clusterName",
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -37,7 +36,6 @@ pub(crate) const KEPT_METADATA: [&str; 14] = [
     "finalizers",
     "generateName",
     "generation",
-    "labels",
     "managedFields",
     "ownerReferences",
     "resourceVersion",
@@ -171,9 +169,20 @@ pub(crate) fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<
     let name = fields.get_required("name", "write its name", read, mistakes);
     // The API server ignores the namespace of a resource that has none.
     fields.ignore(&["namespace"]);
+    read_labels(&mut fields, mistakes);
     fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     name
+}
+
+/// Reads labels and annotations, whose values must be strings as for an API server. They are for other tools.
+pub(crate) fn read_labels(metadata: &mut Fields<'_>, mistakes: &mut Mistakes) {
+    for field in ["labels", "annotations"] {
+        let pairs = metadata.get_or_default(field, Node::map, mistakes);
+        for (_, value) in pairs.into_iter().filter(|(_, value)| !value.is_null()) {
+            value.string(mistakes);
+        }
+    }
 }
 
 /// Reads a kind of objects in the cluster: `{ apiVersion: v1, kind: ConfigMap }`.

@@ -14,7 +14,7 @@ use super::{DocumentForm, DocumentKind, FormContent, TypedDocument};
 use crate::{
     GroupDefinition, HookDefinition, MemberDefinition, Mistake, PluginDefinition, conditions,
     document::{Fields, Mistakes, Node, readers},
-    forms::kubernetes::{KEPT_METADATA, read_kind},
+    forms::kubernetes::{KEPT_METADATA, read_kind, read_labels},
     group,
     model::{ChainDefinition, StageDefinition},
     names, plugin, rules,
@@ -115,6 +115,7 @@ pub(super) fn read_metadata(
         fields.ignore(&["namespace"]);
         Some(None)
     };
+    read_labels(&mut fields, mistakes);
     fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     Some((name?, namespace?))

@@ -6,7 +6,8 @@ use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation
 use serde_json::{Map, Value as Json};
 
 use super::{
-    DocumentForm, DocumentForms, DocumentKind, FormContent, FormDocuments, TypedDocument, kubernetes::typing,
+    DocumentForm, DocumentForms, DocumentKind, FormContent, FormDocuments, TypedDocument,
+    kubernetes::{read_labels, typing},
     parts,
 };
 use crate::{
@@ -174,7 +175,7 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str, mistakes: &mut Mistakes)
     let mut fields = metadata.object(mistakes)?;
     let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", fix, read, mistakes);
-    fields.ignore(&["labels", "annotations"]);
+    read_labels(&mut fields, mistakes);
     fields.ignore_present(&SERVER_METADATA);
     fields.finish(mistakes);
     name
@@ -188,7 +189,7 @@ fn read_namespaced_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<
     let read = readers::parse_with(names::label);
     let fix = "name the namespace whose resources it is for";
     let namespace = fields.get_required("namespace", fix, read, mistakes);
-    fields.ignore(&["labels", "annotations"]);
+    read_labels(&mut fields, mistakes);
     fields.ignore_present(&SERVER_METADATA);
     fields.finish(mistakes);
     let namespace = namespace?;

@@ -4,7 +4,7 @@ use admittance_admission::{ClusterKind, GroupVersionKind};
 
 use crate::{
     document::{Mistakes, Node, readers},
-    forms::kubernetes::{KEPT_METADATA, read_head},
+    forms::kubernetes::{KEPT_METADATA, read_head, read_labels},
 };
 
 #[derive(Debug)]
@@ -25,6 +25,7 @@ pub(super) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sy
         mistakes,
     )?;
     metadata.ignore(&["name", "namespace"]);
+    read_labels(&mut metadata, mistakes);
     metadata.ignore(&KEPT_METADATA);
     metadata.finish(mistakes);
     let mut sync = SyncDocument {

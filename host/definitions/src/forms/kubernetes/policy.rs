@@ -277,21 +277,31 @@ impl PolicyDocument {
             .filter(|binding| binding.binds(self))
             .collect();
         bindings.sort_by(|one, other| one.name.cmp(&other.name));
-        let is_bound = !bindings.is_empty();
         let structures = match self.phase {
             Phase::Mutating => typing::structures(resources),
             Phase::Validating => Structures::default(),
         };
         let stages = bindings
-            .into_iter()
+            .iter()
             .map(|binding| self.stage(binding, &structures))
             .collect();
         let rules = &self.constraints.rules;
         let mut warnings = Vec::new();
-        if !is_bound {
+        if bindings.is_empty() {
             warnings.push(self.unbound_warning());
         }
         let params = self.params.as_ref();
+        if params.is_none() {
+            let unused = bindings.iter().filter(|binding| binding.params.is_some());
+            warnings.extend(unused.map(|binding| {
+                let message = format!(
+                    "the policy {} has no parameters: nothing is looked up",
+                    quoted(&self.name)
+                );
+                let fix = "remove it, or add `paramKind` to the policy";
+                Mistake::new(&binding.source, "spec.paramRef", message, fix)
+            }));
+        }
         warnings.extend(typing::warnings(&self.written, rules, params, resources));
         warnings.extend(typing::misfits(&self.written, &self.policy, rules, resources));
         ChainDefinition {

@@ -40,8 +40,11 @@ struct PolicyReference {
 pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDocument> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
-    let fix = "name the exception: `metadata: { name: ..., namespace: ... }`";
-    let read_names = |node: &Node<'_>, mistakes: &mut Mistakes| read_metadata(node, true, mistakes);
+    let fix = "name the exception: `metadata: { name: ... }`";
+    let read_names = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        let has_namespace = node.children().iter().any(|(key, _)| *key == Some("namespace"));
+        read_metadata(node, has_namespace, mistakes)
+    };
     let names = fields.get_required("metadata", fix, read_names, mistakes);
     let fix = "write which policies the exception is for";
     let spec = fields.get_required("spec", fix, Node::object, mistakes);
@@ -59,7 +62,7 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
     spec.finish(mistakes);
     let (name, namespace) = names?;
     Some(ExceptionDocument {
-        name: format!("{}/{name}", namespace.unwrap_or_default()),
+        name: format!("{}/{name}", namespace.as_deref().unwrap_or("default")),
         until: until.unwrap_or(Moment(SystemTime::UNIX_EPOCH + NEVER)),
         policies: policies?,
         conditions,

@@ -359,6 +359,46 @@ fn an_exception_is_an_exception_of_all_stages_of_its_policy() {
 }
 
 #[test]
+fn an_exception_that_names_no_namespace_is_in_the_default_one() {
+    let text = with_exception("ValidatingPolicy", "").replace("name: e, namespace: shop", "name: e");
+    assert_eq!(&*one(&text).stages[0].spec.exceptions[0].name, "default/e");
+}
+
+#[test]
+fn labels_and_annotations_must_be_strings_as_for_an_api_server() {
+    for (metadata, expected) in [
+        (
+            "labels: { a: 1 }",
+            "metadata.labels.a: a number where a string is expected; put it in quotes: \"1\"",
+        ),
+        (
+            "annotations: { mine: y }",
+            "metadata.annotations.mine: true or false where a string is expected; put it in quotes: \"y\"",
+        ),
+    ] {
+        for (version, kind, spec) in [
+            ("policies.kyverno.io/v1", "PolicyException", "policyRefs: []"),
+            ("admittance.dev/v1alpha1", "AdmissionChain", "stages: []"),
+            (
+                "admissionregistration.k8s.io/v1",
+                "ValidatingAdmissionPolicy",
+                "validations: []",
+            ),
+            ("policies.kubewarden.io/v1", "ClusterAdmissionPolicy", "rules: []"),
+        ] {
+            let text = format!(
+                "apiVersion: {version}\nkind: {kind}\nmetadata: {{ name: p, {metadata} }}\nspec: {{ {spec} }}\n"
+            );
+            let found = mistakes(&text);
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+    // An API server reads null as an empty string.
+    let text = of_pods("ValidatingPolicy", "validations: [{ expression: \"true\" }]");
+    one(&text.replace("name: p,", "name: p, annotations: { mine: },"));
+}
+
+#[test]
 fn an_exception_with_images_or_values_allows_them() {
     let chain = one(&with_exception(
         "ValidatingPolicy",

@@ -308,6 +308,25 @@ spec:
     chain.warnings().iter().map(ToString::to_string).collect()
 }
 
+#[test]
+fn a_binding_with_parameters_of_a_policy_without_is_a_warning() {
+    let policy = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: { name: p }\n\
+                  spec:\n  matchConstraints:\n    resourceRules:\n      \
+                  - { operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }\n  \
+                  validations: [{ expression: \"true\" }]\n";
+    let actions = "validationActions: [Deny]";
+    let parameters = "paramRef: { name: a, parameterNotFoundAction: Deny }";
+    let text = bound(policy, "Validating", "p").replace(actions, &format!("{actions}, {parameters}"));
+    let chains = load_text("p.yaml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let warnings: Vec<_> = chains[0].warnings().iter().map(ToString::to_string).collect();
+    let expected = "spec.paramRef: the policy \"p\" has no parameters: nothing is looked up; remove it, or add `paramKind` \
+                    to the policy";
+    assert!(
+        warnings.iter().any(|warning| warning.contains(expected)),
+        "{warnings:?}"
+    );
+}
+
 /// Source: kube-apiserver 1.36, policy/validating/typechecking.go.
 #[test]
 fn expressions_are_checked_with_the_schemas_of_kinds() {
