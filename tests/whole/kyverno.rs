@@ -171,6 +171,25 @@ async fn tests_of_kyverno_run_as_they_are() {
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert_eq!(report(&ran)["passed"], json!(5), "{}", ran.stdout);
 
+    for (selector, expected) in [
+        ("policy=trusted-*, resource=bad", 2),
+        ("rule=x,resource=shop/o?d", 1),
+        ("policy=run", 0),
+    ] {
+        let ran = admittance(at, &["test", "./", "-t", selector, "--output", "json"]).await;
+        match expected {
+            0 => assert!(
+                ran.stderr.contains("is selected; correct --test-case-selector"),
+                "{}",
+                ran.stderr
+            ),
+            expected => assert_eq!(report(&ran)["passed"], json!(expected), "{}", ran.stdout),
+        }
+    }
+    let ran = admittance(at, &["test", "./", "-t", "name=a"]).await;
+    let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+
     // Each kind of result can fail, and so can a test that is not for here.
     let wrong = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }

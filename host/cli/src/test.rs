@@ -22,6 +22,7 @@ use clap::Args;
 
 use self::{
     case::{TestCase, TestSubject},
+    kyverno::CaseSelector,
     pattern::TextPattern,
     report::{TestFormat, TestedCase},
     stand::TestBench,
@@ -52,6 +53,9 @@ pub(crate) struct Arguments {
     /// tests.
     #[arg(long, value_name = "PATTERN")]
     run: Option<TextPattern>,
+    /// Run only these cases of Kyverno's tests. A `*` stands for any text.
+    #[arg(long, short = 't', value_name = "policy=NAME,resource=NAME")]
+    test_case_selector: Option<CaseSelector>,
     /// Call the webhooks of chains. Chains with webhooks are refused without it.
     #[arg(long)]
     call_webhooks: bool,
@@ -92,6 +96,9 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     if let Some(pattern) = &arguments.run {
         cases.retain(|case| pattern.is_in(&case.name));
     }
+    if let Some(selector) = &arguments.test_case_selector {
+        cases.retain(|case| selector.selects(case));
+    }
     if cases.is_empty() && (project.is_none() || arguments.run.is_some()) {
         return Err(no_case(arguments).into());
     }
@@ -107,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         tested
     })?;
     report::print_rows(arguments.output, &tested)?;
-    if let (Some(project), None) = (&project, &arguments.run) {
+    if let (Some(project), None, None) = (&project, &arguments.run, &arguments.test_case_selector) {
         let started = Instant::now();
         let are_passed = project.test()?;
         let native = TestedCase::native(project, started, are_passed);
@@ -152,9 +159,10 @@ fn no_case(arguments: &Arguments) -> String {
         [] => format!("{}/*.yaml", default_cases(&arguments.subject).display()),
         paths => files::list(paths),
     };
-    match &arguments.run {
-        Some(pattern) => format!("no case in {place} has `{pattern}` in its name"),
-        None => format!("there is no case in {place}; write one, or name files with --cases"),
+    match (&arguments.run, &arguments.test_case_selector) {
+        (Some(pattern), None) => format!("no case in {place} has `{pattern}` in its name"),
+        (_, Some(_)) => format!("no case in {place} is selected; correct --test-case-selector"),
+        (None, None) => format!("there is no case in {place}; write one, or name files with --cases"),
     }
 }
 

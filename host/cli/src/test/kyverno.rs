@@ -1,6 +1,6 @@
 //! Reads the tests of Kyverno, as its command runs them: policies, objects, and the result of each pair.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use admittance::admission::{Object, Operation, Request};
 use admittance_cluster::Manifests;
@@ -8,6 +8,7 @@ use admittance_definitions::{
     Mistakes,
     document::{self, Fields, Node, readers},
 };
+use regex::Regex;
 use serde_json::{Value, json};
 
 use super::case::{CaseExpectation, CaseHooks, ExpectedOutcome, TestCase};
@@ -16,12 +17,78 @@ use crate::{request_file, surroundings::RequestSurroundings};
 /// The kind and the group of tests.
 const KIND: &str = "Test";
 pub(super) const GROUP: &str = "cli.kyverno.io/";
+/// The kinds of Kubernetes that policies are written for and whose objects are in no namespace.
+const CLUSTER_WIDE: [&str; 12] = [
+    "APIService",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "IngressClass",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PriorityClass",
+    "StorageClass",
+    "ValidatingWebhookConfiguration",
+];
 
 /// Whether this is the root of a test.
 pub(super) fn is(root: &Node<'_>) -> bool {
     let value = root.json();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)
+}
+
+/// The selection of cases as Kyverno's command writes it: `policy=require-*, resource=web`. Rules are parts of other policies
+/// than those that are tested here, so `rule` selects all cases.
+#[derive(Clone, Debug)]
+pub(super) struct CaseSelector {
+    policy: Regex,
+    resource: Regex,
+}
+
+impl CaseSelector {
+    /// Whether the case is of a test of Kyverno and selected.
+    pub(super) fn selects(&self, case: &TestCase) -> bool {
+        match &case.hooks {
+            CaseHooks::Kyverno { policy, .. } => {
+                let name = &case.request.name;
+                let namespace = case.request.namespace.as_deref().unwrap_or_default();
+                let is_selected = |name: &str| self.resource.is_match(name);
+                self.policy.is_match(policy)
+                    && (is_selected(name) || is_selected(&format!("{namespace}/{name}")))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for CaseSelector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let pattern = |text: &str| {
+            let pattern = regex::escape(text.trim())
+                .replace("\\*", ".*")
+                .replace("\\?", ".");
+            Regex::new(&format!("^{pattern}$")).map_err(|error| error.to_string())
+        };
+        let (mut policy, mut resource) = (pattern("*")?, pattern("*")?);
+        for part in text.split(',') {
+            match part.split_once('=').map(|(key, value)| (key.trim(), value)) {
+                Some(("policy", value)) => policy = pattern(value)?,
+                Some(("resource", value)) => resource = pattern(value)?,
+                Some(("rule", _)) => {}
+                _ => {
+                    return Err(format!(
+                        "`{part}` is not `policy=NAME`, `rule=NAME` or `resource=NAME`"
+                    ));
+                }
+            }
+        }
+        Ok(Self { policy, resource })
+    }
 }
 
 /// The objects and values of a test, which all of its results share.
@@ -90,10 +157,7 @@ fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene>
             .cloned(),
     );
     // Kyverno takes a namespace that it does not know to be one without labels.
-    let names = objects
-        .iter()
-        .filter_map(|object| metadata(object, "namespace"))
-        .chain(["default"]);
+    let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
     for name in names {
         let is_it = |known: &Value| known["kind"] == "Namespace" && metadata(known, "name") == Some(name);
         if !existing.iter().any(is_it) {
@@ -127,10 +191,30 @@ fn list<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
         .flatten()
 }
 
-/// The objects of a list of files.
 fn read_objects(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Value>> {
     let files = node.list_of(Node::file, mistakes)?;
-    node.accept(request_file::manifests(&files), mistakes)
+    objects_of(&files, node, mistakes)
+}
+
+/// Reads the objects of these files, also those in a `ClusterResource`. As in Kyverno, an object that names no namespace is
+/// in `default`.
+fn objects_of(files: &[PathBuf], node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Value>> {
+    let mut objects = Vec::new();
+    for object in node.accept(request_file::manifests(files), mistakes)? {
+        match object["kind"].as_str() {
+            Some("ClusterResource") => objects.extend(list(&object, "/spec/resources").cloned()),
+            _ => objects.push(object),
+        }
+    }
+    for object in &mut objects {
+        let is_cluster_wide = object["kind"]
+            .as_str()
+            .is_some_and(|kind| CLUSTER_WIDE.contains(&kind));
+        if let (false, Some(metadata)) = (is_cluster_wide, object["metadata"].as_object_mut()) {
+            metadata.entry("namespace").or_insert_with(|| "default".into());
+        }
+    }
+    Some(objects)
 }
 
 /// The content of the file that the node names.
@@ -152,7 +236,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistak
     let (policy, kind, result) = (policy?, kind?, result?);
     // Its other fields say what kind of policy it is.
     let patched = match patched {
-        Some(path) => Some(node.accept(request_file::manifests(&[path]), mistakes)?),
+        Some(path) => Some(objects_of(&[path], node, mistakes)?),
         None => None,
     };
     let is_of_kind = |object: &&Value| object["kind"] == kind.as_str();
@@ -221,11 +305,6 @@ fn full_name(object: &Value) -> String {
 
 /// Whether an object has this name, in which its namespace may stand first.
 fn is_named(object: &Value, name: &str) -> bool {
-    // Kyverno puts an object without a namespace into this one.
-    let name = match metadata(object, "namespace") {
-        None => name.strip_prefix("default/").unwrap_or(name),
-        Some(_) => name,
-    };
     full_name(object) == name || metadata(object, "name") == Some(name)
 }
 
