@@ -64,9 +64,11 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     {
         let before = text.get(..begin).unwrap_or_default().matches('\n').count();
         let line = before + error.line();
+        let (column, reason) = (error.column(), error.to_string());
+        // The line in the reason is counted from the body.
+        let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
-            "object:{line}:{}: the body is not JSON: {error}",
-            error.column()
+            "object:{line}:{column}: the body is not JSON: {reason}"
         )));
     }
     let body = Bytes::copy_from_slice(body.as_bytes());
