@@ -24,6 +24,7 @@ use crate::{
 #[command(after_help = "Examples:
   admittance new require-label
   admittance new require-label --lang python
+  admittance new require-label --lang c
   admittance new default-label --template mutating")]
 pub(crate) struct Arguments {
     /// The directory to create. The package gets its name.
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn a_project_replaces_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        for lang in [Lang::Rust, Lang::Python, Lang::Javascript] {
+        for lang in [Lang::Rust, Lang::Python, Lang::Javascript, Lang::C] {
             let directory = folder.path().join(format!("{lang:?}").to_lowercase());
             let template = PluginTemplate::Validating;
             let arguments = Arguments {

@@ -64,7 +64,7 @@ const TARGET: &str = "wasm32-wasip2";
 /// The names of directories in a project from which the component is not built.
 const UNBUILT: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
 
-const LANGUAGES: [Language; 3] = [
+const LANGUAGES: [Language; 4] = [
     Language {
         files: &["Cargo.toml", "build.rs"],
         setup: &[],
@@ -150,11 +150,24 @@ const LANGUAGES: [Language; 3] = [
             ("VIRTUAL_ENV", ".venv"),
         ],
     },
+    // The last one, since projects in other languages may have a Makefile too.
+    Language {
+        files: &["Makefile"],
+        setup: &[],
+        build: &["make", "plugin.wasm"],
+        component: BuiltComponent::File {
+            path: "plugin.wasm",
+            record: ".admittance-build",
+        },
+        test: &["make", "--silent", "test"],
+        no_tests: None,
+        environment: &[],
+    },
 ];
 
 /// The programs that users must install, the variables that may name other paths for them, and the fix if they are
 /// missing.
-const TOOLS: [(&str, &str, &str); 3] = [
+const TOOLS: [(&str, &str, &str); 4] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
     (
@@ -162,6 +175,7 @@ const TOOLS: [(&str, &str, &str); 3] = [
         "PYTHON",
         "install Python 3.10 or newer (https://www.python.org)",
     ),
+    ("make", "MAKE", "install it, clang, wasm-ld and wasi-libc"),
 ];
 
 #[derive(Debug)]

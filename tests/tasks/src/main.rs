@@ -250,6 +250,7 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
         found("the toolchain of JavaScript", toolchains::NPM, toolchains::npm()),
         found("TypeScript", toolchains::TYPESCRIPT, toolchains::typescript()),
         found("Helm", toolchains::HELM, toolchains::helm()),
+        found("the toolchain of C", toolchains::CLANG, toolchains::clang()),
         found(
             "the toolchain of Python",
             toolchains::WHEELS,

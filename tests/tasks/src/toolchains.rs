@@ -11,16 +11,18 @@ use std::{
 };
 
 use crate::{
-    apt::is_on_path,
+    apt::{Apt, is_on_path},
     command::{Error, root, run_logged, say},
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The variables that tell tests where a cache of npm, a directory of wheels, an installed TypeScript and Helm are.
+/// The variables that tell tests where a cache of npm, a directory of wheels, an installed TypeScript, Helm and clang
+/// are.
 pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
 pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
 pub(crate) const TYPESCRIPT: &str = "ADMITTANCE_TEST_TYPESCRIPT";
 pub(crate) const HELM: &str = "ADMITTANCE_TEST_HELM";
+pub(crate) const CLANG: &str = "ADMITTANCE_TEST_CLANG";
 
 const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
@@ -61,6 +63,29 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
             .arg(directory);
         command
     })
+}
+
+/// The path of clang. With it, what builds plugins in C is installed from packages of the distribution.
+pub(crate) fn clang() -> Result<PathBuf, Error> {
+    // What has no program of its own is found by one of its files.
+    const NEEDED: [(&str, &str); 4] = [
+        ("clang-19", "clang-19"),
+        ("wasm-ld-19", "lld-19"),
+        ("/usr/include/wasm32-wasi/stdlib.h", "wasi-libc"),
+        (
+            "/usr/lib/llvm-19/lib/clang/19/lib/wasi/libclang_rt.builtins-wasm32.a",
+            "libclang-rt-19-dev-wasm32",
+        ),
+    ];
+    if let Some(path) = env::var_os(CLANG) {
+        return Ok(path.into());
+    }
+    if !NEEDED.iter().all(|(file, _)| is_on_path(file)) {
+        let lists = root().join("target/clang");
+        let apt = Apt::new(&lists, lists.join("log"), "clang for plugins in C comes")?;
+        apt.require_programs("plugins in C", &NEEDED)?;
+    }
+    Ok("/usr/bin/clang-19".into())
 }
 
 /// A directory in which TypeScript is installed.

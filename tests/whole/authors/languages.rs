@@ -1,4 +1,4 @@
-//! Plugins in JavaScript and Python: their packages as registries would get them, and new projects.
+//! Plugins in JavaScript, Python and C: their packages as registries would get them, and new projects.
 
 use std::{
     env, fs,
@@ -99,6 +99,88 @@ async fn other_templates_pass(lang: &str, environment: &[(&str, &Path)]) {
         assert_eq!(test.code, Some(0), "{}{}", test.stdout, test.stderr);
         assert!(test.stdout.ends_with("\n4 passed, 0 failed\n"), "{}", test.stdout);
     }
+}
+
+#[tokio::test]
+async fn new_projects_in_c_pass_their_tests() {
+    if toolchain("ADMITTANCE_TEST_CLANG", "C").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let new = admittance(folder.path(), &["new", "require-label", "--lang", "c"]).await;
+    assert_eq!(new.code, Some(0), "{}", new.stderr);
+    let directory = folder.path().join("require-label");
+    let check = admittance(&directory, &["test"]).await;
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(
+        check.stdout.contains("ok    make --silent test"),
+        "{}",
+        check.stdout
+    );
+    assert!(
+        check.stdout.ends_with("\n5 passed, 0 failed\n"),
+        "{}",
+        check.stdout
+    );
+    let again = admittance(&directory, &["test", "--run", "label"]).await;
+    assert!(!again.stderr.contains("make plugin.wasm"), "{}", again.stderr);
+    let settings = r#"{"label": "", "lable": 1, "values": ["a", ""]}"#;
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
+    fs::write(directory.join("pod.yaml"), pod).unwrap();
+    let run = admittance(
+        &directory,
+        &["run", "plugin.wasm", "pod.yaml", "--settings", settings],
+    )
+    .await;
+    assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
+    for mistake in [
+        "/lable: there is no such setting; write one of `label`, `values`",
+        "/label: the label has no name; give one",
+        "/values: every value is a text that is not empty",
+    ] {
+        assert!(run.stderr.contains(mistake), "{}", run.stderr);
+    }
+    other_templates_pass("c", &[]).await;
+
+    let page = fs::read_to_string(repository().join("docs/authors-c.md")).unwrap();
+    let (_, code) = page.split_once("```c\n").unwrap();
+    let (code, _) = code.split_once("```").unwrap();
+    fs::write(directory.join("src/plugin.c"), code).unwrap();
+    let mut make = Command::new("make");
+    make.current_dir(&directory);
+    let made = finished(make).await;
+    assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
+    let arguments = [
+        "run",
+        "plugin.wasm",
+        "pod.yaml",
+        "--settings",
+        r#"{"label": "team"}"#,
+    ];
+    let run = admittance(&directory, &arguments).await;
+    assert!(
+        run.stdout.contains("metadata.labels: `team` is missing; add it"),
+        "{}",
+        run.stdout
+    );
+
+    // Keys and values may contain anything that JSON can express.
+    let settings = r#"{"label": "a/b~\u00e9\"", "value": "\ud83d\ude00\n"}"#;
+    let mutating = folder.path().join("mutating/plugin.wasm");
+    let arguments = [
+        "run",
+        mutating.to_str().unwrap(),
+        "pod.yaml",
+        "--settings",
+        settings,
+        "--output",
+        "json",
+    ];
+    let run = admittance(&directory, &arguments).await;
+    assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
+    let result: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let text = result.to_string();
+    assert!(text.contains(r#"{"a/b~é\"":"😀\n"}"#), "{text}");
 }
 
 /// A case for a plugin that reads two environment variables, of which only `REGION` is granted.

@@ -8,7 +8,7 @@ use super::{blocks, commands::commands, configuration, page::Page, tested_with};
 use crate::scene::store;
 
 /// The info strings that a block may have. A block without one would be treated as Rust.
-const INFOS: [&str; 15] = [
+const INFOS: [&str; 16] = [
     // A definition, or a complete configuration.
     "yaml",
     // A part of either.
@@ -32,6 +32,8 @@ const INFOS: [&str; 15] = [
     // Run by the tests of the packages for these languages.
     "javascript",
     "python",
+    // Compiled and run by the test of projects in C.
+    "c",
     "mermaid",
 ];
 

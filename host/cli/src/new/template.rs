@@ -12,6 +12,7 @@ pub(super) enum Lang {
     Rust,
     Python,
     Javascript,
+    C,
 }
 
 /// The values of `--template`.
@@ -119,6 +120,18 @@ const PYTHON: LanguageTemplate = LanguageTemplate {
     ),
 };
 
+const C: LanguageTemplate = LanguageTemplate {
+    module: "plugin.wasm",
+    setup: "- run: sudo apt-get update && sudo apt-get install -y clang lld wasi-libc libclang-rt-dev-wasm32",
+    own: template!("c":
+        "Makefile" from "Makefile",
+        ".gitignore" from "gitignore",
+        "README.md" from "README.md"
+    ),
+    code: code!("c": "src/plugin.c" from "plugin.c"),
+    sdk: package!("c": "admittance.c", "admittance.h", "plugin.c", "plugin.h", "plugin_component_type.o"),
+};
+
 /// The cases and the chain of each [`PluginTemplate`].
 const EXAMPLES: [&[File]; 3] =
     code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
@@ -139,6 +152,7 @@ impl Lang {
             Self::Rust => &RUST,
             Self::Python => &PYTHON,
             Self::Javascript => &JAVASCRIPT,
+            Self::C => &C,
         }
     }
 }
