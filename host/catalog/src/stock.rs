@@ -1,8 +1,9 @@
 //! The stock plugins that a released program contains.
 
-use std::path::Path;
+use std::{io::Read, path::Path};
 
 use bytes::Bytes;
+use flate2::read::GzDecoder;
 
 use crate::ModuleReference;
 
@@ -34,34 +35,31 @@ const PLUGINS: [(&str, &[u8]); 0] = [];
 /// Whether this program contains the stock plugin that a reference names. A file in the directory of stock plugins is
 /// used instead of it.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
-    let name = reference.stock_name();
-    name.is_some_and(|name| PLUGINS.iter().any(|(plugin, _)| *plugin == name))
+    reference
+        .stock_name()
+        .is_some_and(|name| compressed(&PLUGINS, &name).is_some())
 }
 
 /// Returns the module of a stock plugin that this program contains, unless there is a file of it.
 pub(crate) fn module(reference: &ModuleReference) -> Option<Bytes> {
-    let name = reference.stock_name()?;
-    let (_, compressed) = PLUGINS.iter().find(|(plugin, _)| *plugin == name)?;
-    let ModuleReference::File(path) = reference else {
-        return None;
-    };
-    if path.exists() { None } else { unpacked(compressed) }
+    module_among(&PLUGINS, reference)
 }
 
-#[cfg(feature = "stock")]
-fn unpacked(compressed: &[u8]) -> Option<Bytes> {
-    use std::io::Read;
-
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(compressed)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    Some(bytes.into())
+fn module_among(plugins: &[(&str, &'static [u8])], reference: &ModuleReference) -> Option<Bytes> {
+    let module = compressed(plugins, &reference.stock_name()?)?;
+    match reference {
+        ModuleReference::File(path) if !path.exists() => {
+            let mut bytes = Vec::new();
+            GzDecoder::new(module).read_to_end(&mut bytes).ok()?;
+            Some(bytes.into())
+        }
+        _ => None,
+    }
 }
 
-#[cfg(not(feature = "stock"))]
-fn unpacked(_: &[u8]) -> Option<Bytes> {
-    None
+fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static [u8]> {
+    let mut found = plugins.iter().filter(|(plugin, _)| *plugin == name);
+    found.next().map(|(_, module)| *module)
 }
 
 /// Returns advice about a module that cannot be read, if it is a stock plugin.
@@ -81,4 +79,45 @@ pub(crate) fn advice(path: &Path) -> String {
     format!(
         "; the program contains no stock plugin `{name}`, but {names}: write one of these, or {directory}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::{Compression, read::GzEncoder};
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_stock_plugin_replaces_the_one_in_the_program() {
+        let mut module = Vec::new();
+        let mut encoder = GzEncoder::new(&b"a module"[..], Compression::best());
+        encoder.read_to_end(&mut module).unwrap();
+        let plugins = [("image-policy", &*module.leak())];
+        let found = |name| module_among(&plugins, &ModuleReference::stock(name));
+        assert_eq!(found("image-policy").as_deref(), Some(&b"a module"[..]));
+        assert_eq!(found("edge-health"), None);
+        let ModuleReference::File(path) = ModuleReference::stock("image-policy") else {
+            unreachable!("a stock plugin is a file");
+        };
+        let elsewhere = ModuleReference::File(path.with_file_name("other").join("image_policy.wasm"));
+        assert_eq!(module_among(&plugins, &elsewhere), None);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "another module").unwrap();
+        let of_file = found("image-policy");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(of_file, None);
+    }
+
+    /// `cargo task release` compiles the program with this feature.
+    #[cfg(feature = "stock")]
+    #[test]
+    fn every_module_in_the_program_can_be_unpacked() {
+        for (name, _) in PLUGINS {
+            let module = module(&ModuleReference::stock(name));
+            assert!(
+                module.is_some_and(|module| module.starts_with(b"\0asm")),
+                "{name}"
+            );
+        }
+    }
 }

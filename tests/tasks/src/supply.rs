@@ -147,9 +147,24 @@ pub(crate) fn release(plugins: &Path) -> Result<(), Error> {
             program.display()
         )));
     }
+    for plugin in fs::read_dir(plugins).map_err(at(plugins))? {
+        let file = plugin.map_err(at(plugins))?.file_name();
+        let name = file.to_string_lossy().replace(".wasm.gz", "").replace('_', "-");
+        contains(&program, &name)?;
+    }
     sbom()?;
     say(&format!("The program is {}", program.display()));
     Ok(())
+}
+
+/// Fails if a program does not contain a stock plugin.
+fn contains(program: &Path, plugin: &str) -> Result<(), Error> {
+    run(Command::new(program)
+        .arg("inspect")
+        .arg(format!("stock:{plugin}"))
+        // Without a file of the plugin, the one in the program is used.
+        .env("ADMITTANCE_PLUGINS", "/nonexistent")
+        .stdout(Stdio::null()))
 }
 
 #[cfg(test)]
