@@ -119,6 +119,7 @@ const INVALID: u8 = 2;
 const TRANSIENT: u8 = 75;
 
 fn main() -> ExitCode {
+    shell::complete();
     let matches = Arguments::command().try_get_matches();
     let matches = matches.unwrap_or_else(|error| match error.kind() {
         // The groups of the help are rendered only when it is shown.

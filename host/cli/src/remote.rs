@@ -4,6 +4,7 @@ mod accounts;
 mod candidates;
 mod change;
 mod client;
+mod completion;
 mod connection;
 mod decisions;
 mod definitions;

@@ -1,13 +1,14 @@
 //! `admittance completions` and `admittance man`: files for shells and for `man`.
 
-use std::{fs, path::PathBuf};
+use std::{fs, io, path::PathBuf};
 
 use clap::{Args, CommandFactory};
-use clap_complete::Shell;
+use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use crate::{files, output::write};
 
-/// Print the completions for a shell.
+/// Print the completions for a shell. They call the program, which asks a running driver for its chains, stages,
+/// definitions and revisions.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance completions bash > ~/.local/share/bash-completion/completions/admittance
@@ -32,10 +33,27 @@ const PROGRAM: &str = "admittance";
 
 impl CompletionsArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut crate::Arguments::command(), PROGRAM, &mut script);
-        Ok(write(&String::from_utf8(script)?)?)
+        Ok(write(&String::from_utf8(script(self.shell)?)?)?)
     }
+}
+
+/// The variable in which a shell's script names the shell when it asks this program for completions.
+const REQUEST: &str = "ADMITTANCE_COMPLETE";
+
+/// Completes a command line and exits, if the script of a shell asks for it.
+pub(crate) fn complete() {
+    CompleteEnv::with_factory(crate::Arguments::command)
+        .var(REQUEST)
+        .complete();
+}
+
+/// Returns the script by which a shell asks this program for completions.
+fn script(shell: Shell) -> io::Result<Vec<u8>> {
+    let mut script = Vec::new();
+    if let Some(completer) = Shells::builtins().completer(&shell.to_string()) {
+        completer.write_registration(REQUEST, PROGRAM, PROGRAM, PROGRAM, &mut script)?;
+    }
+    Ok(script)
 }
 
 impl ManArguments {
@@ -65,7 +83,10 @@ impl ManArguments {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use clap::ValueEnum;
+    use clap_complete::engine::{CompletionCandidate, complete};
 
     use super::*;
 
@@ -109,10 +130,13 @@ mod tests {
             );
         }
         for shell in Shell::value_variants() {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut crate::Arguments::command(), PROGRAM, &mut script);
-            let script = String::from_utf8(script).unwrap();
-            assert!(script.contains("call-webhooks"), "{shell}");
+            let script = String::from_utf8(script(*shell).unwrap()).unwrap();
+            assert!(script.contains(REQUEST) && script.contains(PROGRAM), "{shell}");
         }
+        let words = ["admittance", "explain", "--call-w"].map(OsString::from);
+        let mut program = crate::Arguments::command();
+        let candidates = complete(&mut program, words.to_vec(), 2, None).unwrap();
+        let values: Vec<_> = candidates.iter().map(CompletionCandidate::get_value).collect();
+        assert_eq!(values, ["--call-webhooks"]);
     }
 }

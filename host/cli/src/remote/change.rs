@@ -8,7 +8,9 @@ use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageI
 use clap::Args;
 use http::Method;
 
-use super::{JSON, Query, client::Message, definitions::path_of, history::differences, status::made_by};
+use super::{
+    JSON, Query, client::Message, completion, definitions::path_of, history::differences, status::made_by,
+};
 use crate::{
     arguments::{no_definition, read_definitions},
     output::{BAD, BOLD, DIM, GOOD, WARN},
@@ -38,7 +40,7 @@ pub(crate) struct ApplyArguments {
   admittance delete AdmissionChain/pods")]
 pub(crate) struct DeleteArguments {
     /// The kind and name of the definition: AdmissionChain/pods.
-    #[arg(value_name = "KIND/NAME")]
+    #[arg(value_name = "KIND/NAME", add = completion::definitions())]
     id: DefinitionId,
     #[command(flatten)]
     change: ChangeArguments,
@@ -50,7 +52,7 @@ pub(crate) struct DeleteArguments {
   admittance promote pods/images --dry-run")]
 pub(crate) struct PromoteArguments {
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
-    #[arg(value_name = "CHAIN/STAGE")]
+    #[arg(value_name = "CHAIN/STAGE", add = completion::stages())]
     stage: StageId,
     #[command(flatten)]
     change: ChangeArguments,
@@ -65,6 +67,7 @@ pub(crate) struct PromoteArguments {
   admittance rollback 41")]
 pub(crate) struct RollbackArguments {
     /// The number of the revision; `history` lists them.
+    #[arg(add = completion::revisions())]
     revision: u64,
     #[command(flatten)]
     query: Query,

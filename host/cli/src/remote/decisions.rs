@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{
     Query,
     client::{AdminClient, Message},
+    completion,
     events::{EventReader, ServerEvent},
 };
 use crate::{
@@ -33,10 +34,10 @@ pub(crate) struct DecisionsArguments {
     #[arg(long, short)]
     follow: bool,
     /// Only requests that passed this chain.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completion::chain_names())]
     chain: Option<String>,
     /// Only requests for which this stage was called.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completion::stage_names())]
     stage: Option<String>,
     /// Only requests for this namespace.
     #[arg(long, short, value_name = "NAME")]

@@ -4,7 +4,7 @@ use admittance::definitions::DefinitionId;
 use admittance_admin::api::{DefinitionList, StoredDefinition};
 use clap::Args;
 
-use super::Query;
+use super::{Query, completion};
 use crate::{
     output::{BAD, harmless_lines},
     table::{Cell, Table},
@@ -20,7 +20,7 @@ use crate::{
   admittance get AdmissionChain/pods")]
 pub(crate) struct GetArguments {
     /// Print the text of the definition with this kind and name: AdmissionChain/pods.
-    #[arg(value_name = "KIND/NAME")]
+    #[arg(value_name = "KIND/NAME", add = completion::definitions())]
     id: Option<DefinitionId>,
     #[command(flatten)]
     query: Query,

@@ -7,7 +7,7 @@ use admittance_admin::api::{DisableRequest, EnableRequest};
 use admittance_definitions::StageId;
 use clap::Args;
 
-use super::Query;
+use super::{Query, completion};
 use crate::{
     human,
     output::{BAD, DIM, GOOD, WARN, harmless},
@@ -23,7 +23,7 @@ use crate::{
   admittance disable pods/images --for 2h --reason 'false denials, ticket 4711' --audit")]
 pub(crate) struct DisableArguments {
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
-    #[arg(value_name = "CHAIN/STAGE")]
+    #[arg(value_name = "CHAIN/STAGE", add = completion::stages())]
     stage: StageId,
     /// The time until the stage is enabled again: 1s to 24h.
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -44,7 +44,7 @@ pub(crate) struct DisableArguments {
   admittance enable pods/images")]
 pub(crate) struct EnableArguments {
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
-    #[arg(value_name = "CHAIN/STAGE")]
+    #[arg(value_name = "CHAIN/STAGE", add = completion::stages())]
     stage: StageId,
     #[command(flatten)]
     query: Query,

@@ -6,7 +6,7 @@ use admittance::{Comparison, ModuleChange, Moment, Revision, RevisionModule};
 use admittance_admin::api::RevisionList;
 use clap::Args;
 
-use super::{Query, status::made_by};
+use super::{Query, completion, status::made_by};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, harmless, harmless_lines},
@@ -35,10 +35,10 @@ impl HistoryArguments {
   admittance diff 41 42")]
 pub(crate) struct DiffArguments {
     /// The older revision.
-    #[arg(value_name = "REVISION")]
+    #[arg(value_name = "REVISION", add = completion::revisions())]
     from: u64,
     /// The newer revision.
-    #[arg(value_name = "REVISION")]
+    #[arg(value_name = "REVISION", add = completion::revisions())]
     to: u64,
     #[command(flatten)]
     query: Query,

@@ -7,7 +7,7 @@ use admittance_admin::api::RolloutRequest;
 use admittance_definitions::StageId;
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser};
 
-use super::Query;
+use super::{Query, completion};
 use crate::{
     human,
     output::{BAD, BOLD, DIM, GOOD, WARN, harmless},
@@ -27,7 +27,7 @@ pub(crate) struct RolloutArguments {
     #[arg(value_name = "ACTION", value_parser = action())]
     action: RolloutAction,
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
-    #[arg(value_name = "CHAIN/STAGE")]
+    #[arg(value_name = "CHAIN/STAGE", add = completion::stages())]
     stage: StageId,
     #[command(flatten)]
     query: Query,
