@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs};
 
-use admittance_tests::{Error, Received, Reply, repository};
+use admittance_tests::{Error, Received, Reply, ReplyForm, repository};
 use http::{Method, Request};
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 pub(crate) struct Api {
     /// A directory of the repository with the configuration.
     pub(crate) directory: &'static str,
+    pub(crate) form: ReplyForm,
     pub(crate) examples: [Example; 3],
     /// The chain that handles the examples, in the directory.
     pub(crate) chain: &'static str,
@@ -45,6 +46,7 @@ enum Expected {
 /// A small JSON API of services.
 pub(crate) const SERVICES: Api = Api {
     directory: "docs/examples/services",
+    form: ReplyForm::Plain,
     examples: [
         Example {
             title: "A change: a service without a team gets one",
@@ -75,6 +77,7 @@ pub(crate) const SERVICES: Api = Api {
 /// The API of BCS, with two plugins.
 pub(crate) const BCS: Api = Api {
     directory: "docs/examples/demo",
+    form: ReplyForm::Envelope,
     examples: [
         Example {
             title: "A change: an application gets a sidecar, and its images are rewritten to the mirror",
@@ -172,10 +175,15 @@ impl Example {
             }
             (Expected::Unchanged, [received]) => {
                 let sent = self.body().map_err(|error| error.to_string())?;
-                if received.body == sent && status == 200 {
-                    Ok(())
-                } else {
-                    Err("the body was changed".into())
+                if received.body != sent || status != 200 {
+                    return Err("the body was changed".into());
+                }
+                // A small JSON API answers with the object, without an envelope.
+                match self.body {
+                    Body::Text(body) if reply.json().ok() != serde_json::from_str(body).ok() => {
+                        Err(format!("the reply is {}", reply.text()))
+                    }
+                    _ => Ok(()),
                 }
             }
             (_, received) => Err(format!("the upstream got {} requests", received.len())),

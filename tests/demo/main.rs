@@ -63,11 +63,11 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None if arguments.once => any_port,
         None => SocketAddr::from(([127, 0, 0, 1], 8080)),
     };
-    let upstream = Upstream::watched(any_port, |received| println!("{}", arrival(received))).await?;
     let api = match arguments.parts.contains(&Part::Bcs) {
         true => &BCS,
         false => &SERVICES,
     };
+    let upstream = Upstream::watched(api.form, |received| println!("{}", arrival(received))).await?;
     let has_traffic = arguments.parts.contains(&Part::Traffic);
     let mut driver = Serve::new(repository().join(api.directory).join("admittance.yaml"))?
         .listen(listen)

@@ -291,8 +291,9 @@ fn generation(answer: &Value) -> Result<u32, String> {
     for chain in CHAINS {
         for (stage, beyond) in [("fetched", 0), ("filed", 500_000)] {
             let told = |of| annotations.get(&format!("{of}/{chain}-{stage}"));
-            let generation = told(guest_versioned::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
-            let version = told(guest_versioned::VERSION_OF).and_then(|name| Versions::number(name));
+            let generation =
+                told(crate::guest_names::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
+            let version = told(crate::guest_names::VERSION_OF).and_then(|name| Versions::number(name));
             let (Some(generation), Some(version)) = (generation, version) else {
                 return Err(format!("{stage} of {chain} was not called: {annotations:?}"));
             };

@@ -11,6 +11,8 @@ mod client;
 mod comparison;
 mod error;
 mod files;
+#[path = "../guests/versioned/src/names.rs"]
+pub mod guest_names;
 mod kills;
 mod load;
 mod log;
@@ -42,7 +44,7 @@ pub use review::review_of_pod;
 pub use scheduler::{Kind, MesosCluster, ObjectKey, Scheduler, SchedulerRequest, SchedulerTls, Verb, Write};
 pub use serve::Serve;
 pub use swaps::{Swapped, Swaps};
-pub use upstream::{Gate, Received, Upstream};
+pub use upstream::{Gate, Received, ReplyForm, Upstream};
 pub use versions::Versions;
 
 /// The examples of the documentation for authors of plugins. Not in the SDK, which reads only its own files.

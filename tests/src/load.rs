@@ -187,7 +187,7 @@ fn version(answer: &Value, stages: usize) -> Result<u32, String> {
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .filter(|(name, _)| name.starts_with(guest_versioned::VERSION_OF))
+        .filter(|(name, _)| name.starts_with(crate::guest_names::VERSION_OF))
         .filter_map(|(_, version)| Versions::number(version.as_str()?));
     let first = versions.next().ok_or_else(|| format!("no version in {answer}"))?;
     match versions.try_fold(1, |count, version| (version == first).then_some(count + 1)) {
@@ -205,7 +205,7 @@ mod tests {
     fn an_answer_is_of_one_version() {
         let answer = |versions: &[u32]| {
             let annotation = |(stage, version): (usize, &u32)| {
-                let name = format!("{}/{stage}", guest_versioned::VERSION_OF);
+                let name = format!("{}/{stage}", crate::guest_names::VERSION_OF);
                 (name, Value::from(Versions::name(*version)))
             };
             let annotations: serde_json::Map<_, _> = versions.iter().enumerate().map(annotation).collect();

@@ -18,13 +18,22 @@ use tokio::{net::TcpListener, sync::watch};
 use crate::Error;
 
 /// A fake control plane: records requests, and answers like a BCS scheduler, with the received object
-/// in `data`. It stops when it is dropped.
+/// in `data`, unless it is given another [`ReplyForm`]. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
     received: watch::Sender<Vec<Received>>,
     gate: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// The form of an upstream's replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyForm {
+    /// Like a BCS scheduler, with the received object in `data`.
+    Envelope,
+    /// Like a small JSON API: the object that was written to the path last.
+    Plain,
 }
 
 /// The use of the bodies of requests.
@@ -85,6 +94,7 @@ struct Shared {
     open: watch::Receiver<bool>,
     watcher: Arc<Mutex<Option<Watcher>>>,
     bodies: Bodies,
+    form: ReplyForm,
 }
 
 type Watcher = Box<dyn Fn(&Received) + Send>;
@@ -96,7 +106,7 @@ impl Upstream {
     ///
     /// When there is none.
     pub async fn start() -> Result<Self, Error> {
-        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, Bodies::Recorded).await
+        Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
     }
 
     /// Like [`start`](Self::start), but without recording requests: for more requests than fit into memory.
@@ -105,7 +115,7 @@ impl Upstream {
     ///
     /// Fails if no port can be bound.
     pub async fn forgetful() -> Result<Self, Error> {
-        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, Bodies::Returned).await
+        Self::start_with(any_port(), None, Bodies::Returned, ReplyForm::Envelope).await
     }
 
     /// Like [`forgetful`](Self::forgetful), but without returning objects, so that a large one delays no other request.
@@ -114,25 +124,26 @@ impl Upstream {
     ///
     /// When there is no port.
     pub async fn discarding() -> Result<Self, Error> {
-        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, Bodies::Discarded).await
+        Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
     }
 
-    /// Listen on this address, and call `watcher` with each request.
+    /// Listen on a port that the kernel chooses, reply in this form, and call `watcher` with each request.
     ///
     /// # Errors
     ///
-    /// When the address is taken.
+    /// When there is no port.
     pub async fn watched(
-        address: SocketAddr,
+        form: ReplyForm,
         watcher: impl Fn(&Received) + Send + 'static,
     ) -> Result<Self, Error> {
-        Self::start_with(address, Some(Box::new(watcher)), Bodies::Recorded).await
+        Self::start_with(any_port(), Some(Box::new(watcher)), Bodies::Recorded, form).await
     }
 
     async fn start_with(
         address: SocketAddr,
         watcher: Option<Watcher>,
         bodies: Bodies,
+        form: ReplyForm,
     ) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
@@ -147,6 +158,7 @@ impl Upstream {
             open,
             watcher: Arc::new(Mutex::new(watcher)),
             bodies,
+            form,
         };
         let router = Router::new().fallback(answer).with_state(shared);
         let task = tokio::spawn(async move {
@@ -231,6 +243,7 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     if let Some(watcher) = &*lock(&shared.watcher) {
         watcher(&received);
     }
+    let (method, path) = (received.method.clone(), received.uri.path().to_owned());
     let data = match received.body.is_empty() {
         true => Value::Null,
         false => serde_json::from_slice(&received.body)
@@ -241,7 +254,24 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     }
     // The gate's other end lives as long as the upstream.
     let _ = shared.open.wait_for(|open| *open).await;
-    accepted(&data)
+    match shared.form {
+        ReplyForm::Envelope => accepted(&data),
+        ReplyForm::Plain if method == Method::GET => written(&shared.received.borrow(), &path),
+        ReplyForm::Plain => json_reply(&data),
+    }
+}
+
+/// Replies with the object that was written to a path last.
+fn written(received: &[Received], path: &str) -> Response {
+    let mut writes = received.iter().rev().filter(|request| request.uri.path() == path);
+    let last = writes.find_map(|request| request.json().ok());
+    last.map_or_else(
+        || {
+            let error = json!({"error": format!("nothing was written to {path}")});
+            (StatusCode::NOT_FOUND, json_reply(&error)).into_response()
+        },
+        |object| json_reply(&object),
+    )
 }
 
 /// Reads a body as a server does that delays no other request for a large one.
@@ -256,8 +286,15 @@ async fn discard(mut body: Body) -> Response {
 }
 
 fn accepted(data: &Value) -> Response {
-    let envelope = json!({"result": true, "code": 0, "message": "success", "data": data});
-    ([(CONTENT_TYPE, "application/json")], envelope.to_string()).into_response()
+    json_reply(&json!({"result": true, "code": 0, "message": "success", "data": data}))
+}
+
+fn json_reply(value: &Value) -> Response {
+    ([(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,8 +1,6 @@
 use std::fs;
 
-use guest_versioned::VERSION;
-
-use crate::{Artifacts, Error};
+use crate::{Artifacts, Error, guest_names::VERSION};
 
 /// The guest `versioned` in any version: about 170 kB each, which differ only in six digits.
 #[derive(Clone, Debug)]

@@ -320,10 +320,7 @@ fn may_use(user: &str, used: &str) -> bool {
         // Guests: the SDK, and plugins written with it.
         (None, None) => matches!(
             (user, used),
-            ("admittance-sdk", "admittance-sdk-macros")
-                | (_, "admittance-sdk")
-                // For the version of the guest, which the tests replace.
-                | ("admittance-tests", "guest-versioned")
+            ("admittance-sdk", "admittance-sdk-macros") | (_, "admittance-sdk")
         ),
     }
 }

@@ -7,7 +7,7 @@ use admittance_sdk::{
     serde_json,
 };
 
-use crate::{Settings, VERSION, patch};
+use crate::{Settings, names::VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 

@@ -6,20 +6,13 @@
 
 #[cfg(target_family = "wasm")]
 mod component;
+pub mod names;
 
+use self::names::{GENERATION_OF, VERSION_OF};
 use admittance_sdk::{
     serde::{Deserialize, de::IgnoredAny},
     serde_json,
 };
-
-/// The version as compiled. It occurs once in the component.
-pub const VERSION: &str = "version-000000";
-
-/// The prefix of the annotation with the version. A `/` is written `~1` in a path.
-pub const VERSION_OF: &str = "version.admittance.dev";
-
-/// The prefix of the annotation with the generation.
-pub const GENERATION_OF: &str = "generation.admittance.dev";
 
 /// The settings of a stage.
 #[derive(Debug, Deserialize)]
