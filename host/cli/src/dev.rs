@@ -116,7 +116,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
 
 /// Runs `admittance test` as a process of its own, since it starts others and may run for long.
 async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(host::running_program());
     command.arg("test").arg(&arguments.project).kill_on_drop(true);
     if let Some(config) = &arguments.config {
         command.arg("--config").arg(config);

@@ -1,6 +1,6 @@
 //! Builds hosts from a configuration.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{env, path::PathBuf, sync::Arc};
 
 use admittance::{Error, Host, HostBuilder, SandboxConfig, Table, definitions::ChainDefinition};
 use admittance_driver::{Config, NamespacesConfig};
@@ -11,8 +11,17 @@ use crate::{directories, progress};
 /// replaced.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
-    sandbox.compiler = Some("/proc/self/exe".into());
+    sandbox.compiler = Some(running_program());
     sandbox
+}
+
+/// Returns the path of the running program: on Linux, that of the same file even if it was replaced.
+pub(crate) fn running_program() -> PathBuf {
+    if cfg!(target_os = "linux") {
+        "/proc/self/exe".into()
+    } else {
+        env::current_exe().unwrap_or_default()
+    }
 }
 
 /// Returns a builder with the configuration of modules and plugins. Modules are kept in `store`, else in the directory

@@ -52,6 +52,12 @@ pub fn shorten_time_slice() {
     }
 }
 
+#[cfg(not(target_os = "linux"))]
+fn set_time_slice(_: Duration) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
