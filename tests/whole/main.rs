@@ -20,6 +20,7 @@ mod commands;
 mod console;
 mod decisions;
 mod demo;
+mod dist;
 mod documents;
 mod exceptions;
 mod gatekeeper;

@@ -5,6 +5,7 @@
 
 mod debian;
 mod image;
+mod machine;
 
 use std::{
     env, fs,
@@ -13,9 +14,10 @@ use std::{
 };
 
 use clap::Args;
+pub(crate) use machine::Machine;
 
 use crate::{
-    command::{Error, built, root, run, say, target_directory},
+    command::{Error, root, run, say, target_directory},
     folders::{at, copy_into, create_directory, remove_directory},
     plugins, supply,
 };
@@ -26,15 +28,17 @@ pub(crate) struct Dist {
     /// Package this program instead of compiling a release, to try the packages.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// Package the program for this architecture, `x86_64` or `aarch64`. For another one than this machine's, it is
+    /// cross-compiled with Debian's compiler, and runs in QEMU to print its man pages.
+    #[arg(long, value_name = "ARCHITECTURE", default_value = env::consts::ARCH)]
+    machine: Machine,
 }
-
-/// The architecture of this machine, by which archives and images are named.
-const MACHINE: &str = env::consts::ARCH;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The program, and the files that it prints about itself.
 struct Contents {
+    machine: Machine,
     program: PathBuf,
     man_pages: PathBuf,
     /// The completions for Bash, Zsh and Fish.
@@ -54,13 +58,10 @@ impl Dist {
         create_directory(&staging)?;
         let program = match &self.program {
             Some(program) => fs::canonicalize(program).map_err(at(program))?,
-            None => {
-                supply::release(&plugins::compressed()?)?;
-                built("release", "admittance")?
-            }
+            None => supply::release(&plugins::compressed()?, &self.machine)?,
         };
         say("Packing the program");
-        let contents = Contents::printed_by(program, &staging)?;
+        let contents = Contents::printed_by(program, self.machine.clone(), &staging)?;
         let archive = archive(&contents, &staging, &directory)?;
         let package = debian::package(&contents, &staging, &directory)?;
         let image = image::layout(&contents, &staging, &directory)?;
@@ -82,9 +83,9 @@ impl Dist {
 
 impl Contents {
     /// Lets the program print its man pages and completions.
-    fn printed_by(program: PathBuf, staging: &Path) -> Result<Self, Error> {
+    fn printed_by(program: PathBuf, machine: Machine, staging: &Path) -> Result<Self, Error> {
         let man_pages = staging.join("man");
-        run(Command::new(&program).arg("man").arg(&man_pages))?;
+        run(machine.command(&program).arg("man").arg(&man_pages))?;
         let completions = [
             ("bash", "admittance"),
             ("zsh", "_admittance"),
@@ -93,7 +94,7 @@ impl Contents {
         let mut printed = Vec::new();
         for (shell, file) in completions {
             let path = staging.join(shell).join(file);
-            let script = output(Command::new(&program).args(["completions", shell]))?;
+            let script = output(machine.command(&program).args(["completions", shell]))?;
             write(&path, script)?;
             printed.push(path);
         }
@@ -101,6 +102,7 @@ impl Contents {
             .try_into()
             .map_err(|_| Error::Missing("a shell has no completions".to_owned()))?;
         Ok(Self {
+            machine,
             program,
             man_pages,
             completions,
@@ -113,7 +115,7 @@ impl Contents {
 
 /// Writes the archive with the program, its stock plugins next to it, and its files for the system.
 fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
-    let name = format!("admittance-{VERSION}-{MACHINE}-linux");
+    let name = format!("admittance-{VERSION}-{}-linux", contents.machine.name());
     let tree = staging.join("archive");
     let top = tree.join(&name);
     for directory in [
@@ -247,40 +249,70 @@ mod tests {
         assert!(archives[0] == archives[1], "the archives differ");
     }
 
-    /// The packages of a small program, made twice.
+    /// Makes the packages of a small program: for Debian, the image and the archive.
+    fn packages(program: PathBuf, machine: &str, staging: &Path) -> [PathBuf; 3] {
+        let page = staging.join("man/admittance.1");
+        write(&page, "a page").expect("it can be written");
+        let completions = ["bash", "zsh", "fish"].map(|shell| staging.join(shell).join("completions"));
+        for file in &completions {
+            write(file, "a script").expect("it can be written");
+        }
+        let contents = Contents {
+            machine: machine.parse().expect("it is supported"),
+            program,
+            man_pages: staging.join("man"),
+            completions,
+            unit: root().join("docs/examples/systemd/admittance.service"),
+            licence: root().join("LICENSE"),
+            plugins: staging.join("bash"),
+        };
+        let to = staging.join("packages");
+        create_directory(&to).expect("it can be created");
+        [
+            debian::package(&contents, staging, &to).expect("it can be packed"),
+            image::layout(&contents, staging, &to).expect("it can be packed"),
+            archive(&contents, staging, &to).expect("it can be packed"),
+        ]
+    }
+
+    #[test]
+    fn packages_for_another_machine_contain_its_libraries() {
+        let machine: Machine = "aarch64".parse().expect("it is supported");
+        let top = target_directory().join("tmp/dist-aarch64");
+        remove_directory(&top).expect("it can be removed");
+        let (source, program) = (top.join("program.c"), top.join("program"));
+        write(&source, "int main(void) { return 0; }").expect("it can be written");
+        let mut compiler = Command::new(machine.linker());
+        let is_compiled = compiler.arg(&source).arg("-o").arg(&program).status();
+        if machine.target().is_none() || !is_compiled.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: Debian's packages gcc-aarch64-linux-gnu and qemu-user are not installed");
+            return;
+        }
+        run(&mut machine.command(&program)).expect("QEMU runs it");
+        let [package, image, archive] = packages(program, "aarch64", &top.join("staging"));
+        for (file, ending) in [
+            (&package, "_arm64.deb"),
+            (&image, "-aarch64-linux.oci.tar"),
+            (&archive, "-aarch64-linux.tar.gz"),
+        ] {
+            assert!(name(file).ends_with(ending), "{}", file.display());
+        }
+        let loader = top.join("staging/image/lib/ld-linux-aarch64.so.1");
+        assert!(loader.exists(), "{}", loader.display());
+    }
+
     #[test]
     fn packages_are_reproducible_and_can_be_unpacked() {
         let top = target_directory().join("tmp/dist-packages");
         remove_directory(&top).expect("it can be removed");
-        let mut made = Vec::new();
-        for round in ["first", "second"] {
-            let staging = top.join(round);
-            let page = staging.join("man/admittance.1");
-            write(&page, "a page").expect("it can be written");
-            let completions = ["bash", "zsh", "fish"].map(|shell| staging.join(shell).join("completions"));
-            for file in &completions {
-                write(file, "a script").expect("it can be written");
-            }
-            let contents = Contents {
-                program: fs::canonicalize("/bin/true").expect("every Linux has it"),
-                man_pages: staging.join("man"),
-                completions,
-                unit: root().join("docs/examples/systemd/admittance.service"),
-                licence: root().join("LICENSE"),
-                plugins: staging.join("bash"),
-            };
-            let to = staging.join("packages");
-            create_directory(&to).expect("it can be created");
-            let package = debian::package(&contents, &staging, &to).expect("it can be packed");
-            let image = image::layout(&contents, &staging, &to).expect("it can be packed");
-            made.push([package, image]);
-        }
+        let program = || fs::canonicalize("/bin/true").expect("every Linux has it");
+        let made = ["first", "second"].map(|round| packages(program(), env::consts::ARCH, &top.join(round)));
         for (first, second) in made[0].iter().zip(&made[1]) {
             let digest = |path| sha256(path).expect("it can be read");
             assert_eq!(digest(first), digest(second), "{}", first.display());
         }
 
-        let [package, image] = &made[0];
+        let [package, image, _] = &made[0];
         let unpacked = top.join("unpacked");
         create_directory(&unpacked).expect("it can be created");
         run(Command::new("ar").arg("x").arg(package).current_dir(&unpacked)).expect("it is an archive");

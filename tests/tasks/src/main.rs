@@ -26,6 +26,7 @@ mod toolchains;
 mod zookeeper;
 
 use std::{
+    env,
     ffi::OsString,
     path::PathBuf,
     process::{Command, ExitCode},
@@ -169,7 +170,10 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Fuzz(arguments) => fuzz::run_targets(&arguments),
         Task::Audit { if_reachable, rest } => supply::audit(if_reachable, &rest),
         Task::Sbom => supply::sbom().map(drop),
-        Task::Release => supply::release(&plugins::compressed()?),
+        Task::Release => {
+            let this_machine = env::consts::ARCH.parse().map_err(Error::Missing)?;
+            supply::release(&plugins::compressed()?, &this_machine).map(drop)
+        }
         Task::Dist(arguments) => arguments.write(),
         Task::Cluster { rest } => {
             cluster::install()?;

@@ -9,7 +9,9 @@ use std::{
 
 use crate::{
     command::{Error, root, run, say, target_directory},
+    dist::Machine,
     folders::{at, create_directory},
+    target,
     tool::Tool,
 };
 
@@ -122,11 +124,20 @@ fn take(
 
 /// Compiles a release of the program: it contains the list of its dependencies, which `cargo audit bin` and
 /// image scanners read, and the stock plugins, and has a bill of materials next to it. `plugins` is the directory of the
-/// compressed plugins.
-pub(crate) fn release(plugins: &Path) -> Result<(), Error> {
+/// compressed plugins. Returns the path of the program.
+pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Error> {
     let auditable = AUDITABLE.install()?;
     say("Compiling a release of the program (some minutes the first time)");
-    run(Command::new(auditable)
+    let mut build = Command::new(auditable);
+    let mut directory = target_directory();
+    if let Some(target) = machine.target() {
+        target::install(&target)?;
+        let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+        build.env(linker, machine.linker());
+        directory.push(&target);
+        build.env("CARGO_BUILD_TARGET", target);
+    }
+    run(build
         .args([
             "auditable",
             "build",
@@ -139,7 +150,7 @@ pub(crate) fn release(plugins: &Path) -> Result<(), Error> {
         ])
         .env("ADMITTANCE_STOCK", plugins)
         .current_dir(root()))?;
-    let program = target_directory().join("release/admittance");
+    let program = directory.join("release/admittance");
     let bytes = fs::read(&program).map_err(at(&program))?;
     if !bytes.windows(SECTION.len()).any(|window| window == SECTION) {
         return Err(Error::Missing(format!(
@@ -150,16 +161,16 @@ pub(crate) fn release(plugins: &Path) -> Result<(), Error> {
     for plugin in fs::read_dir(plugins).map_err(at(plugins))? {
         let file = plugin.map_err(at(plugins))?.file_name();
         let name = file.to_string_lossy().replace(".wasm.gz", "").replace('_', "-");
-        contains(&program, &name)?;
+        contains(machine.command(&program), &name)?;
     }
     sbom()?;
     say(&format!("The program is {}", program.display()));
-    Ok(())
+    Ok(program)
 }
 
 /// Fails if a program does not contain a stock plugin.
-fn contains(program: &Path, plugin: &str) -> Result<(), Error> {
-    run(Command::new(program)
+fn contains(mut program: Command, plugin: &str) -> Result<(), Error> {
+    run(program
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
         // Without a file of the plugin, the one in the program is used.

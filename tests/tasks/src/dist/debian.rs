@@ -1,14 +1,14 @@
 //! A package for Debian and its descendants.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use super::{Contents, MACHINE, VERSION, copy_all, tar_gz, write};
+use super::{Contents, VERSION, copy_all, output, tar_gz, write};
 use crate::{
-    command::{Error, run},
+    command::{Error, root, run},
     folders::{at, copy_into, create_directory},
 };
 
@@ -22,7 +22,10 @@ pub(super) fn package(contents: &Contents, staging: &Path, to: &Path) -> Result<
     let control = staging.join("control");
     write(&control.join("control"), control_file(contents)?)?;
     tar_gz(&control, &parts.join("control.tar.gz"))?;
-    let package = to.join(format!("admittance_{VERSION}_{}.deb", architecture()));
+    let package = to.join(format!(
+        "admittance_{VERSION}_{}.deb",
+        contents.machine.debian_name()
+    ));
     // `D` leaves out times and owners.
     run(Command::new("ar")
         .arg("rcD")
@@ -66,24 +69,26 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
 fn control_file(contents: &Contents) -> Result<String, Error> {
     let program = fs::read(&contents.program).map_err(at(&contents.program))?;
     let size = program.len() / 1024;
-    let architecture = architecture();
+    let architecture = contents.machine.debian_name();
     let glibc = newest_glibc(&program).map_or_else(String::new, |version| format!(" (>= {version})"));
+    let maintainer = maintainer()?;
     Ok(format!(
-        "Package: admittance\nVersion: {VERSION}\nArchitecture: {architecture}\nMaintainer: The authors of Admittance \
-         <admittance@localhost>\nInstalled-Size: {size}\nDepends: libc6{glibc}, libgcc-s1\nRecommends: \
+        "Package: admittance\nVersion: {VERSION}\nArchitecture: {architecture}\nMaintainer: {maintainer}\n\
+         Installed-Size: {size}\nDepends: libc6{glibc}, libgcc-s1\nRecommends: \
          ca-certificates\nSection: admin\nPriority: optional\nDescription: admission hooks as WebAssembly components, \
          in front of any control plane\n Requests that change something pass through chains of hooks, which allow, \
          change or\n refuse them. Hooks are hot-loaded plugins, policies of Kubernetes, or webhooks.\n"
     ))
 }
 
-/// Debian's name of this machine's architecture.
-fn architecture() -> &'static str {
-    match MACHINE {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
+/// Returns who answers for the package: the one that Debian's own variables name, or else the author of the last commit.
+fn maintainer() -> Result<String, Error> {
+    if let (Ok(name), Ok(address)) = (env::var("DEBFULLNAME"), env::var("DEBEMAIL")) {
+        return Ok(format!("{name} <{address}>"));
     }
+    let mut git = Command::new("git");
+    let author = output(git.args(["log", "-1", "--format=%an <%ae>"]).current_dir(root()))?;
+    Ok(author.trim().to_owned())
 }
 
 /// Returns the newest version of the C library that a program needs, from the names of its symbols' versions.

@@ -3,10 +3,9 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use super::{Contents, MACHINE, VERSION, compress, copy_all, output, pack, sha256, tar, write};
+use super::{Contents, VERSION, compress, copy_all, output, pack, sha256, tar, write};
 use crate::{
     command::{Error, run},
     folders::{at, copy_into, create_directory},
@@ -33,16 +32,12 @@ pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<P
     let difference = sha256(&plain)?;
     compress(&plain)?;
     let layer = blobs.add(&staging.join("layer.tar.gz"))?;
-    let architecture = match MACHINE {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
+    let architecture = contents.machine.debian_name();
     let config = staging.join("config.json");
     write(
         &config,
         format!(
-            r#"{{"architecture":"{architecture}","os":"linux","config":{{"User":"{USER}","WorkingDir":"/etc/admittance","Env":["PATH=/usr/local/bin","HOME=/tmp"],"Entrypoint":["/usr/local/bin/admittance"],"Cmd":["serve"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:{difference}"]}}}}"#
+            r#"{{"architecture":"{architecture}","os":"linux","config":{{"User":"{USER}","WorkingDir":"/etc/admittance","Env":["PATH=/usr/local/bin","HOME=/tmp","ADMITTANCE_PLUGINS=/usr/local/lib/admittance"],"Entrypoint":["/usr/local/bin/admittance"],"Cmd":["serve"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:{difference}"]}}}}"#
         ),
     )?;
     let config = blobs.add(&config)?;
@@ -64,7 +59,10 @@ pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<P
         format!(r#"{{"schemaVersion":2,"manifests":[{manifest}]}}"#),
     )?;
     write(&layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    let image = to.join(format!("admittance-{VERSION}-{MACHINE}-linux.oci.tar"));
+    let image = to.join(format!(
+        "admittance-{VERSION}-{}-linux.oci.tar",
+        contents.machine.name()
+    ));
     pack(&layout, &image)?;
     Ok(image)
 }
@@ -74,11 +72,14 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
     let programs = tree.join("usr/local/bin");
     create_directory(&programs)?;
     copy_into(&contents.program, &programs)?;
-    for library in libraries(&contents.program)? {
-        let directory = library.parent().unwrap_or(&library);
-        let directory = tree.join(directory.strip_prefix("/").unwrap_or(directory));
+    for library in libraries(contents)? {
+        let library = library.strip_prefix("/").unwrap_or(&library);
+        let directory = tree.join(library.parent().unwrap_or(library));
         create_directory(&directory)?;
-        copy_into(&library, &directory)?;
+        copy_into(
+            &Path::new(&contents.machine.libraries()).join(library),
+            &directory,
+        )?;
     }
     let plugins = tree.join("usr/local/lib/admittance");
     create_directory(&plugins)?;
@@ -91,8 +92,8 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
 }
 
 /// Lists the shared libraries that a program loads, and the loader.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
-    let listed = output(Command::new("ldd").arg(program))?;
+fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
+    let listed = output(&mut contents.machine.list_libraries(&contents.program))?;
     let paths = listed.lines().filter_map(|line| {
         let path = line.split_once("=> ").map_or(line, |(_, path)| path);
         let path = path.split_whitespace().next()?;

@@ -1,0 +1,86 @@
+//! The architectures for which the program is packaged: this machine's, and those for which Debian has a compiler.
+
+use std::{env, path::Path, process::Command, str::FromStr};
+
+/// An architecture by Rust's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine(String);
+
+impl FromStr for Machine {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "x86_64" | "aarch64" => Ok(Self(name.to_owned())),
+            _ => Err("write x86_64 or aarch64".to_owned()),
+        }
+    }
+}
+
+impl Machine {
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Debian's name, which images use too.
+    pub(super) fn debian_name(&self) -> &str {
+        match self.name() {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        }
+    }
+
+    fn is_this_one(&self) -> bool {
+        self.0 == env::consts::ARCH
+    }
+
+    /// Returns the compilation target, unless the program is compiled for this machine.
+    pub(crate) fn target(&self) -> Option<String> {
+        (!self.is_this_one()).then(|| format!("{}-unknown-linux-gnu", self.0))
+    }
+
+    /// Returns Debian's compiler for the machine, which links its programs.
+    pub(crate) fn linker(&self) -> String {
+        format!("{}-linux-gnu-gcc", self.0)
+    }
+
+    /// Returns the directory with the machine's libraries, where Debian's package of the C library for
+    /// cross-compilation puts them.
+    pub(super) fn libraries(&self) -> String {
+        match self.is_this_one() {
+            true => "/".to_owned(),
+            false => format!("/usr/{}-linux-gnu", self.0),
+        }
+    }
+
+    /// Returns a command that runs a program of the machine, emulated if it is another one.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        if self.is_this_one() {
+            return Command::new(program);
+        }
+        let mut command = self.emulator();
+        command.arg(program);
+        command
+    }
+
+    /// Returns a command that prints the shared libraries of a program.
+    pub(super) fn list_libraries(&self, program: &Path) -> Command {
+        let mut command = match self.is_this_one() {
+            true => Command::new("ldd"),
+            false => self.emulator(),
+        };
+        if !self.is_this_one() {
+            // For the loader of the program, and not for that of the emulator.
+            command.args(["-E", "LD_TRACE_LOADED_OBJECTS=1"]);
+        }
+        command.arg(program);
+        command
+    }
+
+    fn emulator(&self) -> Command {
+        let mut emulator = Command::new(format!("qemu-{}", self.0));
+        emulator.args(["-L", &self.libraries()]);
+        emulator
+    }
+}
