@@ -15,7 +15,7 @@ pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     sandbox
 }
 
-/// Returns the path of the running program: on Linux, that of the same file even if it was replaced.
+/// Returns the path of the running program. On Linux it leads to the same file even after an upgrade.
 pub(crate) fn running_program() -> PathBuf {
     if cfg!(target_os = "linux") {
         "/proc/self/exe".into()

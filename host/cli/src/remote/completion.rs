@@ -1,4 +1,4 @@
-//! Completes the names of chains, stages, definitions and revisions with those of the running driver.
+//! Completes names on the command line: the shell asks this program, which asks the running driver.
 
 use std::{collections::BTreeSet, env, ffi::OsStr, time::Duration};
 

@@ -71,7 +71,7 @@ impl Machine {
             false => self.emulator(),
         };
         if !self.is_this_one() {
-            // For the loader of the program, and not for that of the emulator.
+            // The emulator passes the variable to the loader of the program.
             command.args(["-E", "LD_TRACE_LOADED_OBJECTS=1"]);
         }
         command.arg(program);
