@@ -37,6 +37,7 @@ impl Health {
     }
 
     /// Records why the server is down. A downtime that has begun before goes on.
+    #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();
         let mut last = self.last_downtime.lock();
