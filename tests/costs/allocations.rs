@@ -97,7 +97,7 @@ fn a_review_with_one_plugin_allocates_no_more_than_before() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_webhook(directory.path());
     let blocks = blocks_per_request("review with one plugin", &config, &review());
-    assert!(blocks <= 123, "{blocks} allocations");
+    assert!(blocks <= 106, "{blocks} allocations");
 }
 
 #[test]

@@ -165,14 +165,17 @@ pub struct Requested {
     pub subresource: Option<String>,
 }
 
-/// Identifies one request: a text from the client, or a random UUID.
+/// Identifies one request: a text from the client, or a random UUID. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Uid(String);
+pub struct Uid(Arc<str>);
 
 impl Uid {
     /// Creates a random uid.
     pub fn fresh() -> Self {
-        Self(uuid::Uuid::new_v4().to_string())
+        let mut text = uuid::Uuid::encode_buffer();
+        Self(Arc::from(
+            &*uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text),
+        ))
     }
 
     /// Returns the text.
@@ -183,7 +186,7 @@ impl Uid {
 
 impl From<String> for Uid {
     fn from(text: String) -> Self {
-        Self(text)
+        Self(text.into())
     }
 }
 

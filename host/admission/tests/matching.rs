@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Chain, Deadline, Evaluation, Failure, GroupVersionKind, GroupVersionResource, Hook, LabelOperator,
@@ -287,7 +287,7 @@ struct Allows;
 
 #[async_trait]
 impl Hook for Allows {
-    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         Ok(Response::allow())
     }
 }

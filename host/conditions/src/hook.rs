@@ -146,7 +146,7 @@ impl fmt::Debug for PolicyHook {
 
 #[async_trait]
 impl Hook for PolicyHook {
-    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let (hook, request) = (self.clone(), request.clone());
         let evaluation = Box::pin(async move { hook.evaluate(&request, deadline).await });
         run_long(evaluation, &self.expectation).await

@@ -172,7 +172,7 @@ impl fmt::Debug for Mutators {
 
 #[async_trait]
 impl Hook for Mutators {
-    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let surroundings = Surroundings {
             namespaces: &*self.namespaces,
             authorizer: &NoAuthorizer,

@@ -20,7 +20,7 @@ struct Show;
 
 #[async_trait]
 impl Hook for Show {
-    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         assert!(request.old_object.is_none() && request.user == UserInfo::default());
         let seen = json!({
             "operation": request.operation.as_str(),
@@ -184,7 +184,7 @@ struct Remember(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]
 impl Hook for Remember {
-    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let text = request.object.as_ref().unwrap().text();
         self.0.lock().unwrap().push(text.as_ptr().addr());
         Ok(Response::allow())

@@ -5,7 +5,7 @@
 //! $ curl -d '{"name": "Disc", "size": 3}' -H 'content-type: application/json' http://127.0.0.1:3000/widgets
 //! ```
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 use admittance::admission::*;
 use admittance::{Host, dialect::*};
@@ -23,7 +23,7 @@ struct House;
 
 #[async_trait]
 impl Hook for House {
-    async fn admit(&self, request: &Request, _deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, _deadline: Deadline) -> Result<Response, Failure> {
         let Some(widget) = &request.object else {
             return Ok(Response::allow());
         };

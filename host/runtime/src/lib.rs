@@ -4,12 +4,13 @@
 //! own hooks, or from both, and pass requests through it:
 //!
 //! ```
+//! # use std::sync::Arc;
 //! use admittance::{Host, admission::{Chain, Denial, Object, Operation, Request, Response, Rule, Stage}};
 //! # use admittance::admission::{async_trait, Deadline, Failure, GroupVersionKind, Hook};
 //! # struct OwnerRequired;
 //! # #[async_trait]
 //! # impl Hook for OwnerRequired {
-//! #     async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+//! #     async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
 //! #         Ok(Response::deny(Denial::forbidden("who owns it?")))
 //! #     }
 //! # }

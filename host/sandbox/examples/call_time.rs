@@ -5,7 +5,7 @@
 //! The default object is a Pod of one kilobyte. The minimum is the cost on an idle machine; the median is the cost on
 //! this machine.
 
-use std::{error::Error, time::Instant};
+use std::{error::Error, sync::Arc, time::Instant};
 
 use admittance_admission::{
     Deadline, GroupVersionKind, GroupVersionResource, Hook as _, Object, Operation, Request, Verdict,
@@ -65,7 +65,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ..Default::default()
     };
     let bytes = object.len();
-    let request = Request::new(Operation::Create, kind, resource).with_object(Object::parse(object)?);
+    let request = Request::new(Operation::Create, kind, resource);
+    let request = Arc::new(request.with_object(Object::parse(object)?));
 
     let (mut times, mut verdict) = (Vec::with_capacity(CALLS.1), None);
     for call in 0..CALLS.0 + CALLS.1 {

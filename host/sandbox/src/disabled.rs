@@ -1,6 +1,6 @@
 //! The types of the sandbox without the feature `engine`: none of them can be created.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use admittance_admission::{Deadline, Digest, Failure, Hook, Request, Response};
 use async_trait::async_trait;
@@ -94,7 +94,7 @@ impl Plugin {
 
 #[async_trait]
 impl Hook for Plugin {
-    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         match self.0 {}
     }
 }

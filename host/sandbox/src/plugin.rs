@@ -28,17 +28,20 @@ const OWN_ERROR: usize = 2000;
 
 /// A plugin that is configured and ready for calls. Lives as long as the chain that holds it.
 ///
-/// Each call gets its own instance, which is discarded afterwards.
+/// Each call gets its own instance, which is discarded afterwards. Cheap to clone.
 #[derive(Clone)]
-pub struct Plugin {
-    pub(crate) sandbox: Arc<Inner>,
-    pub(crate) base: Arc<Base>,
-    pub(crate) name: Arc<str>,
-    pub(crate) limits: Limits,
-    pub(crate) grants: Arc<Grants>,
+pub struct Plugin(Arc<PluginState>);
+
+/// The parts of a plugin, which its calls share.
+struct PluginState {
+    sandbox: Arc<Inner>,
+    base: Arc<Base>,
+    name: Arc<str>,
+    limits: Limits,
+    grants: Arc<Grants>,
     /// The values that a policy of Kubewarden keeps between calls.
     cache: Arc<Cache>,
-    expectation: Arc<Expectation>,
+    expectation: Expectation,
 }
 
 /// The parts that plugins of one module with the same settings share: code and memory of several hundred kilobytes.
@@ -80,12 +83,12 @@ pub(crate) enum Guest {
 impl Plugin {
     /// Returns the plugin's description of itself.
     pub fn description(&self) -> &Description {
-        &self.base.description
+        &self.0.base.description
     }
 
     /// Returns the way in which the plugin is configured.
     pub fn configured(&self) -> &Configured {
-        &self.base.configured
+        &self.0.base.configured
     }
 
     /// Creates a plugin of the same code and settings, with another name, limits and grants.
@@ -94,25 +97,27 @@ impl Plugin {
     ///
     /// Fails when the memory limit is above the sandbox's.
     pub fn with(&self, config: &PluginConfig) -> Result<Self, Error> {
-        self.sandbox.check_limits(config)?;
-        Ok(Self::new(&self.sandbox, Arc::clone(&self.base), config))
+        self.0.sandbox.check_limits(config)?;
+        Ok(Self::new(&self.0.sandbox, Arc::clone(&self.0.base), config))
     }
 
     pub(crate) fn new(sandbox: &Arc<Inner>, base: Arc<Base>, config: &PluginConfig) -> Self {
-        Self {
+        Self(Arc::new(PluginState {
             sandbox: Arc::clone(sandbox),
             base,
             name: config.name.as_str().into(),
             limits: config.limits.clone(),
             grants: Arc::new(config.grants.clone()),
             cache: Arc::default(),
-            expectation: Arc::default(),
-        }
+            expectation: Expectation::default(),
+        }))
     }
+}
 
+impl PluginState {
     async fn call(
-        self,
-        request: Request,
+        self: Arc<Self>,
+        request: Arc<Request>,
         deadline: Deadline,
         log: CallLog,
         slot: Slot,
@@ -232,21 +237,18 @@ pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMi
 
 #[async_trait]
 impl Hook for Plugin {
-    async fn admit(&self, request: &Request, given: Deadline) -> Result<Response, Failure> {
-        let deadline = given.within(self.limits.time);
-        let slot = self.slot(deadline).await?;
-        let log = CallLog::new(
-            Arc::clone(&self.name),
-            request.uid.as_str().to_owned(),
-            self.limits.log,
-        );
-        let call = Box::pin(self.clone().call(request.clone(), deadline, log.clone(), slot));
-        match tokio::time::timeout_at(deadline.instant(), run_long(call, &self.expectation)).await {
-            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, given)),
+    async fn admit(&self, request: &Arc<Request>, given: Deadline) -> Result<Response, Failure> {
+        let plugin = &self.0;
+        let deadline = given.within(plugin.limits.time);
+        let slot = plugin.slot(deadline).await?;
+        let log = CallLog::new(Arc::clone(&plugin.name), request.uid.clone(), plugin.limits.log);
+        let call = Box::pin(Arc::clone(plugin).call(Arc::clone(request), deadline, log.clone(), slot));
+        match tokio::time::timeout_at(deadline.instant(), run_long(call, &plugin.expectation)).await {
+            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(plugin.timeout(deadline, given)),
             Ok(answer) => answer,
             Err(_) => {
                 log.close();
-                Err(self.timeout(deadline, given))
+                Err(plugin.timeout(deadline, given))
             }
         }
     }
@@ -255,7 +257,7 @@ impl Hook for Plugin {
 /// The permits of one call. A call of a stage in mode `Audit` has a second one, which limits the number of such calls.
 type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
-impl Plugin {
+impl PluginState {
     async fn slot(&self, deadline: Deadline) -> Result<Slot, Failure> {
         // An audit first waits for its own permit, so that waiting audits hold no permit that decisions need.
         let audit = if is_audit() {
@@ -303,10 +305,10 @@ impl Plugin {
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plugin")
-            .field("name", &self.name)
-            .field("plugin", &self.base.description.name)
-            .field("version", &self.base.description.version)
-            .field("configured", &self.base.configured)
+            .field("name", &self.0.name)
+            .field("plugin", &self.0.base.description.name)
+            .field("version", &self.0.base.description.version)
+            .field("configured", &self.0.base.configured)
             .finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use admittance_admission::{
-    Deadline, Digest, Failure, FailureKind, Grants, UserInfo, thread_time, threads_for_long_work,
+    Deadline, Digest, Failure, FailureKind, Grants, Uid, UserInfo, thread_time, threads_for_long_work,
 };
 use bytes::Bytes;
 use tokio::{
@@ -417,7 +417,7 @@ impl Preparation {
         CallState::store(
             &self.sandbox,
             Call {
-                log: CallLog::new(name, String::new(), self.config.limits.log),
+                log: CallLog::new(name, Uid::from(String::new()), self.config.limits.log),
                 limits: &self.config.limits,
                 grants: &Arc::new(Grants::default()),
                 user: &UserInfo::default(),

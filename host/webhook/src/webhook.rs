@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use admittance_admission::{
     Deadline, Failure, Hook, Protocol, Request, Response, ServiceNaming, WebhookTarget,
@@ -67,7 +67,7 @@ impl Webhook {
 
 #[async_trait]
 impl Hook for Webhook {
-    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         match self.form {
             Form::Resource => resource::call(&self.caller, request, deadline).await,
             Form::Review(form) => review::call(&self.caller, form, request, deadline).await,

@@ -1,5 +1,7 @@
 //! The code of the sidecar injector, called natively.
 
+use std::sync::Arc;
+
 use admittance::admission::{
     Chain, Deadline, Failure, FailureKind, Hook, Operation, Patch, Request, ResourcePattern, Response, Rule,
     Stage, Verdict, async_trait,
@@ -61,7 +63,7 @@ fn contract(object: &str) -> types::Request {
 
 #[async_trait]
 impl Hook for Native {
-    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let object = request.object.as_ref().map_or("{}", |object| object.text());
         let patch = Patch::parse(self.admit(object))
             .map_err(|error| Failure::new(FailureKind::InvalidResponse, error.to_string()))?;

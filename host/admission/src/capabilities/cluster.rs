@@ -50,6 +50,11 @@ impl ClusterKind {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
 
+    /// Returns whether its grant lets a plugin ask what any user may do.
+    pub(crate) fn is_any_access(&self) -> bool {
+        self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
+    }
+
     /// Returns whether it is the kind of an access review: a grant of it allows questions about users, and it has no
     /// objects to read.
     pub fn is_access_review(&self) -> bool {

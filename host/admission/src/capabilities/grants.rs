@@ -46,12 +46,12 @@ pub enum InvalidGrant {
 impl Grants {
     /// Returns whether the plugin may check what the user of its request may do.
     pub fn own_access(&self) -> bool {
-        self.any_access() || self.cluster.contains(&ClusterKind::own_access())
+        self.cluster.iter().any(ClusterKind::is_access_review)
     }
 
     /// Returns whether the plugin may check what any user may do.
     pub fn any_access(&self) -> bool {
-        self.cluster.contains(&ClusterKind::any_access())
+        self.cluster.iter().any(ClusterKind::is_any_access)
     }
 
     /// Returns whether the plugin may let the host call servers other than the control plane.

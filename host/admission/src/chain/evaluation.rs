@@ -37,7 +37,8 @@ impl fmt::Debug for Surroundings<'_> {
 /// The state of one request in the chains. Lives as long as the request.
 #[derive(Debug)]
 pub struct Evaluation {
-    request: Request,
+    /// The request as the next stage sees it. Hooks and audits may keep it, so it is copied for a change if they do.
+    request: Arc<Request>,
     original: Option<Object>,
     began: Instant,
     deadline: Deadline,
@@ -81,7 +82,7 @@ impl Evaluation {
     pub fn new(request: Request, deadline: Deadline) -> Self {
         Self {
             original: request.object.clone(),
-            request,
+            request: Arc::new(request),
             began: Instant::now(),
             deadline,
             revision: 0,
@@ -162,7 +163,7 @@ impl Evaluation {
                 Some(audit) => {
                     let row = self.reserve(visit, 2);
                     if let Some(audit) = audits.get_mut(audit) {
-                        audit.rounds.push((Arc::new(self.request.clone()), row));
+                        audit.rounds.push((Arc::clone(&self.request), row));
                     }
                 }
             }
@@ -230,7 +231,7 @@ impl Evaluation {
 
     /// Returns the request as it was before the chains, and their outcome so far.
     pub fn finish(self) -> (Request, Outcome) {
-        let mut request = self.request;
+        let mut request = Arc::unwrap_or_clone(self.request);
         let object = std::mem::replace(&mut request.object, self.original);
         let outcome = Outcome {
             uid: request.uid.clone(),
@@ -379,7 +380,7 @@ impl Evaluation {
             Effect::None => {}
             Effect::Deny(denial) => self.deny(visit, denial),
             Effect::Change(object, patch) => {
-                self.request.object = Some(object.clone());
+                Arc::make_mut(&mut self.request).object = Some(object.clone());
                 self.patch.append(patch);
                 self.revision += 1;
             }

@@ -40,7 +40,7 @@ impl PartialEq for dyn ObjectGenerator {
 /// The objects generated so far, by the addresses of generator and request: stages share them. Lives while these
 /// stages are called.
 #[derive(Default)]
-pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Request>)>>);
+pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 
 impl Generated {
     /// Returns the result of [`ObjectGenerator::generate`], and keeps it for the other stages.
@@ -50,7 +50,7 @@ impl Generated {
         request: &Request,
         surroundings: Surroundings<'_>,
         deadline: Deadline,
-    ) -> Result<Option<Request>, Failure> {
+    ) -> Result<Option<Arc<Request>>, Failure> {
         let key = (Arc::as_ptr(generator).addr(), ptr::from_ref(request).addr());
         let known = {
             let all = self.0.lock();
@@ -60,7 +60,10 @@ impl Generated {
         if let Some(known) = known {
             return Ok(known);
         }
-        let generated = generator.generate(request, surroundings, deadline).await?;
+        let generated = generator
+            .generate(request, surroundings, deadline)
+            .await?
+            .map(Arc::new);
         let mut all = self.0.lock();
         all.push((key, generated.clone()));
         Ok(generated)

@@ -153,7 +153,7 @@ impl Group {
 
 #[async_trait]
 impl Hook for Group {
-    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let mut answers: Vec<Option<MemberAnswer>> = self.members.iter().map(|_| None).collect();
         let mut response = Response::allow();
         let allowed = loop {
@@ -195,7 +195,7 @@ impl Hook for Group {
 async fn ask(
     name: &str,
     hook: &dyn Hook,
-    request: &Request,
+    request: &Arc<Request>,
     deadline: Deadline,
     response: &mut Response,
 ) -> MemberAnswer {

@@ -13,7 +13,7 @@ use crate::{
 
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
-    pub(crate) request: &'a Request,
+    pub(crate) request: &'a Arc<Request>,
     /// The time at which the request entered the chains.
     pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
@@ -66,7 +66,7 @@ impl Stage {
         deadline: Deadline,
     ) -> Result<Option<SkipReason>, Failure> {
         let turn = Turn {
-            request,
+            request: &Arc::new(request.clone()),
             began: Instant::now(),
             deadline,
             surroundings,
@@ -111,7 +111,11 @@ impl Turn<'_> {
 
     /// Returns the request that the stage sees; `None` if it sees generated objects, and none is generated from this
     /// one.
-    async fn seen(&self, spec: &StageSpec, deadline: Deadline) -> Result<Option<Cow<'_, Request>>, Failure> {
+    async fn seen(
+        &self,
+        spec: &StageSpec,
+        deadline: Deadline,
+    ) -> Result<Option<Cow<'_, Arc<Request>>>, Failure> {
         let Some(expansion) = &spec.expansion else {
             return Ok(Some(Cow::Borrowed(self.request)));
         };
@@ -138,7 +142,7 @@ impl Turn<'_> {
     async fn skip(
         &self,
         stage: &Stage,
-        seen: &Result<Option<Cow<'_, Request>>, Failure>,
+        seen: &Result<Option<Cow<'_, Arc<Request>>>, Failure>,
         deadline: Deadline,
     ) -> Result<Option<(SkipReason, Option<Arc<str>>)>, Failure> {
         let unselected = match seen {

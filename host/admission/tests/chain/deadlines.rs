@@ -161,7 +161,7 @@ async fn a_dropped_request_drops_its_call() {
     }
     #[async_trait]
     impl Hook for Guarded {
-        async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+        async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
             let _guard = OnDrop(self.0.clone());
             std::future::pending().await
         }

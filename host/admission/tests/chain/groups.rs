@@ -15,7 +15,7 @@ struct Member {
 
 #[async_trait]
 impl Hook for Member {
-    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         self.calls.lock().unwrap().push(self.name);
         self.script.admit(request, deadline).await
     }
@@ -130,7 +130,7 @@ async fn a_denial_has_a_cause_for_each_member_that_did_not_allow() {
         formula,
         vec![Script::Deny("no owner"), fails, Script::Deny("no team")],
     );
-    let request = request(Operation::Create);
+    let request = Arc::new(request(Operation::Create));
     let response = group
         .admit(&request, Deadline::after(Duration::from_secs(1)))
         .await
@@ -152,7 +152,7 @@ async fn a_denial_has_a_cause_for_each_member_that_did_not_allow() {
 async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
     let formula = || or(and(Formula::Member(0), Formula::Member(1)), Formula::Member(2));
     let deadline = || Deadline::after(Duration::from_secs(1));
-    let request = request(Operation::Create);
+    let request = Arc::new(request(Operation::Create));
     let changes = add("/metadata/labels/a", json!("x"));
     let (allowed, _) = group(formula(), vec![Script::Warn("w"), changes.clone(), Script::Allow]);
     let response = allowed.admit(&request, deadline()).await.unwrap();

@@ -51,7 +51,7 @@ enum Script {
 
 #[async_trait]
 impl Hook for Script {
-    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         assert!(!deadline.has_passed(), "no stage is called after its deadline");
         Ok(match self {
             Self::Allow => Response::allow(),

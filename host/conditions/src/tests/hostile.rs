@@ -284,7 +284,10 @@ async fn a_long_policy_leaves_the_threads_that_serve() {
             Arc::new(Apart),
             None,
         );
-        let response = hook.admit(&with_spec(spec(object)), minute()).await.unwrap();
+        let response = hook
+            .admit(&Arc::new(with_spec(spec(object))), minute())
+            .await
+            .unwrap();
         let Verdict::Replace(object) = response.verdict else {
             panic!("{case}: {response:?}");
         };

@@ -73,7 +73,8 @@ fn compile(namespace: Option<&str>, expressions: &[&str]) -> Result<Policy, Cond
 async fn admit(policy: Policy, binding: Binding, cluster: Option<Arc<Shelf>>) -> Result<Response, Failure> {
     let cluster = cluster.map(|cluster| cluster as Arc<dyn ClusterReader>);
     let hook = PolicyHook::new(Arc::new(policy), binding, Arc::new(NoAuthorizer), cluster);
-    hook.admit(&pod(), Deadline::after(Duration::from_secs(60))).await
+    hook.admit(&Arc::new(pod()), Deadline::after(Duration::from_secs(60)))
+        .await
 }
 
 /// The message of the denial; none if the request is allowed.
@@ -329,7 +330,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     let mut request = pod();
     request.tape = Some(tape.clone());
     let answer = hook
-        .admit(&request, Deadline::after(Duration::from_secs(60)))
+        .admit(&Arc::new(request), Deadline::after(Duration::from_secs(60)))
         .await;
     assert_eq!(message(&answer.unwrap()), None);
     let taped = tape.take();

@@ -60,7 +60,7 @@ async fn admit_request(
         Arc::new(NoAuthorizer),
         Some(cluster),
     );
-    hook.admit(request, deadline).await
+    hook.admit(&Arc::new(request.clone()), deadline).await
 }
 
 /// A cluster with two ConfigMaps of one namespace, and a Namespace.
@@ -277,7 +277,7 @@ async fn requests_whose_namespace_or_parameters_cannot_be_found() {
         let mut request = pod();
         request.kind.kind = kind.to_owned();
         request.namespace = namespace.map(str::to_owned);
-        let shown = shown(hook.admit(&request, minute()).await);
+        let shown = shown(hook.admit(&Arc::new(request), minute()).await);
         assert_eq!(shown, expected, "{kind} in {namespace:?}");
     }
 }
@@ -535,7 +535,9 @@ async fn parameters_without_a_cluster_are_refused_with_what_to_configure() {
         Arc::new(NoAuthorizer),
         None,
     );
-    let answer = hook.admit(&pod(), Deadline::after(Duration::from_secs(60))).await;
+    let answer = hook
+        .admit(&Arc::new(pod()), Deadline::after(Duration::from_secs(60)))
+        .await;
     assert!(
         shown(answer).ends_with(
             "failed to configure binding: its parameters (v1/ConfigMap) are looked up in a cluster, and none is configured; \
@@ -555,7 +557,7 @@ async fn a_deadline_ends_a_policy() {
         None,
     );
     let failure = hook
-        .admit(&pod(), Deadline::after(Duration::ZERO))
+        .admit(&Arc::new(pod()), Deadline::after(Duration::ZERO))
         .await
         .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Timeout);

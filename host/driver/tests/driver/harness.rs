@@ -54,7 +54,7 @@ pub(crate) struct Judge;
 
 #[async_trait]
 impl Hook for Judge {
-    async fn admit(&self, request: &Admission, _: Deadline) -> Result<Answer, Failure> {
+    async fn admit(&self, request: &Arc<Admission>, _: Deadline) -> Result<Answer, Failure> {
         Ok(match request.name.as_str() {
             "bad" => Answer::deny(Denial::forbidden("it is bad")),
             "plain" => {

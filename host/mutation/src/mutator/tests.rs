@@ -23,7 +23,7 @@ async fn admit(mutators: Vec<Mutator>, object: Value) -> Result<Response, Failur
     request.namespace = Some("shop".to_owned());
     request.object = Object::from_value(object);
     let hook = Mutators::new(mutators, Arc::new(StaticNamespaces::default()));
-    hook.admit(&request, Deadline::after(Duration::from_secs(600)))
+    hook.admit(&Arc::new(request), Deadline::after(Duration::from_secs(600)))
         .await
 }
 

@@ -384,7 +384,7 @@ struct Unavailable {
 
 #[async_trait]
 impl Hook for Unavailable {
-    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let Self { source, reason } = self;
         let message = format!("the plugin {source} is not loaded: {reason}");
         Err(Failure::new(FailureKind::Unreachable, message))

@@ -144,7 +144,7 @@ impl Trials {
 
 #[async_trait]
 impl Hook for Shadowed {
-    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let by_candidate = self.is_for_candidate(request);
         let hook = if by_candidate {
             decided_by_candidate();
@@ -178,7 +178,7 @@ impl Shadowed {
     }
 
     /// Calls the one that did not answer with the same request, in the background.
-    fn compare(&self, request: &Request, answer: &Result<Response, Failure>, by_candidate: bool) {
+    fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
             self.trial.counter("passed-over").increment(1);
@@ -336,7 +336,7 @@ impl Trial {
     /// Compares both answers, on a thread for long work if they are large.
     async fn record(
         self: Arc<Self>,
-        request: Request,
+        request: Arc<Request>,
         ours: Result<Response, Failure>,
         theirs: Result<Response, Failure>,
         by_candidate: bool,

@@ -1,6 +1,6 @@
 //! Requests that are recorded while they pass.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use admittance::{
     Host, RecordingConfig,
@@ -16,7 +16,7 @@ struct Labels;
 
 #[async_trait]
 impl Hook for Labels {
-    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let patch = Patch::parse(r#"[{"op":"add","path":"/metadata/labels","value":{"secret":"s3cret"}}]"#);
         Ok(Response::new(Verdict::Patch(patch.unwrap())))
     }

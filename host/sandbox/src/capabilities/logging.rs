@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{HttpError, LogLevel, LogLine, shortened};
+use admittance_admission::{HttpError, LogLevel, LogLine, Uid, shortened};
 use parking_lot::{Mutex, MutexGuard};
 use tracing::Level;
 
@@ -25,7 +25,7 @@ pub(crate) struct CallLog(Arc<Mutex<Lines>>);
 
 struct Lines {
     plugin: Arc<str>,
-    uid: String,
+    uid: Uid,
     left: LogLimits,
     requests_left: u32,
     dropped: u64,
@@ -104,7 +104,7 @@ impl logging::Host for CallState {
 }
 
 impl CallLog {
-    pub(crate) fn new(plugin: Arc<str>, uid: String, limits: LogLimits) -> Self {
+    pub(crate) fn new(plugin: Arc<str>, uid: Uid, limits: LogLimits) -> Self {
         Self(Arc::new(Mutex::new(Lines {
             plugin,
             uid,

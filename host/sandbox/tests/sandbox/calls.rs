@@ -1,6 +1,6 @@
 //! Results and failures of calls.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Chain, Deadline, Evaluation, FailureKind, Hook, Mode, NoAuthorizer, Response, StageSpec,
@@ -291,7 +291,7 @@ async fn a_call_ends_at_its_deadline() {
         );
 
         let short = Deadline::after(Duration::from_millis(20));
-        let failure = plugin.admit(&request(), short).await.expect_err(case);
+        let failure = plugin.admit(&Arc::new(request()), short).await.expect_err(case);
         assert_eq!(failure.kind, FailureKind::Timeout, "{case}: {failure}");
         assert!(failure.message.contains("its deadline"), "{case}: {failure}");
     }
@@ -333,7 +333,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
         tokio::task::yield_now().await;
     }
     let failure = good
-        .admit(&request(), Deadline::after(Duration::from_millis(10)))
+        .admit(&Arc::new(request()), Deadline::after(Duration::from_millis(10)))
         .await
         .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Overloaded, "{failure}");
@@ -389,10 +389,10 @@ async fn audits_leave_slots_for_others() {
 
 #[tokio::test]
 async fn many_calls_run_concurrently() {
-    let plugin = std::sync::Arc::new(load(&Guest::default()).await);
+    let plugin = Arc::new(load(&Guest::default()).await);
     let calls: Vec<_> = (0..200)
         .map(|_| {
-            let plugin = std::sync::Arc::clone(&plugin);
+            let plugin = Arc::clone(&plugin);
             tokio::spawn(async move { call(&plugin).await })
         })
         .collect();

@@ -267,7 +267,7 @@ async fn a_host_function_that_does_not_answer_leaves_time_for_the_plugin() {
         .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(1));
     // The guest gets the error `timeout`, and allows.
-    plugin.admit(&request(), deadline).await.unwrap();
+    plugin.admit(&Arc::new(request()), deadline).await.unwrap();
     let left = deadline.remaining().as_millis();
     assert!((1..=100).contains(&left), "{left}");
     assert_eq!(sandbox.free_slots(), 1);
@@ -452,7 +452,7 @@ async fn a_plugin_logs_under_its_name_and_the_request() {
     )
     .with_data(TEXT, b"rulesno owners");
     let plugin = load(&guest).await;
-    let request = request();
+    let request = Arc::new(request());
     plugin
         .admit(&request, Deadline::after(std::time::Duration::from_secs(60)))
         .await

@@ -106,7 +106,7 @@ pub(crate) fn request() -> Request {
 
 pub(crate) async fn call(plugin: &Plugin) -> Result<Response, Failure> {
     plugin
-        .admit(&request(), Deadline::after(Duration::from_secs(60)))
+        .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(60)))
         .await
 }
 

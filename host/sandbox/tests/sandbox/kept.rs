@@ -87,7 +87,10 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     assert_eq!(*prepared.configured(), Configured::Snapshot);
     let deadline = || Deadline::after(Duration::from_secs(60));
     let plugin = sandbox.load(&prepared, &config()).unwrap();
-    let failure = plugin.admit(&endpoints("far"), deadline()).await.unwrap_err();
+    let failure = plugin
+        .admit(&Arc::new(endpoints("far")), deadline())
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
 
     let config = PluginConfig {
@@ -99,7 +102,10 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
     };
     let granted = plugin.with(&config).unwrap();
     for (node, is_patched) in [("far", true), ("gone", false)] {
-        let response = granted.admit(&endpoints(node), deadline()).await.unwrap();
+        let response = granted
+            .admit(&Arc::new(endpoints(node)), deadline())
+            .await
+            .unwrap();
         let patch = match &response.verdict {
             Verdict::Allow => false,
             Verdict::Patch(_) => true,
@@ -107,6 +113,9 @@ async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
         };
         assert_eq!(patch, is_patched, "{node}: {:?}", response.verdict);
     }
-    let failure = plugin.admit(&endpoints("far"), deadline()).await.unwrap_err();
+    let failure = plugin
+        .admit(&Arc::new(endpoints("far")), deadline())
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{failure}");
 }

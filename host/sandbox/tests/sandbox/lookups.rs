@@ -110,7 +110,7 @@ async fn message_with(
     let mut request = request();
     request.user.username = user.to_owned();
     let deadline = Deadline::after(std::time::Duration::from_secs(60));
-    match plugin.admit(&request, deadline).await {
+    match plugin.admit(&Arc::new(request), deadline).await {
         Ok(response) => match response.verdict {
             Verdict::Deny(denial) => Ok(denial.message),
             other => panic!("{other:?}"),

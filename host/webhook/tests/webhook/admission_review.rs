@@ -185,7 +185,7 @@ async fn the_deadline_is_sent_as_the_timeout() {
         (Duration::ZERO, "/admit?timeout=1s"),
     ] {
         webhook
-            .admit(&application(), Deadline::after(left))
+            .admit(&Arc::new(application()), Deadline::after(left))
             .await
             .unwrap_err();
         assert_eq!(server.arrived.recv().await.unwrap().path, expected);
@@ -605,7 +605,7 @@ async fn a_webhook_is_called_again_when_it_asks_for_it() {
             }),
         );
         let answer = webhook
-            .admit(&request, Deadline::after(Duration::from_secs(60)))
+            .admit(&Arc::new(request), Deadline::after(Duration::from_secs(60)))
             .await;
         assert_eq!(received.load(Ordering::SeqCst), calls, "{status} {retry_after:?}");
         match answer {
@@ -633,7 +633,7 @@ async fn a_webhook_is_called_again_when_it_asks_for_it() {
         }),
     );
     let answer = webhook
-        .admit(&pod_create(), Deadline::after(Duration::from_secs(60)))
+        .admit(&Arc::new(pod_create()), Deadline::after(Duration::from_secs(60)))
         .await;
     assert_eq!(answer.unwrap_err().kind, FailureKind::BadStatus);
     assert_eq!(received.load(Ordering::SeqCst), 11);

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use admittance_admission::Protocol;
 use admittance_admission::{FailureKind, Hook, Object, Verdict};
 use http::{Method, header};
@@ -114,7 +116,7 @@ async fn a_request_without_object_is_a_failure() {
     let mut request = application();
     request.object = None;
     let deadline = admittance_admission::Deadline::after(std::time::Duration::from_secs(30));
-    let failure = webhook.admit(&request, deadline).await.unwrap_err();
+    let failure = webhook.admit(&Arc::new(request), deadline).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Error);
     assert!(failure.message.contains("CREATE"), "{failure}");
     assert_eq!(server.connections(), 0);

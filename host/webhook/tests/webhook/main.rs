@@ -12,7 +12,7 @@ mod connection;
 mod server;
 mod tls;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Protocol, Request,
@@ -83,7 +83,10 @@ fn application() -> Request {
 
 async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure> {
     webhook
-        .admit(request, Deadline::after(Duration::from_secs(30)))
+        .admit(
+            &Arc::new(request.clone()),
+            Deadline::after(Duration::from_secs(30)),
+        )
         .await
 }
 

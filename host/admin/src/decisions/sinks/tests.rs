@@ -29,7 +29,7 @@ struct OwnerRequired;
 
 #[async_trait]
 impl Hook for OwnerRequired {
-    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         let labels = request.object.as_ref().map(Object::labels);
         Ok(match labels.and_then(|labels| labels.get("owner")) {
             Some(_) => Response::allow(),

@@ -21,8 +21,6 @@ pub(super) struct Audit<'a> {
     pub(super) visit: Visit<'a>,
     /// The request, and the row of the trace, for the first round and possibly the second.
     pub(super) rounds: Vec<(Arc<Request>, usize)>,
-    /// The object's revision at the stage's place.
-    pub(super) revision: u64,
 }
 
 impl Evaluation {
@@ -32,15 +30,10 @@ impl Evaluation {
         if visit.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;
         }
-        // Stages with no change in between share the request.
-        let last = audits.last().filter(|audit| audit.revision == self.revision);
-        let seen = last.and_then(|audit| audit.rounds.first());
-        let request = seen.map_or_else(|| Arc::new(self.request.clone()), |(request, _)| request.clone());
         let row = self.reserve(visit, 1);
         audits.push(Audit {
             visit,
-            rounds: vec![(request, row)],
-            revision: self.revision,
+            rounds: vec![(Arc::clone(&self.request), row)],
         });
         Some(audits.len() - 1)
     }
@@ -75,7 +68,10 @@ impl Evaluation {
 impl Audit<'_> {
     /// Returns the rows of the trace with the results that the stage would have had. A second round has `None` if the
     /// stage was not called in the first.
-    async fn run<'t>(&'t self, turn: impl Fn(&'t Request) -> Turn<'t>) -> Vec<(usize, Option<FinishedTurn>)> {
+    async fn run<'t>(
+        &'t self,
+        turn: impl Fn(&'t Arc<Request>) -> Turn<'t>,
+    ) -> Vec<(usize, Option<FinishedTurn>)> {
         let mut was_called = true;
         let mut rows = Vec::with_capacity(self.rounds.len());
         for (request, row) in &self.rounds {

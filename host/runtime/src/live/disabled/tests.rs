@@ -15,7 +15,7 @@ struct Strict;
 
 #[async_trait]
 impl Hook for Strict {
-    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         Ok(Response::deny(Denial::forbidden("no")))
     }
 }

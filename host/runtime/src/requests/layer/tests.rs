@@ -16,7 +16,7 @@ struct Judge;
 
 #[async_trait]
 impl Hook for Judge {
-    async fn admit(&self, request: &Admission, _: Deadline) -> Result<Answer, Failure> {
+    async fn admit(&self, request: &Arc<Admission>, _: Deadline) -> Result<Answer, Failure> {
         let mut answer = match request.name.as_str() {
             "bad" => Answer::deny(Denial::forbidden(format!("uid {}", request.uid))),
             "plain" => {

@@ -8,7 +8,7 @@ struct Says(Say);
 
 #[async_trait]
 impl Hook for Says {
-    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         (self.0)()
     }
 }
@@ -18,7 +18,7 @@ struct Waits(Arc<Semaphore>);
 
 #[async_trait]
 impl Hook for Waits {
-    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+    async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         self.0.acquire().await.unwrap().forget();
         Ok(Response::allow())
     }
@@ -128,7 +128,7 @@ async fn answers_are_compared_by_their_effects_and_notes() {
     {
         let shadowed = shadowed(Says(plugin), Says(candidate), "100%");
         let answer = shadowed
-            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;
         // The request gets the plugin's answer.
         let deadline = Deadline::after(Duration::from_secs(1));
@@ -167,7 +167,7 @@ async fn the_share_is_compared_and_the_newest_samples_are_kept() {
     );
     for _ in 0..2 * SAMPLES + 4 {
         shadowed
-            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await
             .unwrap();
         settled(&shadowed).await;
@@ -217,7 +217,7 @@ async fn a_slow_candidate_delays_no_request_and_is_skipped() {
     let shadowed = shadowed(Says(|| Ok(Response::allow())), Waits(gate.clone()), "100%");
     for _ in 0..BACKGROUND_CALLS + 3 {
         shadowed
-            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await
             .unwrap();
     }
@@ -257,7 +257,7 @@ async fn samples_contain_no_secrets_and_no_redacted_values() {
         let mut request = request();
         request.kind = GroupVersionKind::from_api_version("v1", kind);
         let admitted = shadowed
-            .admit(&request, Deadline::after(Duration::from_secs(1)))
+            .admit(&Arc::new(request), Deadline::after(Duration::from_secs(1)))
             .await;
         assert!(admitted.is_ok());
         settled(&shadowed).await;
@@ -312,7 +312,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
         request.user.username = format!("user-{number}");
         let is_included = rollout.includes(&request, "50%".parse().unwrap());
         let answer = shadowed
-            .admit(&request, Deadline::after(Duration::from_secs(1)))
+            .admit(&Arc::new(request), Deadline::after(Duration::from_secs(1)))
             .await;
         let is_denied = matches!(answer.unwrap().verdict, Verdict::Deny(_));
         assert_eq!(is_denied, !is_included, "{number}");
@@ -344,7 +344,7 @@ async fn only_requests_that_the_candidate_decided_count_as_refused() {
     let limit_reached = || tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     let admit = async |shadowed: &Shadowed| {
         let answer = shadowed
-            .admit(&request(), Deadline::after(Duration::from_secs(1)))
+            .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;
         settled(shadowed).await;
         matches!(answer.unwrap().verdict, Verdict::Deny(_))

@@ -38,7 +38,7 @@ impl<S: Subscriber> Layer<S> for EventLines {
 fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
     let kept = EventLines::default();
     with_default(Registry::default().with(kept.clone().with_filter(level)), || {
-        let log = CallLog::new("p".into(), "u1".to_owned(), limits);
+        let log = CallLog::new("p".into(), Uid::from("u1".to_owned()), limits);
         happens(&log);
         log.finish();
     });
