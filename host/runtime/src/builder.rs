@@ -327,6 +327,7 @@ impl HostBuilder {
                 recorders: Arc::default(),
                 decisions: DecisionLog::new(self.decisions),
                 traffic: Traffic::new(Instant::now()),
+                metrics: Default::default(),
             }),
             store_limit: self.store_limit,
             modules: Fingerprint::default(),

@@ -13,7 +13,7 @@ use crate::{
     decisions::recording::{Recorder, Recorders},
     decisions::{DecidedRequest, DecisionLog, DecisionVerdict, ObjectTexts},
     live::table::Table,
-    status::{metrics, traffic::Traffic},
+    status::{metrics::RequestMetrics, traffic::Traffic},
 };
 
 /// The receivers of outcomes. Lives as long as the host.
@@ -22,6 +22,7 @@ pub(crate) struct Observer {
     pub(crate) recorders: Arc<Recorders>,
     pub(crate) decisions: DecisionLog,
     pub(crate) traffic: Traffic,
+    pub(crate) metrics: RequestMetrics,
 }
 
 pub(crate) struct Observed<'a> {
@@ -37,9 +38,9 @@ pub(crate) struct Observed<'a> {
 impl Observer {
     pub(crate) fn observe(&self, table: &Table, observed: Observed<'_>, recorders: Vec<Arc<Recorder>>) {
         let outcome = observed.outcome;
-        metrics::record(outcome, observed.duration);
-        table.count(outcome);
         let verdict = DecisionVerdict::of(outcome);
+        self.metrics.record(verdict, outcome, observed.duration);
+        table.count(outcome);
         self.traffic.record(verdict, observed.duration, Instant::now());
         journal::write(outcome);
         if self.decisions.is_on() {

@@ -1,6 +1,10 @@
 //! The metrics of the host, through the `metrics` facade: the embedding program chooses the exporter.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use admittance_admission::{
     Digest, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, StageResult, TraceRow,
@@ -216,9 +220,29 @@ pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     )
 }
 
-pub(crate) fn record(outcome: &Outcome, duration: Duration) {
-    counter!(REQUESTS, "decision" => DecisionVerdict::of(outcome).as_str()).increment(1);
-    histogram!(REQUEST_DURATION).record(duration);
+/// The metrics of all requests that matched a chain. They are kept because finding them by their labels takes longer than
+/// counting.
+#[derive(Debug, Default)]
+pub(crate) struct RequestMetrics {
+    decisions: [OnceLock<Counter>; DecisionVerdict::ALL.len()],
+    durations: OnceLock<Histogram>,
+}
+
+impl RequestMetrics {
+    pub(crate) fn record(&self, verdict: DecisionVerdict, outcome: &Outcome, duration: Duration) {
+        let known = DecisionVerdict::ALL.iter().zip(&self.decisions);
+        if let Some((_, counter)) = known.into_iter().find(|(known, _)| **known == verdict) {
+            let counter = counter.get_or_init(|| counter!(REQUESTS, "decision" => verdict.as_str()));
+            counter.increment(1);
+        }
+        let durations = self.durations.get_or_init(|| histogram!(REQUEST_DURATION));
+        durations.record(duration);
+        record_rows(outcome);
+    }
+}
+
+/// Counts what is rare: exceptions, and failures of stages.
+fn record_rows(outcome: &Outcome) {
     for row in &outcome.trace {
         if let Some(exception) = &row.exception {
             counter!(
