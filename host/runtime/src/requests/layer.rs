@@ -250,10 +250,11 @@ impl LayerState {
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
-            add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
+            // Boxed, because it is rare, and would make the future of every request larger.
+            let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
                 self.end(end, &[])
-            })
-            .await?;
+            });
+            Box::pin(adding).await?;
             let stored = head.extensions.get::<StoredState>();
             let stored = stored.and_then(|stored| stored.object.as_ref());
             // Applying a patch is more work than reading a body.

@@ -179,7 +179,9 @@ impl ReviewService {
         review.request.trace = trace;
         let patience = address.timeout.map_or(Duration::MAX, within);
         let Some(selection) = address.selection else {
-            return Ok(state.check(review, patience).instrument(span).await);
+            // Boxed, because it is rare, and would make the future of every review larger.
+            let checked = Box::pin(state.check(review, patience));
+            return Ok(checked.instrument(span).await);
         };
         // The table is taken after the body has arrived, so that a slow body does not keep an old table alive.
         let table = state.host.table();
