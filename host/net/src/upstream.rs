@@ -9,7 +9,7 @@ mod servers;
 use std::{
     any::Any,
     fmt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -20,7 +20,7 @@ use http::{
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use metrics::{counter, histogram};
+use metrics::{Histogram, counter, histogram};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, debug_span, field::Empty};
@@ -167,6 +167,7 @@ pub struct Upstream {
 struct Shared {
     pool: Pool,
     config: UpstreamConfig,
+    durations: OnceLock<Histogram>,
     tunnels: TaskTracker,
     stop_tunnels: CancellationToken,
 }
@@ -191,6 +192,7 @@ impl Upstream {
             shared: Arc::new(Shared {
                 pool: Pool::new(dial, config.tls.clone(), config.connect_timeout),
                 config,
+                durations: OnceLock::new(),
                 tunnels: TaskTracker::new(),
                 stop_tunnels: CancellationToken::new(),
             }),
@@ -267,24 +269,24 @@ impl Upstream {
         let client_upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         prepare_request(&mut head, client_upgrade.is_some());
-        let reply = self
-            .exchange(&head, body, avoid)
-            .await
-            .and_then(|(mut response, server, in_flight)| {
-                let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                match (switches, client_upgrade) {
-                    (true, Some(client)) => {
-                        let guard = head.extensions.remove::<TunnelGuard>();
-                        self.tunnel(client, hyper::upgrade::on(&mut response), in_flight, guard);
+        let reply =
+            self.exchange(&mut head, body, avoid)
+                .await
+                .and_then(|(mut response, server, in_flight)| {
+                    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                    match (switches, client_upgrade) {
+                        (true, Some(client)) => {
+                            let guard = head.extensions.remove::<TunnelGuard>();
+                            self.tunnel(client, hyper::upgrade::on(&mut response), in_flight, guard);
+                        }
+                        (true, None) => return Err(UpstreamError::Protocol),
+                        (false, _) => {
+                            response = response.map(|body| Body::new(GuardedBody::new(body, in_flight)))
+                        }
                     }
-                    (true, None) => return Err(UpstreamError::Protocol),
-                    (false, _) => {
-                        response = response.map(|body| Body::new(GuardedBody::new(body, in_flight)))
-                    }
-                }
-                prepare_response(&mut response, switches);
-                Ok((response, Some(server)))
-            });
+                    prepare_response(&mut response, switches);
+                    Ok((response, Some(server)))
+                });
         reply.inspect_err(|error| telemetry::count_upstream_error(error.label()))
     }
 
@@ -325,7 +327,7 @@ impl Upstream {
 
     async fn exchange(
         &self,
-        head: &Parts,
+        head: &mut Parts,
         body: Body,
         avoid: &[Server],
     ) -> Result<(Response<Body>, Server, InFlight), UpstreamError> {
@@ -348,7 +350,7 @@ impl Upstream {
                 server.address = server.authority(),
                 http.response.status_code = Empty,
             );
-            let mut request = self.request_to(server, head, body);
+            let mut request = self.request_to(server, head, attempts.is_last(), body);
             inject(&span, request.headers_mut());
             let reply = self.shared.pool.request(request).instrument(span.clone());
             // The timeout starts when the whole request was sent, since the time of an upload depends on the client.
@@ -371,7 +373,9 @@ impl Upstream {
                 Ok(response) => {
                     health.record_connected();
                     span.record("http.response.status_code", response.status().as_u16());
-                    histogram!(telemetry::UPSTREAM_DURATION).record(started.elapsed());
+                    let durations = &self.shared.durations;
+                    let durations = durations.get_or_init(|| histogram!(telemetry::UPSTREAM_DURATION));
+                    durations.record(started.elapsed());
                     return Ok((response.map(Body::new), server.clone(), in_flight));
                 }
                 Err(cause) if cause.is_connect() => {
@@ -399,7 +403,13 @@ impl Upstream {
         Err(error)
     }
 
-    fn request_to(&self, server: &Server, head: &Parts, body: ReplayBody) -> Request<ReplayBody> {
+    fn request_to(
+        &self,
+        server: &Server,
+        head: &mut Parts,
+        is_last: bool,
+        body: ReplayBody,
+    ) -> Request<ReplayBody> {
         let path = head
             .uri
             .path_and_query()
@@ -409,10 +419,15 @@ impl Upstream {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = server.uri(path);
         *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = head.headers.clone();
+        // Another server may need the headers too.
+        *request.headers_mut() = if is_last {
+            std::mem::take(&mut head.headers)
+        } else {
+            head.headers.clone()
+        };
         let own = || HeaderValue::from_str(server.authority()).ok();
-        let clients = head
-            .headers
+        let clients = request
+            .headers()
             .get(headers::X_FORWARDED_HOST)
             .filter(|_| self.keeps_host)
             .cloned();

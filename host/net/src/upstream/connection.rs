@@ -20,7 +20,11 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
+use tower::{
+    BoxError, Service, ServiceExt, service_fn,
+    timeout::Timeout,
+    util::{BoxCloneSyncService, Oneshot},
+};
 
 use crate::{
     body::ReplayBody,
@@ -133,8 +137,26 @@ fn tcp() -> Dial {
 /// The pooled connections to the upstream: a pool for each of the workers, and one for other threads.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    of_workers: Vec<Client<Connector, ReplayBody>>,
-    of_others: Client<Connector, ReplayBody>,
+    of_workers: Vec<Client<SharedConnector, ReplayBody>>,
+    of_others: Client<SharedConnector, ReplayBody>,
+}
+
+/// A connector that is cheap to clone: the client clones it for each request, also if it has a connection.
+#[derive(Clone, Debug)]
+struct SharedConnector(Arc<Connector>);
+
+impl Service<Uri> for SharedConnector {
+    type Response = <Connector as Service<Uri>>::Response;
+    type Error = BoxError;
+    type Future = Oneshot<Connector, Uri>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        Connector::clone(&self.0).oneshot(server)
+    }
 }
 
 /// Makes TCP connections, to which a layer above may add TLS.
@@ -176,6 +198,7 @@ impl Pool {
     /// Connects by `dial`, or by TCP without it. `connect_timeout` is for DNS, connection and TLS handshake together.
     pub(super) fn new(dial: Option<Dial>, tls: ClientTls, connect_timeout: Duration) -> Self {
         let connector = over(dial.unwrap_or_else(tcp), tls, connect_timeout);
+        let connector = SharedConnector(Arc::new(connector));
         let client = || {
             Client::builder(TokioExecutor::new())
                 .pool_idle_timeout(IDLE)

@@ -211,6 +211,11 @@ pub(super) enum Attempts<'s> {
 }
 
 impl Attempts<'_> {
+    /// Returns whether no server is left to try after those that were returned.
+    pub(super) fn is_last(&self) -> bool {
+        matches!(self, Self::InOrder(targets) if targets.as_slice().is_empty())
+    }
+
     /// Returns the next server, after the previous one could not be connected to.
     pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
         let (set, followed, refused, until, patience) = match self {
