@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -21,10 +21,10 @@ use admittance_net::{
 };
 use axum::body::Body;
 use http::{
-    HeaderValue, Method, Request, Response, Version,
+    HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ACCEPT, CONNECTION},
 };
-use metrics::{counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -55,27 +55,72 @@ impl Serving {
     /// Answers requests until it is stopped.
     pub(crate) async fn run<S: FrontService>(self, front: S) {
         let [requests, streams] = self.in_flight.map(FairLimit::new);
-        let handler = FrontHandler {
+        let handler = FrontHandler(Arc::new(FrontState {
             front,
             front_end: Arc::new(self.front_end),
             requests,
             streams,
             bodies: self.bodies,
             is_stopping: self.is_stopping,
-        };
+            metrics: FrontMetrics::new(),
+        }));
         self.listener.serve(handler, self.stop, self.workers).await;
     }
 }
 
-/// A service behind the limit on requests in flight. Cheap to clone; lives as long as its port.
-#[derive(Clone, Debug)]
-struct FrontHandler<S> {
+/// A service behind the limit on requests in flight. Lives as long as its port.
+#[derive(Debug)]
+struct FrontHandler<S>(Arc<FrontState<S>>);
+
+impl<S> Clone for FrontHandler<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+#[derive(Debug)]
+struct FrontState<S> {
     front: S,
     front_end: Arc<FrontEnd>,
     requests: FairLimit,
     streams: FairLimit,
     bodies: BodyBudget,
     is_stopping: Arc<AtomicBool>,
+    metrics: FrontMetrics,
+}
+
+/// The metrics of all requests. They are kept because finding them by their labels takes longer than counting.
+#[derive(Debug)]
+struct FrontMetrics {
+    requests_in_flight: Gauge,
+    streams_open: Gauge,
+    durations: Histogram,
+    /// Successful replies by the [`PASSAGES`]; others are rarer, and are looked up.
+    successes: [OnceLock<Counter>; PASSAGES.len()],
+}
+
+const PASSAGES: [Passage; 3] = [Passage::Untouched, Passage::Allowed, Passage::Changed];
+
+impl FrontMetrics {
+    fn new() -> Self {
+        Self {
+            requests_in_flight: gauge!(metric_names::IN_FLIGHT),
+            streams_open: gauge!(metric_names::STREAMS),
+            durations: histogram!(metric_names::REQUEST_DURATION),
+            successes: Default::default(),
+        }
+    }
+
+    fn count(&self, status: StatusCode, passage: &'static str) {
+        let counter =
+            || counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage);
+        let successes = PASSAGES.iter().zip(&self.successes);
+        let mut successes = successes.filter(|_| status_class(status) == "2xx");
+        match successes.find(|(known, _)| known.as_str() == passage) {
+            Some((_, success)) => success.get_or_init(counter).increment(1),
+            None => counter().increment(1),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,16 +160,9 @@ impl RequestClass {
             Self::Request
         }
     }
-
-    fn gauge(self) -> &'static str {
-        match self {
-            Self::Request => metric_names::IN_FLIGHT,
-            Self::Stream => metric_names::STREAMS,
-        }
-    }
 }
 
-impl<S: FrontService> FrontHandler<S> {
+impl<S: FrontService> FrontState<S> {
     /// Returns the reply to a request for this path that was aborted.
     fn end(&self, path: &str, end: &End<'_>) -> Answer {
         Answer {
@@ -139,17 +177,18 @@ impl<S: FrontService> FrontHandler<S> {
         &self,
         path: &str,
         mut request: Request<Body>,
+        kind: RequestClass,
         in_flight: InFlight,
         transfer: &Transfer,
     ) -> Answer {
-        if in_flight.kind == RequestClass::Stream {
-            transfer.set_stream();
-        }
         let in_flight = Arc::new(in_flight);
-        request.extensions_mut().insert(TunnelGuard {
-            permit: in_flight.clone(),
-            connection_ended: transfer.connection_ended(),
-        });
+        if kind == RequestClass::Stream {
+            transfer.set_stream();
+            request.extensions_mut().insert(TunnelGuard {
+                permit: in_flight.clone(),
+                connection_ended: transfer.connection_ended(),
+            });
+        }
         request.extensions_mut().insert(self.front_end.clone());
         request.extensions_mut().insert(self.bodies.clone());
         let stall = tokio::select! {
@@ -179,14 +218,17 @@ impl<S: FrontService> Handler for FrontHandler<S> {
 
     async fn handle(self, mut request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
         let started = Instant::now();
+        let front = &*self.0;
         let (span, trace) = trace::begin(&mut request, &client);
         let method = request.method().clone();
-        let path = request.uri().path().to_owned();
+        // Shares its memory with the head of the request.
+        let uri = request.uri().clone();
+        let path = uri.path();
         let is_http_1 = request.version() < Version::HTTP_2;
         let kind = RequestClass::of(&request);
         let limit = match kind {
-            RequestClass::Request => &self.requests,
-            RequestClass::Stream => &self.streams,
+            RequestClass::Request => &front.requests,
+            RequestClass::Stream => &front.streams,
         };
         let Answer {
             mut response,
@@ -194,16 +236,21 @@ impl<S: FrontService> Handler for FrontHandler<S> {
             recipient,
         } = match limit.try_acquire(client.address.ip()) {
             Some(permit) => {
-                let answer = self.answer(&path, request, InFlight::new(kind, permit), transfer);
+                let gauge = match kind {
+                    RequestClass::Request => &front.metrics.requests_in_flight,
+                    RequestClass::Stream => &front.metrics.streams_open,
+                };
+                let in_flight = InFlight::new(gauge.clone(), permit);
+                let answer = front.answer(path, request, kind, in_flight, transfer);
                 answer.instrument(span.clone()).await
             }
             None => {
                 counter!(metric_names::SHED).increment(1);
                 let (retry_after, reason) = (RETRY_AFTER, TOO_MANY_REQUESTS);
-                self.end(&path, &End::Overloaded { retry_after, reason })
+                front.end(path, &End::Overloaded { retry_after, reason })
             }
         };
-        if is_http_1 && self.is_stopping.load(Ordering::Relaxed) {
+        if is_http_1 && front.is_stopping.load(Ordering::Relaxed) {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
@@ -232,23 +279,23 @@ impl<S: FrontService> Handler for FrontHandler<S> {
             "{method} {path} {}", status.as_u16(),
         );
         trace::end(&span, uid, status, passage);
-        counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage).increment(1);
-        histogram!(metric_names::REQUEST_DURATION).record(duration);
+        front.metrics.count(status, passage);
+        front.metrics.durations.record(duration);
         response
     }
 }
 
 #[derive(Debug)]
 struct InFlight {
-    kind: RequestClass,
+    gauge: Gauge,
     _permit: Permit,
 }
 
 impl InFlight {
-    fn new(kind: RequestClass, permit: Permit) -> Self {
-        gauge!(kind.gauge()).increment(1);
+    fn new(gauge: Gauge, permit: Permit) -> Self {
+        gauge.increment(1);
         Self {
-            kind,
+            gauge,
             _permit: permit,
         }
     }
@@ -256,7 +303,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        gauge!(self.kind.gauge()).decrement(1);
+        self.gauge.decrement(1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod section;
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, fmt::Debug, sync::Arc};
 
 use admittance::{BodyLimits, Host, Passage};
 use admittance_bcs::{
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use axum::body::Body;
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{Request, Response};
-use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
+use tower::{Layer, Service, service_fn};
 
 pub(crate) use self::section::method;
 use super::{
@@ -65,11 +65,7 @@ impl FrontConfig for ProxyConfig {
     }
 
     async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
-        Ok(StartedFront::unregistered(Proxy::new(
-            *self,
-            context.host,
-            context.bodies,
-        )))
+        Ok(Proxy::start(*self, context.host, context.bodies))
     }
 
     fn dialect(&self) -> Option<Arc<dyn Dialect>> {
@@ -95,14 +91,15 @@ impl FrontConfig for ProxyConfig {
 
 /// Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
-struct Proxy {
-    chains: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
+struct Proxy<C> {
+    /// The chains in front of the upstream.
+    chains: C,
     upstream: Upstream,
     dialect: Arc<dyn Dialect>,
 }
 
-impl Proxy {
-    fn new(config: ProxyConfig, host: &Host, limits: BodyLimits) -> Self {
+impl Proxy<()> {
+    fn start(config: ProxyConfig, host: &Host, limits: BodyLimits) -> StartedFront {
         let upstream = Upstream::new(Servers::Listed(config.servers), Choice::Turns, config.upstream);
         let dialect = config.dialect;
         let layer = host.layer_with(dialect.clone()).body_limits(limits);
@@ -117,15 +114,23 @@ impl Proxy {
                 }))
             }
         });
-        Self {
-            chains: BoxCloneSyncService::new(layer.layer(forward)),
+        StartedFront::unregistered(Proxy {
+            chains: layer.layer(forward),
             upstream,
             dialect,
-        }
+        })
     }
 }
 
-impl Front for Proxy {
+impl<C> Front for Proxy<C>
+where
+    C: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
     fn serve(&self, serving: Serving) -> BoxFuture<'static, ()> {
         serving.run(self.clone()).boxed()
     }
@@ -139,7 +144,15 @@ impl Front for Proxy {
     }
 }
 
-impl FrontService for Proxy {
+impl<C> FrontService for Proxy<C>
+where
+    C: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
     async fn answer(&self, request: Request<Body>) -> Answer {
         match self.chains.clone().call(request).await {
             Ok(response) => response.into(),
