@@ -97,7 +97,7 @@ fn a_review_with_one_plugin_allocates_no_more_than_before() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_webhook(directory.path());
     let blocks = blocks_per_request("review with one plugin", &config, &review());
-    assert!(blocks <= 106, "{blocks} allocations");
+    assert!(blocks <= 101, "{blocks} allocations");
 }
 
 #[test]
@@ -105,5 +105,5 @@ fn a_proxied_request_allocates_no_more_than_before() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_proxy(directory.path(), exchange::start_upstream());
     let blocks = blocks_per_request("proxied request", &config, &creation());
-    assert!(blocks <= 62, "{blocks} allocations");
+    assert!(blocks <= 47, "{blocks} allocations");
 }
