@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use crate::{NEVER, id, setting::Setting};
 
-const ALL: [PolicySystem; 3] = [
+const ALL: [PolicySystem; 4] = [
     PolicySystem::Kubernetes,
     PolicySystem::Gatekeeper,
     PolicySystem::Kubewarden,
+    PolicySystem::Kyverno,
 ];
 const KUBERNETES: &str = "admissionregistration.k8s.io";
 const TEMPLATES: &str = "templates.gatekeeper.sh/v1";
@@ -140,6 +141,21 @@ async fn policies_can_be_read_but_not_written() {
     });
     put(&setting, "assignimage", "", image);
 
+    for (plural, kind) in [
+        ("namespacedvalidatingpolicies", "NamespacedValidatingPolicy"),
+        ("policyexceptions", "PolicyException"),
+    ] {
+        setting
+            .server
+            .define_kind("policies.kyverno.io/v1beta1", plural, kind, true);
+    }
+    let validations = json!([{"expression": "true"}]);
+    let kyverno = json!({"matchConstraints": {"resourceRules": rules()}, "validations": validations,
+                         "autogen": {"podControllers": {"controllers": []}}});
+    put(&setting, "namespacedvalidatingpolicies", "dock", kyverno);
+    let kyverno = json!({"policyRefs": [{"name": "p", "kind": "NamespacedValidatingPolicy"}]});
+    put(&setting, "policyexceptions", "dock", kyverno);
+
     let files = store.read().await.unwrap();
     let paths: Vec<_> = files.iter().map(|file| file.path.display().to_string()).collect();
     assert_eq!(
@@ -148,12 +164,19 @@ async fn policies_can_be_read_but_not_written() {
             "kubernetes:admissionpolicies.policies.kubewarden.io/shop/p",
             "kubernetes:assignimage.mutations.gatekeeper.sh/p",
             "kubernetes:assignmetadata.mutations.gatekeeper.sh/p",
+            "kubernetes:namespacedvalidatingpolicies.policies.kyverno.io/dock/p",
+            "kubernetes:policyexceptions.policies.kyverno.io/dock/p",
             "kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/p",
             "kubernetes:validatingadmissionpolicybindings.admissionregistration.k8s.io/p",
         ]
     );
     let names = chains(files.clone());
-    let expected = [("gatekeeper-mutation", 1), ("namespaced-shop-p", 1), ("p", 1)];
+    let expected = [
+        ("gatekeeper-mutation", 1),
+        ("dock/p", 1),
+        ("namespaced-shop-p", 1),
+        ("p", 1),
+    ];
     assert_eq!(names, expected.map(|(name, stages)| (name.to_owned(), stages)));
     for file in &files {
         assert!(store.owns(&file.path), "{}", file.path.display());
@@ -184,7 +207,7 @@ async fn policies_can_be_read_but_not_written() {
         bad,
         ["kubernetes:validatingadmissionpolicybindings.admissionregistration.k8s.io/p"]
     );
-    assert_eq!(usable.served().chains().unwrap().len(), 2);
+    assert_eq!(usable.served().chains().unwrap().len(), 3);
 }
 
 #[tokio::test]
