@@ -254,7 +254,7 @@ fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static
             Some((true, "RolloutAborted", "Abort", note))
         }
         RolloutState::Completed => {
-            let note = format!("the roll-out of the candidate of {stage} is completed: it can be promoted");
+            let note = format!("the rollout of the candidate of {stage} is completed: it can be promoted");
             Some((false, "RolloutCompleted", "RollOut", note))
         }
         _ => None,

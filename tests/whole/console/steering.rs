@@ -327,7 +327,7 @@ async fn a_stage_is_disabled_for_a_time() {
     browser.end(&origin).await;
 }
 
-/// The state of the roll-out on the page, what the candidate decides, and the buttons.
+/// The state of the rollout on the page, what the candidate decides, and the buttons.
 async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
     browser.find_with("section.candidate h3", state).await;
     let decides = format!("The candidate decides {share} of the requests, by uid");
@@ -382,7 +382,7 @@ async fn a_roll_out_is_steered() {
     let limits = browser.texts("section.candidate td[data-label=Limit]").await;
     assert_eq!(limits, ["5", "5"]);
     assert_eq!(browser.all("section.candidate td.meter svg").await.len(), 2);
-    browser.picture("roll-out").await;
+    browser.picture("rollout").await;
 
     browser.click("button", "Abort").await;
     rollout_is(&browser, "aborted", "0%", &["Resume"]).await;

@@ -504,7 +504,7 @@ fn fields_of_definitions_are_listed() {
             )],
         ),
         (
-            "Roll-out",
+            "Rollout",
             &[
                 (
                     "",

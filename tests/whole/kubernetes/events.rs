@@ -186,7 +186,7 @@ async fn the_end_of_a_roll_out_is_an_event() {
     setting.server.put(PLURAL, chain);
     let server = start(&setting).await;
     events(&setting, "Live", 1).await;
-    eventually("the roll-out is aborted", async || {
+    eventually("the rollout is aborted", async || {
         server.review("/mutate", &POD.review("p1")).await.is_allowed()
     })
     .await;
@@ -209,6 +209,6 @@ async fn the_end_of_a_roll_out_is_an_event() {
     assert_eq!(completed["type"], "Normal");
     assert_eq!(
         completed["note"],
-        "the roll-out of the candidate of Mutating:pods/images is completed: it can be promoted"
+        "the rollout of the candidate of Mutating:pods/images is completed: it can be promoted"
     );
 }

@@ -1,4 +1,4 @@
-//! Roll-outs of candidates in several replicas that go live together.
+//! Rollouts of candidates in several replicas that go live together.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn rolled_out(rollout: &Value) -> Value {
     chain
 }
 
-/// The roll-out, as a replica sees it.
+/// The rollout, as a replica sees it.
 async fn rollout(server: &Server) -> Value {
     let status = server.program.status().await.unwrap();
     status["chains"][0]["stages"][0]["candidate"]["rollout"].clone()
@@ -68,7 +68,7 @@ async fn is_shared(servers: &[Server; 3]) {
     until_at(&all, "paused", "100%").await;
     // Only the last one gets requests, and it tells the others what becomes of them.
     let name = own_name(&third.program).await;
-    eventually("the roll-out is aborted", async || {
+    eventually("the rollout is aborted", async || {
         third.review("/mutate", &POD.review("p1")).await.is_allowed()
     })
     .await;

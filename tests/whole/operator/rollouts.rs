@@ -14,7 +14,7 @@ fn rolled_out(rollout: &str) -> String {
     chain("one.wasm", &candidate)
 }
 
-/// State and share of the roll-out.
+/// State and share of the rollout.
 async fn shown(setup: &Setup) -> String {
     let status = setup.json_of(&["status"]).await;
     let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
@@ -56,7 +56,7 @@ async fn a_candidate_decides_its_share() {
         [of_candidate, Some(0.0), Some(0.0)]
     );
 
-    // Another definition is another roll-out, which begins at its first step.
+    // Another definition is another rollout, which begins at its first step.
     setup.stdout_of(["rollout", "next", "versions/version"]).await;
     assert_eq!(setup.versions_of("b").await, annotations_by(2));
     write(
@@ -70,7 +70,7 @@ async fn a_candidate_decides_its_share() {
     };
     setup
         .program
-        .until_status("the new roll-out", is_by_user)
+        .until_status("the new rollout", is_by_user)
         .await
         .unwrap();
     // Requests of one user are decided by one version.
@@ -123,7 +123,7 @@ async fn a_roll_out_is_steered_and_kept_over_a_restart() {
         (
             "abort",
             "versions/other",
-            "the roll-outs are of: Mutating:versions/version",
+            "the rollouts are of: Mutating:versions/version",
         ),
     ] {
         let refused = setup.tell(["rollout", action, stage]).await;

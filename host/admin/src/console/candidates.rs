@@ -1,5 +1,5 @@
 //! Shows the candidates of a chain: how often they agree with their plugins, the differences, the promotion, and the
-//! roll-out.
+//! rollout.
 
 use admittance::{
     AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample,

@@ -106,7 +106,7 @@ pub enum DisableError {
         disabled: Vec<String>,
     },
     /// The live table has no rollout of this stage.
-    #[error("there is no roll-out of a candidate of {id}; the roll-outs are of: {}", list(.rollouts))]
+    #[error("there is no rollout of a candidate of {id}; the rollouts are of: {}", list(.rollouts))]
     NoRollout {
         /// The requested name.
         id: StageId,
@@ -114,7 +114,7 @@ pub enum DisableError {
         rollouts: Vec<String>,
     },
     /// The state of a rollout does not allow this.
-    #[error("the roll-out of the candidate of {stage} is {state}, which leaves nothing to {action}")]
+    #[error("the rollout of the candidate of {stage} is {state}, which leaves nothing to {action}")]
     Rollout {
         /// The address of the stage.
         stage: String,

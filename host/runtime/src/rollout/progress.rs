@@ -285,7 +285,7 @@ impl LiveRollout {
             tracing::warn!(
                 target: "admittance::audit",
                 action = "rollout", %stage, share, %state, reason,
-                "the roll-out of the candidate of {stage} is aborted, its plugin decides all requests: {reason}"
+                "the rollout of the candidate of {stage} is aborted, its plugin decides all requests: {reason}"
             );
         } else {
             tracing::info!(

@@ -52,9 +52,9 @@ metric_table! {
          verdict where the plugin gave one), passed-over (too many were waiting)";
     ROLLOUT_SHARE = Gauge "admittance_rollout_share" [stage]
         "The share of a stage's requests that its candidate decides (stage), 0 to 1; 0 after an abort, and \
-         when the roll-out is removed";
+         when the rollout is removed";
     ROLLOUT_ABORTED = Gauge "admittance_rollout_aborted" [stage]
-        "1 for a roll-out that was aborted (stage), so that the plugin decides all requests; 0 otherwise";
+        "1 for a rollout that was aborted (stage), so that the plugin decides all requests; 0 otherwise";
     ROLLOUT_REQUESTS = Counter "admittance_rollout_requests_total" [stage, result]
         "Requests that a candidate decided, by stage and result: decided, failed (it gave no verdict), \
          refused (it denied one that the plugin does not deny; counted in decided too)";

@@ -132,7 +132,7 @@ const CHAIN: &[Addition] = &[
         Rules(&[
             (
                 "has(self.percent) || has(self.steps)",
-                "a roll-out has a `percent` or `steps`",
+                "a rollout has a `percent` or `steps`",
             ),
             (
                 "!has(self.steps) || (self.steps.isSorted() && (!has(self.percent) || \

@@ -46,7 +46,7 @@ impl DisabledStages {
             }
             match directory.rollouts() {
                 Ok(kept) => rollouts = kept,
-                Err(error) => tracing::error!("all roll-outs begin anew: {error}"),
+                Err(error) => tracing::error!("all rollouts begin anew: {error}"),
             }
         }
         let (now, instant) = (Moment::now(), Instant::now());
@@ -97,7 +97,7 @@ impl DisabledStages {
     pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
         let list = |stages: &Stages| stages.rollouts.list();
         self.write(
-            "the steps of roll-outs are",
+            "the steps of rollouts are",
             list,
             HistoryDirectory::write_rollouts,
         )
