@@ -178,7 +178,7 @@ impl Uid {
         ))
     }
 
-    /// Returns the text.
+    /// Returns the uid as it stands in an AdmissionReview.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -40,7 +40,7 @@ impl ServedKind {
 
 impl Cluster {
     /// Returns the kinds of these plurals in a group, or all with `*`: each in the first of these versions that has it.
-    /// None if the API server does not have the group.
+    /// Returns `None` if the API server does not have the group.
     ///
     /// # Errors
     ///

@@ -108,7 +108,7 @@ fn wrong_settings_are_reported() {
 
 /// Requests that are not for this plugin or need no node do not call the control plane, which does not exist here.
 #[test]
-fn the_control_plane_is_asked_only_when_it_must_be() {
+fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});
     let slice = |endpoint: Value| json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "endpoints": [endpoint]});
     let waiting = endpoints(json!({"notReadyAddresses": [{"ip": "10.0.0.1", "nodeName": "lost"}]}));

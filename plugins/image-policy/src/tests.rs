@@ -389,7 +389,7 @@ fn case_does_not_get_round_bcs_rules() {
 }
 
 #[test]
-fn wrong_settings_are_all_told() {
+fn every_mistake_in_the_settings_is_reported() {
     let table: [(Value, &[(&str, &str)]); 7] = [
         (
             json!({"rewrites": {"team": "m.io"}}),

@@ -58,7 +58,7 @@ fn everything_is_added_and_its_parents_made() {
 }
 
 #[test]
-fn what_was_there_stays() {
+fn existing_containers_labels_and_volumes_are_kept() {
     let object = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"annotations": {"example.com/logs": "mine"}, "labels": {"logs": "no", "app": "web"}},
@@ -357,7 +357,7 @@ fn case_does_not_hide_containers_from_the_injector() {
 }
 
 #[test]
-fn wrong_settings_are_all_told() {
+fn every_mistake_in_the_settings_is_reported() {
     let table: [(Value, &[(&str, &str)]); 6] = [
         (json!({}), &[("", "nothing to inject")]),
         (

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_arguments_are_told_apart() {
+    fn each_wrong_argument_has_its_own_message() {
         let table = [
             ("colour = 1", "unknown argument `colour`"),
             ("name = \"a\", name = \"b\"", "`name` is a duplicate argument"),

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_places_are_told_apart() {
+    fn each_wrong_place_has_its_own_message() {
         let table = [
             (
                 quote!(

@@ -265,7 +265,7 @@ fn texts_borrow_from_the_request() {
 }
 
 #[test]
-fn parts_of_a_container_are_read_when_they_are_asked_for() {
+fn parts_of_a_container_are_parsed_on_access() {
     let container = json!({
         "name": "web",
         "resources": {"limits": {"memory": "512Mi", "cpu": 1.5}, "requests": null},
@@ -352,7 +352,7 @@ fn parts_of_a_container_are_read_when_they_are_asked_for() {
 }
 
 #[test]
-fn a_wrong_part_of_a_container_is_an_error_only_when_it_is_asked_for() {
+fn an_invalid_part_of_a_container_is_an_error_only_on_access() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{
         "name": "web", "ports": [{"containerPort": "http"}], "resources": {"limits": {"cpu": {}}},
     }]}});

@@ -218,7 +218,7 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // Only needed where the field may be a key.
+            // A default matters only in a field that may be the key of a list.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }

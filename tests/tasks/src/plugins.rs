@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_manifest() {
+    fn a_manifest_of_a_workspace_has_no_name() {
         assert_eq!(
             name("[package]\nname = \"a-b\"\nversion = \"1\"\n").as_deref(),
             Some("a-b")

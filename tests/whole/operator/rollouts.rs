@@ -39,7 +39,7 @@ async fn a_candidate_decides_its_share() {
         decided[usize::from(versions == annotations_by(2))] += 1;
     }
     assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
-    // The decisions say by which.
+    // Each decision says whether the plugin or its candidate made it.
     let list = setup.json_of(&["decisions"]).await;
     let by = |by: bool| {
         let decisions = list["decisions"].as_array().unwrap().iter();

@@ -31,7 +31,7 @@ const MOST_COUNT: usize = 1_000_000;
 /// The media type of JSON texts, one per line.
 const NDJSON: &str = "application/x-ndjson";
 
-/// The lines that are buffered for the client.
+/// The number of lines that are buffered for a client.
 const WAITING: usize = 16;
 
 pub(super) fn route() -> Route {

@@ -59,7 +59,7 @@ fn yaml_that_no_json_can_express_is_refused() {
 }
 
 #[test]
-fn only_anchors_with_aliases_expand() {
+fn a_body_may_expand_only_with_an_anchor_and_an_alias() {
     for (body, expected) in [
         ("a: &x 1\nb: *x", true),
         ("a: &x 1", false),

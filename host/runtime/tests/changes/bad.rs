@@ -191,7 +191,7 @@ async fn of_two_conflicting_entries_the_one_in_force_stays() {
         .await
         .unwrap();
     assert_eq!(live(&host), "2 n/x=2 !");
-    // When one goes, the other is good.
+    // Without the definition that it conflicted with, the other one is valid.
     host.delete(&id("admissionwebhook/n/x"), &by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), bad(&host)), ("3 n/b=1", Vec::new()));
 }

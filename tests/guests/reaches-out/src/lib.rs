@@ -37,7 +37,6 @@ pub enum Target {
     Access,
 }
 
-/// The configured plugin.
 #[derive(Debug)]
 pub struct ReachesOut(Settings);
 
