@@ -264,6 +264,7 @@ impl Host {
             EvaluatedChains::Live(id) => of_live(&source, &self.0.live.load_full().entry, id).await?,
         };
         adapt(&mut definitions, &how.settings)?;
+        add_exceptions(&mut definitions, &self.table());
         let evaluator = &self.0.evaluator;
         let (live, none) = (LiveModules::default(), HashSet::new());
         let assembler = &evaluator.assembler;
@@ -377,6 +378,26 @@ fn adapt(
     match rest.into_keys().next() {
         Some(name) => Err(EvaluateError::NoSuchPlugin(name)),
         None => Ok(()),
+    }
+}
+
+/// Adds the exceptions of live stages to the stages with the same names.
+fn add_exceptions(definitions: &mut [ChainDefinition], live: &Table) {
+    for definition in definitions {
+        let Some(chain) = live.chain(definition.phase, &definition.name) else {
+            continue;
+        };
+        for stage in &mut definition.stages {
+            let mut named = chain.stages.iter();
+            let Some(live) = named.find(|live| live.spec.name == stage.spec.name) else {
+                continue;
+            };
+            for exception in &live.spec.exceptions {
+                if !stage.spec.exceptions.contains(exception) {
+                    stage.spec.exceptions.push(exception.clone());
+                }
+            }
+        }
     }
 }
 
