@@ -51,7 +51,7 @@ impl From<ChangeError> for ApiError {
             ChangeError::Table(error) => error.into(),
             ChangeError::History(error) => error.into(),
             ChangeError::SeveralStores { .. }
-            | ChangeError::Waits { .. }
+            | ChangeError::Waits(_)
             | ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::OneAtATime { .. }) => {
                 Self::Conflict(error.to_string())
             }
@@ -65,28 +65,19 @@ impl From<definitions::ChangeError> for ApiError {
         use definitions::ChangeError as Change;
         match &error {
             Change::Mistakes(mistakes) => Self::cannot_go_live(mistakes.iter()),
-            Change::Nothing(_) | Change::AmbiguousStage { .. } => Self::Malformed(error.to_string()),
-            Change::Unknown { .. } | Change::UnknownStage { .. } => Self::NotFound(error.to_string()),
-            Change::AlreadyThere { .. }
-            | Change::PlaceTaken { .. }
-            | Change::NoDirectory(_)
-            | Change::InList { .. }
-            | Change::Ambiguous { .. }
-            | Change::NoCandidate { .. }
-            | Change::SharesFile { .. } => Self::Conflict(error.to_string()),
+            Change::Nothing(_) | Change::AmbiguousStage(_) => Self::Malformed(error.to_string()),
+            Change::Unknown(_) => Self::NotFound(error.to_string()),
+            Change::AlreadyThere { .. } | Change::Conflict(_) => Self::Conflict(error.to_string()),
         }
     }
 }
 
 impl From<DisableError> for ApiError {
     fn from(error: DisableError) -> Self {
-        let text = error.to_string();
         match error {
-            DisableError::Unknown { .. }
-            | DisableError::NotDisabled { .. }
-            | DisableError::NoRollout { .. } => Self::NotFound(text),
-            DisableError::Rollout { .. } => Self::Conflict(text),
-            _ => Self::Malformed(text),
+            DisableError::NotFound(text) => Self::NotFound(text),
+            DisableError::Conflict(text) => Self::Conflict(text),
+            error => Self::Malformed(error.to_string()),
         }
     }
 }
@@ -105,7 +96,7 @@ impl From<Error> for ApiError {
 impl From<HistoryError> for ApiError {
     fn from(error: HistoryError) -> Self {
         match error {
-            HistoryError::Unknown { .. } => Self::NotFound(error.to_string()),
+            HistoryError::Unknown(_) => Self::NotFound(error.to_string()),
             error => Self::Unavailable(error.to_string()),
         }
     }

@@ -357,8 +357,8 @@ pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiErro
 pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let collected = BodyLimits::new(limit, BODY_TIMEOUT).collect(head, body).await;
     collected.map_err(|error| match error {
-        BodyError::TooLarge { limit } => ApiError::TooLarge(limit),
-        BodyError::TooSlow { .. } | BodyError::Stalled { .. } => ApiError::BodyTimeout,
+        BodyError::TooLarge(limit) => ApiError::TooLarge(limit),
+        BodyError::TooSlow(_) | BodyError::Stalled(_) => ApiError::BodyTimeout,
         BodyError::NoMemory(error) => ApiError::Unavailable(error.to_string()),
         error => ApiError::Malformed(error.end().to_string()),
     })

@@ -138,7 +138,7 @@ impl Scheduler {
             NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
             // The header that names the encoding is not forwarded, so the body cannot be.
             NextBody::AsIs => match encoding(&head.headers) {
-                Some(encoding) => return Err(BodyError::Encoded { encoding }),
+                Some(encoding) => return Err(BodyError::Encoded(encoding)),
                 None => (Sent::Streamed(body), Body::empty()),
             },
         };

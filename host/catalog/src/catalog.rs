@@ -208,9 +208,6 @@ impl Inner {
     }
 
     /// Returns the rule for this module; `None` if the policy is empty.
-    ///
-    /// # Errors
-    ///
     /// Returns an error when the policy has rules, but none for this module.
     pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<Rule<'_>>, Error> {
         if self.signatures.is_empty() {

@@ -23,14 +23,19 @@ pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Ch
         return Ok(checked);
     }
     let kind = checked.kind.to_string();
-    if *wanted == [Type::Bool] {
-        return Err(ConditionError::NotBool { kind });
-    }
-    let wanted: Vec<String> = wanted.iter().map(Type::to_string).collect();
-    Err(ConditionError::WrongType {
-        wanted: wanted.join(" or "),
-        kind,
-    })
+    let wanted = match wanted {
+        [Type::Bool] => {
+            return refused(format!(
+                "must evaluate to bool but got {kind}; compare it with what you expect"
+            ));
+        }
+        wanted => wanted.iter().map(Type::to_string).collect::<Vec<_>>(),
+    };
+    refused(format!("must evaluate to {} but got {kind}", wanted.join(" or ")))
+}
+
+fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
+    Err(ConditionError::Refused(message.into()))
 }
 
 /// Parses an expression, and reads its tree with `read`.
@@ -39,13 +44,15 @@ pub(crate) fn parsed<T: Send>(
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake> + Send,
 ) -> Result<T, ConditionError> {
     if source.trim().is_empty() {
-        return Err(ConditionError::Empty);
+        return refused(
+            "the expression is empty; write one that is true for the requests that the hook is for",
+        );
     }
     if source.len() > MAX_LENGTH {
-        return Err(ConditionError::TooLong {
-            length: source.len(),
-            limit: MAX_LENGTH,
-        });
+        return refused(format!(
+            "the expression has {} bytes; make it shorter than {MAX_LENGTH}, or split it into several conditions",
+            source.len()
+        ));
     }
     #[allow(clippy::disallowed_methods, reason = "it ends with the expression")]
     // The parser recurses as deeply as the text nests, and so does dropping its tree: too deeply for a worker's stack.
@@ -58,10 +65,8 @@ pub(crate) fn parsed<T: Send>(
     });
     match outcome {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(ConditionError::Parser(
-            "it cannot parse this expression".to_owned(),
-        )),
-        Err(error) => Err(ConditionError::Parser(format!("it could not start: {error}"))),
+        Ok(Err(_)) => refused("the parser failed: it cannot parse this expression"),
+        Err(error) => refused(format!("the parser failed: it could not start: {error}")),
     }
 }
 
@@ -84,7 +89,7 @@ fn parse_and_read<T>(
                 message,
             }
         }
-        Mistake::TooDeep { limit } => ConditionError::TooDeep { limit },
+        Mistake::TooDeep { limit } => ConditionError::TooDeep(limit),
     })
 }
 
@@ -93,10 +98,10 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
     // Syntax errors come first, since the other errors are often their consequences.
     errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
     if errors.iter().any(|error| error.msg.contains("Recursion limit")) {
-        return ConditionError::TooDeep { limit: PARSER_DEPTH };
+        return ConditionError::TooDeep(PARSER_DEPTH);
     }
     let Some(error) = errors.into_iter().next() else {
-        return ConditionError::Parser("it gave no reason".to_owned());
+        return ConditionError::Refused("the parser failed: it gave no reason".to_owned());
     };
     let whole = |number: isize| usize::try_from(number).unwrap_or(1).max(1);
     let (line, column) = (whole(error.pos.0), whole(error.pos.1));

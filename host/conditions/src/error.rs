@@ -18,25 +18,9 @@ pub enum ConditionError {
         /// The rule that it violates.
         why: String,
     },
-    /// The expression is empty.
-    #[error("the expression is empty; write one that is true for the requests that the hook is for")]
-    Empty,
-    /// The expression is too long.
-    #[error(
-        "the expression has {length} bytes; make it shorter than {limit}, or split it into several conditions"
-    )]
-    TooLong {
-        /// The length in bytes.
-        length: usize,
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// The expression nests too deeply.
-    #[error("the expression is nested more than {limit} levels deep; split it into several conditions")]
-    TooDeep {
-        /// The limit of the depth.
-        limit: usize,
-    },
+    /// The expression nests more deeply than this limit.
+    #[error("the expression is nested more than {0} levels deep; split it into several conditions")]
+    TooDeep(usize),
     /// A syntax or type error.
     #[error("compilation failed at line {line}, column {column}: {message}")]
     Compile {
@@ -47,23 +31,9 @@ pub enum ConditionError {
         /// The parser's or the checker's message.
         message: String,
     },
-    /// The type of the expression is not bool.
-    #[error("must evaluate to bool but got {kind}; compare it with what you expect")]
-    NotBool {
-        /// The type of the expression.
-        kind: String,
-    },
-    /// The expression has a type that is not allowed here.
-    #[error("must evaluate to {wanted} but got {kind}")]
-    WrongType {
-        /// The allowed types.
-        wanted: String,
-        /// The type of the expression.
-        kind: String,
-    },
-    /// The parser failed.
-    #[error("the parser failed: {0}")]
-    Parser(String),
+    /// The expression is empty, is too long, has a type that is not allowed here, or cannot be parsed; as a sentence.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// The failure of evaluating the conditions of a stage.

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub use self::error::ChangeError;
-use self::error::near;
+use self::error::either_of;
 pub(crate) use self::{
     apply::{apply, chains_of, file_of, free_path},
     promote::promote,
@@ -157,9 +157,13 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
 fn ensure_alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
     let (id, location) = (definition.id.clone(), definition.root.location());
     match there.get(definition.file).map(|file| file.documents.len()) {
-        _ if definition.is_item() => Err(ChangeError::InList { id, location }),
+        _ if definition.is_item() => Err(ChangeError::Conflict(format!(
+            "{id} is an item of the list in {location}; edit that file"
+        ))),
         Some(1) => Ok(()),
-        _ => Err(ChangeError::SharesFile { id, location }),
+        _ => Err(ChangeError::Conflict(format!(
+            "{id} is one of several documents in its file, at {location}; edit that file"
+        ))),
     }
 }
 
@@ -181,20 +185,16 @@ fn find<'d, 'a>(
         [] => Err(unknown(id, definitions)),
         several => {
             let locations = several.iter().map(|definition| definition.root.location());
-            Err(ChangeError::Ambiguous {
-                id: id.clone(),
-                locations: locations.collect(),
-            })
+            Err(ChangeError::Conflict(format!(
+                "there are several of the name {id}: {}; edit the file",
+                either_of(locations)
+            )))
         }
     }
 }
 
 fn unknown(id: &DefinitionId, there: &[Definition<'_>]) -> ChangeError {
-    let known = there.iter().map(|other| other.id.clone()).collect();
-    ChangeError::Unknown {
-        id: id.clone(),
-        near: near(&id.to_string(), known),
-    }
+    ChangeError::unknown("", &id.to_string(), there.iter().map(|other| &other.id))
 }
 
 fn pretty_json(value: &Json) -> String {

@@ -47,18 +47,14 @@ impl HistoryEntry {
 
 pub(crate) fn find(entries: &[Arc<HistoryEntry>], number: u64) -> Result<&Arc<HistoryEntry>, HistoryError> {
     let found = entries.iter().find(|entry| entry.revision().number == number);
-    found.ok_or_else(|| HistoryError::Unknown {
-        number,
-        kept: match (entries.first(), entries.last()) {
+    found.ok_or_else(|| {
+        let number_of = |entry: &Arc<HistoryEntry>| entry.revision().number;
+        HistoryError::Unknown(match (entries.first(), entries.last()) {
             (Some(first), Some(last)) => {
-                format!(
-                    "{} to {} are kept",
-                    first.revision().number,
-                    last.revision().number
-                )
+                format!("{number}: {} to {} are kept", number_of(first), number_of(last))
             }
-            _ => "there is none yet".to_owned(),
-        },
+            _ => format!("{number}: there is none yet"),
+        })
     })
 }
 

@@ -117,13 +117,13 @@ impl Host {
     ) -> Result<Steered, DisableError> {
         let (stage, rollout) = {
             let mut stages = self.0.disabled.lock();
-            let stage = resolve_stage(stage, stages.rollouts().stages(), |id, rollouts| {
-                DisableError::NoRollout { id, rollouts }
+            let stage = resolve_stage(stage, stages.rollouts().stages(), |rollouts| {
+                format!("there is no rollout of a candidate of {stage}; the rollouts are of: {rollouts}")
             })?;
-            let refused = |state| DisableError::Rollout {
-                stage: stage.clone(),
-                state,
-                action,
+            let refused = |state| {
+                DisableError::Conflict(format!(
+                    "the rollout of the candidate of {stage} is {state}, which leaves nothing to {action}"
+                ))
             };
             let status = stages
                 .change_rollouts(|rollouts| rollouts.steer(&stage, action, by.as_deref()))

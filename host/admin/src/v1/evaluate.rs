@@ -161,9 +161,9 @@ impl From<EvaluateError> for ApiError {
                 Self::cannot_evaluate(mistakes.iter())
             }
             EvaluateError::Chains(admittance::Error::Stages(errors)) => Self::cannot_evaluate(errors.iter()),
-            EvaluateError::Definitions(_)
-            | EvaluateError::NoSuchPlugin(_)
-            | EvaluateError::Webhook { .. } => Self::CannotEvaluate(vec![error.to_string()]),
+            EvaluateError::Definitions(_) | EvaluateError::NoSuchPlugin(_) | EvaluateError::Webhook(_) => {
+                Self::CannotEvaluate(vec![error.to_string()])
+            }
             EvaluateError::NoSuchChain(_) => Self::NotFound(error.to_string()),
             error => Self::Unavailable(error.to_string()),
         }

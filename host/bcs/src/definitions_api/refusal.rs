@@ -59,9 +59,7 @@ impl Refusal {
 
     pub(super) fn of_change(name: &DefinitionName, error: ChangeError) -> Self {
         match error {
-            ChangeError::Definitions(definitions::ChangeError::Unknown { .. }) => {
-                Self::NotFound(name.clone())
-            }
+            ChangeError::Definitions(definitions::ChangeError::Unknown(_)) => Self::NotFound(name.clone()),
             ChangeError::Definitions(definitions::ChangeError::AlreadyThere { location, .. }) => {
                 Self::AlreadyExists {
                     name: name.clone(),

@@ -232,9 +232,6 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 
 impl Component {
     /// Reads the imports and exports of a component, without validating it.
-    ///
-    /// # Errors
-    ///
     /// Returns an error when the bytes are not a component; the error says what they are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();

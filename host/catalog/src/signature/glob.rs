@@ -14,8 +14,6 @@ pub(super) struct Glob {
 pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
 impl Glob {
-    /// # Errors
-    ///
     /// Returns an error when `**` is not alone between two `/`.
     pub(super) fn new(text: &str) -> Result<Self, &'static str> {
         let parts: Vec<&str> = text.split('/').collect();

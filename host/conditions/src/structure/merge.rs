@@ -8,10 +8,7 @@ use super::{At, ListMerge, Node, Structure, check::item_name};
 
 impl Structure {
     /// Merges a change, which must not contain atomic values or duplicate list items.
-    ///
-    /// # Errors
-    ///
-    /// If an item of a list has no key.
+    /// Fails if an item of a list has no key.
     pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
         merge(self.root(), object, change)
     }

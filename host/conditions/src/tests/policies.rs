@@ -511,7 +511,7 @@ fn variables_do_not_nest_without_end() {
         }
         last = format!("variables.v{number}");
     }
-    assert_eq!(refused, Some((9, ConditionError::TooDeep { limit: 200 })));
+    assert_eq!(refused, Some((9, ConditionError::TooDeep(200))));
 }
 
 #[tokio::test]

@@ -61,11 +61,17 @@ pub(crate) fn apply(
         }
         let is_taken = |path: &Path| set.all().any(|file| file.path == path);
         match destination(&id) {
-            None => Err(ChangeError::NoDirectory(id)),
+            None => Err(ChangeError::Conflict(format!(
+                "{id} is new, and there is no directory to write it to: only single files and stores that do not accept \
+                 it are configured; add a directory to `definitions`"
+            ))),
             Some(Destination {
                 kind: StoreKind::Entries,
                 path,
-            }) if is_taken(&path) => Err(ChangeError::PlaceTaken { id, path }),
+            }) if is_taken(&path) => Err(ChangeError::Conflict(format!(
+                "{id} cannot be written to {}, which already exists; remove it first",
+                path.display()
+            ))),
             Some(destination) => Ok(Goal::Create(destination)),
         }
     });

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
-use super::{AppliedEffect, Change, ChangeError, ensure_alone, near, pretty_json};
+use super::{AppliedEffect, Change, ChangeError, either_of, ensure_alone, pretty_json};
 use crate::{
     ChainDefinition, DefinitionSet, Location, StageDefinition, StageId,
     document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
@@ -18,10 +18,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     let there = set.read(&mut Mistakes::new());
     let definitions = set.definitions_in(&there);
     let mut definitions = definitions.iter();
-    let unknown = || ChangeError::UnknownStage {
-        id: id.clone(),
-        near: Vec::new(),
-    };
+    let unknown = || ChangeError::Unknown(format!("stage {id}"));
     let definition = definitions
         .find(|definition| definition.root.object_at(&location).is_some())
         .ok_or_else(unknown)?;
@@ -86,28 +83,30 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
         id.is(chain.phase, &chain.name, &stage.spec.name)
     };
     let meant: Vec<_> = stages().filter(is_meant).collect();
-    let id = id.clone();
     match meant.as_slice() {
         [(_, stage)] if stage.candidate.is_some() => Ok(stage.location.clone()),
-        [(_, stage)] => Err(ChangeError::NoCandidate {
-            id,
-            location: stage.location.clone(),
-        }),
+        [(_, stage)] => Err(ChangeError::Conflict(format!(
+            "{}: the stage {id} has no `candidate`, so there is nothing to promote",
+            stage.location
+        ))),
         [] => {
             let full = |(chain, stage): (&ChainDefinition, &StageDefinition)| {
                 name(chain, &stage.spec.name, id.phase.and(Some(chain.phase)))
             };
-            let near = near(&id.to_string(), stages().map(full).collect());
-            Err(ChangeError::UnknownStage { id, near })
+            Err(ChangeError::unknown(
+                "stage ",
+                &id.to_string(),
+                stages().map(full),
+            ))
         }
         several => {
             let full = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
                 name(chain, &stage.spec.name, Some(chain.phase))
             };
-            Err(ChangeError::AmbiguousStage {
-                id,
-                meant: several.iter().map(full).collect(),
-            })
+            Err(ChangeError::AmbiguousStage(format!(
+                "there are several stages of the name {id}; write {}",
+                either_of(several.iter().map(full))
+            )))
         }
     }
 }

@@ -87,15 +87,12 @@ pub enum ChangeError {
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
     NoHistory,
-    /// A rollback is prepared but not live, because other replicas have not prepared it.
+    /// A rollback to this revision is prepared but not live, because other replicas have not prepared it.
     #[error(
-        "revision {to} is prepared here, and goes live when all replicas have prepared it; roll back each of them: see \
+        "revision {0} is prepared here, and goes live when all replicas have prepared it; roll back each of them: see \
          `admittance status --fleet`"
     )]
-    Waits {
-        /// The earlier revision.
-        to: u64,
-    },
+    Waits(u64),
     /// The store of the definitions cannot be written, or was changed in the meantime.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -382,7 +379,7 @@ impl Host {
         self.0.rollbacks.send_modify(|count| *count += 1);
         drop(state);
         if self.0.waits && !self.until_live(hash).await {
-            return Err(ChangeError::Waits { to });
+            return Err(ChangeError::Waits(to));
         }
         Ok(entry.revision().clone())
     }

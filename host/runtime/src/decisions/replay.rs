@@ -2,31 +2,20 @@
 
 use std::time::Duration;
 
-use admittance_admission::{Phase, Request, Selection, read_review};
+use admittance_admission::{Request, Selection, read_review};
 
 use tokio::time::Instant;
 
 use super::{DecisionDetail, LoggedDecision};
-use crate::Host;
+use crate::{Host, live::stage::stage_calling_server};
 
-/// The errors of a replay.
+/// The error of a replay: this stage of a matching chain calls a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplayError {
-    /// A stage of a matching chain calls a webhook.
-    #[error(
-        "stage {stage} of chain {chain} calls a webhook, which would be sent the request again; allow that explicitly, \
-         or replay a recording with `admittance replay`"
-    )]
-    Webhook {
-        /// The name of the chain.
-        chain: String,
-        /// The phase of the chain.
-        phase: Phase,
-        /// The name of the stage.
-        stage: String,
-    },
-}
+#[error(
+    "{0} calls a webhook, which would be sent the request again; allow that explicitly, or replay a recording with \
+     `admittance replay`"
+)]
+pub struct ReplayError(String);
 
 impl Host {
     /// Passes a request through the selected chains of the live table, within the host's request timeout. The outcome
@@ -44,16 +33,8 @@ impl Host {
     ) -> Result<LoggedDecision, ReplayError> {
         let table = self.table();
         let matching = table.matching(&request, selection);
-        if !may_call_webhooks {
-            for chain in &matching {
-                if let Some(stage) = chain.stages.iter().find(|stage| stage.prepared.calls_server) {
-                    return Err(ReplayError::Webhook {
-                        chain: chain.name.to_string(),
-                        phase: chain.phase,
-                        stage: stage.spec.name.to_string(),
-                    });
-                }
-            }
+        if let Some(stage) = stage_calling_server(&matching).filter(|_| !may_call_webhooks) {
+            return Err(ReplayError(stage));
         }
         let started = Instant::now();
         let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;

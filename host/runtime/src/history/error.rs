@@ -4,14 +4,9 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// The revision does not exist.
-    #[error("there is no revision {number}: {kept}")]
-    Unknown {
-        /// The requested number.
-        number: u64,
-        /// The revisions that are kept.
-        kept: String,
-    },
+    /// The revision does not exist; with its number and the numbers that are kept.
+    #[error("there is no revision {0}")]
+    Unknown(String),
     /// Another program uses the directory.
     #[error(
         "history {}: it is in use by process {owner}; give each host a history directory of its own",

@@ -9,7 +9,6 @@ mod stages;
 mod tests;
 
 use std::{
-    fmt,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -23,10 +22,7 @@ use tokio::{
 };
 
 pub(crate) use self::stages::{DisabledStages, Stages, is_stage};
-use crate::{
-    Host, Moment, RolloutAction, RolloutState, Table, host::Inner, live::assembly::address, live::exceptions,
-    status::metrics,
-};
+use crate::{Host, Moment, Table, host::Inner, live::assembly::address, live::exceptions, status::metrics};
 
 /// A stage that an operator has disabled for a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,54 +77,15 @@ pub struct Switched {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
-    /// The live table does not have the stage.
-    #[error("there is no stage {id}; the stages are: {}", list(.stages))]
-    Unknown {
-        /// The requested name.
-        id: StageId,
-        /// The stages of the live table.
-        stages: Vec<String>,
-    },
-    /// There are several stages of this name.
-    #[error("there are several stages of the name {id}; write one of: {}", list(.meant))]
-    Ambiguous {
-        /// The requested name.
-        id: StageId,
-        /// The addresses of these stages.
-        meant: Vec<String>,
-    },
-    /// The stage to enable is not disabled.
-    #[error("the stage {id} is not disabled; the disabled stages are: {}", list(.disabled))]
-    NotDisabled {
-        /// The requested name.
-        id: StageId,
-        /// The stages that are disabled.
-        disabled: Vec<String>,
-    },
-    /// The live table has no rollout of this stage.
-    #[error("there is no rollout of a candidate of {id}; the rollouts are of: {}", list(.rollouts))]
-    NoRollout {
-        /// The requested name.
-        id: StageId,
-        /// The stages with rollouts.
-        rollouts: Vec<String>,
-    },
-    /// The state of a rollout does not allow this.
-    #[error("the rollout of the candidate of {stage} is {state}, which leaves nothing to {action}")]
-    Rollout {
-        /// The address of the stage.
-        stage: String,
-        /// The state of its rollout.
-        state: RolloutState,
-        /// The requested action.
-        action: RolloutAction,
-    },
-    /// The duration is too short or too long.
-    #[error("a stage is disabled for 1s to 24h, not for {0:?}")]
-    Duration(Duration),
-    /// The reason is empty or too long.
-    #[error("give the reason for which the stage is disabled, in at most 1000 characters")]
-    Reason,
+    /// There is no stage of this name that is enabled, disabled, or has a rollout, as the action needs it.
+    #[error("{0}")]
+    NotFound(String),
+    /// The state of the rollout does not allow the action.
+    #[error("{0}")]
+    Conflict(String),
+    /// The name of the stage is ambiguous, the duration is too short or too long, or the reason is empty or too long.
+    #[error("{0}")]
+    Invalid(String),
 }
 
 /// The limits of [`Disabling`]. To disable a stage for longer, change its definition.
@@ -154,17 +111,20 @@ impl Host {
     pub async fn disable(&self, stage: &StageId, how: Disabling) -> Result<Switched, DisableError> {
         let reason = how.reason.trim().to_owned();
         if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
-            return Err(DisableError::Reason);
+            return Err(DisableError::Invalid(format!(
+                "give the reason for which the stage is disabled, in at most {LONGEST_REASON} characters"
+            )));
         }
         if !(SHORTEST..=LONGEST).contains(&how.duration) {
-            return Err(DisableError::Duration(how.duration));
+            let message = format!("a stage is disabled for 1s to 24h, not for {:?}", how.duration);
+            return Err(DisableError::Invalid(message));
         }
         let since = Moment::now();
         let (disabled, replaced) = {
             let mut stages = self.0.disabled.lock();
             let disabled = DisabledStage {
-                stage: resolve_stage(stage, addresses(&self.table()), |id, stages| {
-                    DisableError::Unknown { id, stages }
+                stage: resolve_stage(stage, addresses(&self.table()), |stages| {
+                    format!("there is no stage {stage}; the stages are: {stages}")
                 })?,
                 audit: how.audit,
                 reason,
@@ -197,18 +157,12 @@ impl Host {
             let disabled = stages.list();
             // A disabled stage may be missing in the live table.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
-            let name = resolve_stage(stage, names.collect(), |id, disabled| DisableError::NotDisabled {
-                id,
-                disabled,
-            })?;
+            let name = resolve_stage(stage, names.collect(), |disabled| not_disabled(stage, disabled))?;
             stages.remove(|disabled, _| disabled.stage == name);
             self.apply_disabled(&stages);
             disabled.into_iter().find(|disabled| disabled.stage == name)
         };
-        let disabled = disabled.ok_or_else(|| DisableError::NotDisabled {
-            id: stage.clone(),
-            disabled: Vec::new(),
-        })?;
+        let disabled = disabled.ok_or_else(|| DisableError::NotFound(not_disabled(stage, &list(&[]))))?;
         metrics::stage_disabled(&disabled.stage, false);
         log(by.as_deref(), "enable", &disabled);
         Ok(Switched {
@@ -287,11 +241,15 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds the one of these names that identifies the stage. Names of BCS may contain a `/`, so whole names are compared.
+fn not_disabled(stage: &StageId, disabled: &str) -> String {
+    format!("the stage {stage} is not disabled; the disabled stages are: {disabled}")
+}
+
+/// Finds the one of these names that identifies the stage; `describe_missing` gets the list of all. Names of BCS may contain a `/`, so whole names are compared.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,
-    none: impl FnOnce(StageId, Vec<String>) -> DisableError,
+    describe_missing: impl FnOnce(&str) -> String,
 ) -> Result<String, DisableError> {
     let text = id.to_string();
     let is_meant = |name: &String| match id.phase {
@@ -303,12 +261,12 @@ pub(crate) fn resolve_stage(
         (Some(name), true) => Ok(name),
         (Some(name), false) => {
             meant.push(name);
-            Err(DisableError::Ambiguous {
-                id: id.clone(),
-                meant,
-            })
+            let meant = list(&meant);
+            Err(DisableError::Invalid(format!(
+                "there are several stages of the name {id}; write one of: {meant}"
+            )))
         }
-        (None, _) => Err(none(id.clone(), others)),
+        (None, _) => Err(DisableError::NotFound(describe_missing(&list(&others)))),
     }
 }
 
@@ -335,13 +293,11 @@ fn log_end(disabled: &DisabledStage) {
     );
 }
 
-fn list(names: &[String]) -> impl fmt::Display + '_ {
-    fmt::from_fn(move |f| {
-        let (listed, more) = names.split_at(names.len().min(MOST_NAMES));
-        match listed {
-            [] => f.write_str("none"),
-            _ if more.is_empty() => f.write_str(&listed.join(", ")),
-            _ => write!(f, "{} and {} more", listed.join(", "), more.len()),
-        }
-    })
+fn list(names: &[String]) -> String {
+    let (listed, more) = names.split_at(names.len().min(MOST_NAMES));
+    match listed {
+        [] => "none".to_owned(),
+        _ if more.is_empty() => listed.join(", "),
+        _ => format!("{} and {} more", listed.join(", "), more.len()),
+    }
 }

@@ -182,9 +182,7 @@ impl Source {
     /// - A version that is in force already is served with its last modules; stages without one fail. At a start
     ///   [without modules](crate::HostBuilder::start_without_modules), so are all definitions.
     ///
-    /// # Errors
-    ///
-    /// Returns all other mistakes, and all mistakes in the files of a change.
+    /// The error has all other mistakes, and all mistakes in the files of a change.
     pub(crate) async fn build(
         &self,
         mut usable: Usable,

@@ -121,6 +121,14 @@ pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<Li
     Arc::new(changed)
 }
 
+/// Describes the first stage of these chains that sends requests to a server.
+pub(crate) fn stage_calling_server(chains: &[&LiveChain]) -> Option<String> {
+    chains.iter().find_map(|chain| {
+        let stage = chain.stages.iter().find(|stage| stage.prepared.calls_server)?;
+        Some(format!("stage {} of chain {}", stage.spec.name, chain.name))
+    })
+}
+
 impl Deref for LiveStage {
     type Target = Stage;
 

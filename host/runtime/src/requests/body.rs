@@ -45,48 +45,33 @@ impl Default for BodyLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The body is too large.
-    TooLarge {
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// The body did not arrive in time.
-    TooSlow {
-        /// The configured timeout.
-        limit: Duration,
-    },
-    /// The client sent nothing for too long, or too slowly.
-    Stalled {
-        /// The reason in words.
-        reason: String,
-    },
+    /// The body is larger than this limit, in bytes.
+    TooLarge(usize),
+    /// The body did not arrive within this time.
+    TooSlow(Duration),
+    /// The client sent nothing for too long, or too slowly; with the reason in words.
+    Stalled(String),
     /// The memory for bodies is used up.
     NoMemory(NoBodyMemory),
-    /// The connection failed, or the body was malformed.
-    Broken {
-        /// The reason in words.
-        reason: String,
-    },
-    /// The body is compressed.
-    Encoded {
-        /// The value of `Content-Encoding`.
-        encoding: String,
-    },
+    /// The connection failed, or the body was malformed; with the reason in words.
+    Broken(String),
+    /// The body is compressed; with the value of `Content-Encoding`.
+    Encoded(String),
 }
 
 impl BodyError {
     /// Returns the end of the request that this error causes.
     pub fn end(&self) -> End<'_> {
         match self {
-            Self::TooLarge { limit } => End::BodyTooLarge { limit: *limit },
-            Self::TooSlow { limit } => End::BodyTimeout { limit: *limit },
-            Self::Stalled { reason } => End::BodyStalled { reason },
+            Self::TooLarge(limit) => End::BodyTooLarge { limit: *limit },
+            Self::TooSlow(limit) => End::BodyTimeout { limit: *limit },
+            Self::Stalled(reason) => End::BodyStalled { reason },
             Self::NoMemory(_) => End::Overloaded {
                 retry_after: RETRY_AFTER,
                 reason: NoBodyMemory::REASON,
             },
-            Self::Broken { reason } => End::BodyUnreadable { reason },
-            Self::Encoded { encoding } => End::BodyEncoded { encoding },
+            Self::Broken(reason) => End::BodyUnreadable { reason },
+            Self::Encoded(encoding) => End::BodyEncoded { encoding },
         }
     }
 }
@@ -129,7 +114,7 @@ impl BodyLimits {
     {
         let limit = self.size;
         if let Some(encoding) = encoding(headers) {
-            return Err(BodyError::Encoded { encoding });
+            return Err(BodyError::Encoded(encoding));
         }
         let announced = body.size_hint().lower();
         let mut body = Box::pin(body);
@@ -138,7 +123,7 @@ impl BodyLimits {
             if !headers.contains_key(EXPECT) {
                 drain(body).await;
             }
-            return Err(BodyError::TooLarge { limit });
+            return Err(BodyError::TooLarge(limit));
         }
         let arriving = async {
             let mut memory = BodyMemory::begin(extensions)?;
@@ -153,16 +138,16 @@ impl BodyLimits {
             }
             Ok(Err(Interrupted::Body(error))) if error.is::<LengthLimitError>() => {
                 drain(body).await;
-                Err(BodyError::TooLarge { limit })
+                Err(BodyError::TooLarge(limit))
             }
             Ok(Err(Interrupted::Body(error))) => {
                 let reason = error.to_string();
                 Err(match find::<Stall>(&*error) {
-                    Some(_) => BodyError::Stalled { reason },
-                    None => BodyError::Broken { reason },
+                    Some(_) => BodyError::Stalled(reason),
+                    None => BodyError::Broken(reason),
                 })
             }
-            Err(_) => Err(BodyError::TooSlow { limit: self.time }),
+            Err(_) => Err(BodyError::TooSlow(self.time)),
         }
     }
 }

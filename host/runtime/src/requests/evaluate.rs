@@ -26,7 +26,7 @@ use crate::{
     live::assembly::{Assembled, Assembler, MayFail, Modules, Servers},
     live::plugins::{LiveModules, Loaded, Plugins},
     live::source::{Source, blocking, plugins},
-    live::stage::LiveChain,
+    live::stage::{LiveChain, stage_calling_server},
 };
 
 /// The limit of concurrent evaluations, each of which runs its plugins on at most one thread.
@@ -132,15 +132,8 @@ pub enum EvaluateError {
     )]
     NoSuchPlugin(String),
     /// A stage calls a webhook, which the options do not allow.
-    #[error(
-        "stage {stage} of chain {chain} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)"
-    )]
-    Webhook {
-        /// The name of the chain.
-        chain: String,
-        /// The name of the stage.
-        stage: String,
-    },
+    #[error("{0} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)")]
+    Webhook(String),
     /// The evaluation exceeded the time limit.
     #[error(
         "the evaluation took longer than {} s, most of it before any stage was called; if its modules take long to \
@@ -284,8 +277,8 @@ impl Host {
             ..Table::unobserved(&source, chains)
         };
         let matching = table.matching(&request, &Selection::All);
-        if !how.call_webhooks {
-            matching.iter().try_for_each(|chain| ensure_no_webhooks(chain))?;
+        if let Some(stage) = stage_calling_server(&matching).filter(|_| !how.call_webhooks) {
+            return Err(EvaluateError::Webhook(stage));
         }
         let started = Instant::now();
         let (request, outcome) = table.evaluate(request, &matching, Duration::MAX).await;
@@ -297,16 +290,6 @@ impl Host {
             outcome,
             unmatched,
         })
-    }
-}
-
-fn ensure_no_webhooks(chain: &LiveChain) -> Result<(), EvaluateError> {
-    match chain.stages.iter().find(|stage| stage.prepared.calls_server) {
-        None => Ok(()),
-        Some(stage) => Err(EvaluateError::Webhook {
-            chain: chain.name.to_string(),
-            stage: stage.spec.name.to_string(),
-        }),
     }
 }
 

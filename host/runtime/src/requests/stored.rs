@@ -109,15 +109,13 @@ where
     let (mut reply, body) = reply.into_parts();
     let body = limits.receive(&head.extensions, &reply.headers, body).await;
     let body = body.map_err(|error| match error {
-        BodyError::TooLarge { limit } => Unknown::Unusable(format!("has more than {limit} bytes")),
-        BodyError::TooSlow { limit } => Unknown::Late(limit),
+        BodyError::TooLarge(limit) => Unknown::Unusable(format!("has more than {limit} bytes")),
+        BodyError::TooSlow(limit) => Unknown::Late(limit),
         BodyError::NoMemory(error) => Unknown::NoMemory(error),
-        BodyError::Broken { reason } | BodyError::Stalled { reason } => {
+        BodyError::Broken(reason) | BodyError::Stalled(reason) => {
             Unknown::Unusable(format!("broke off: {reason}"))
         }
-        BodyError::Encoded { encoding } => {
-            Unknown::Unusable(format!("has the Content-Encoding `{encoding}`"))
-        }
+        BodyError::Encoded(encoding) => Unknown::Unusable(format!("has the Content-Encoding `{encoding}`")),
     })?;
     let object = query.object(&body);
     let object = object.map_err(|reason| Unknown::Unusable(format!("has no object: {reason}")))?;

@@ -190,7 +190,7 @@ async fn a_wrong_stage_duration_or_reason_is_refused() {
             .unwrap();
     }
     let error = host.enable(&id("pods/images"), None).await.unwrap_err();
-    assert!(matches!(error, DisableError::Ambiguous { .. }), "{error}");
+    assert!(matches!(error, DisableError::Invalid(_)), "{error}");
     assert!(admit(&host).await.is_allowed());
 }
 
