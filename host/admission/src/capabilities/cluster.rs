@@ -227,7 +227,7 @@ impl<'a> RecordedCluster<'a> {
 
 impl Tape {
     /// Adds the objects that a lookup found.
-    fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
+    pub(crate) fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
         let mut taped = self.lock();
         taped.looked_up = true;
         for object in objects {
