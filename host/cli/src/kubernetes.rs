@@ -6,17 +6,16 @@ mod certificates;
 mod chart;
 mod configuration;
 mod crds;
-mod deployment;
 mod files;
 mod layout;
 mod manifest;
 mod needs;
 mod notes;
-mod objects;
 mod registration;
 mod rewrite;
 mod roles;
 mod static_pod;
+mod template;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +28,6 @@ use admittance::{
 use admittance_definitions::{DefinitionSet, read_files};
 use admittance_fleet::OwnCertificate;
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value as Json, json};
 use time::OffsetDateTime;
 
 use self::{
@@ -184,35 +182,6 @@ struct Installation {
 }
 
 impl Installation {
-    /// Returns the name of an object of the installation.
-    fn named(&self, suffix: &str) -> String {
-        format!("{}-{suffix}", self.name)
-    }
-
-    /// Returns the labels of every object, by which the Pods are also selected.
-    fn labels(&self) -> Json {
-        admittance_fleet::labels(&self.name)
-    }
-
-    /// Makes an object in the namespace of the installation.
-    fn object<const FIELDS: usize>(
-        &self,
-        api_version: &str,
-        kind: &str,
-        name: &str,
-        fields: [(&str, Json); FIELDS],
-    ) -> Json {
-        let metadata = json!({"name": name, "namespace": self.namespace, "labels": self.labels()});
-        let head = [
-            ("apiVersion", api_version.into()),
-            ("kind", kind.into()),
-            ("metadata", metadata),
-        ];
-        let fields = head.into_iter().chain(fields);
-        let fields: Map<_, _> = fields.map(|(key, value)| (key.to_owned(), value)).collect();
-        fields.into()
-    }
-
     /// Whether the cluster supports a feature. A cluster without a given version is recent.
     fn supports(&self, feature: fn(KubernetesVersion) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
@@ -325,7 +294,7 @@ fn manifests(
     } else {
         Vec::new()
     };
-    manifests.extend(objects::all(installation, &prepared, certificates.as_ref()));
+    manifests.extend(chart::manifests(installation, &prepared, certificates.as_ref())?);
     let webhooks = prepared.webhooks(installation)?;
     let mut notes = Vec::new();
     if let Some(certificates) = &certificates {

@@ -81,7 +81,7 @@ async fn kubernetes_knows_every_field() {
     let printed = Printed::in_directory(directory, &arguments).await;
     let mut kinds = printed.kinds();
     kinds.dedup();
-    assert_eq!(kinds.len(), 15, "{kinds:?}");
+    assert_eq!(kinds.len(), 14, "{kinds:?}");
     for object in &printed.objects {
         // The operator of Prometheus defines it.
         if object["kind"] != "ServiceMonitor" {

@@ -1,4 +1,4 @@
-//! Writes a Helm chart that installs what `kubernetes manifests` prints.
+//! Writes a Helm chart, and makes the objects that `kubernetes manifests` prints from the same templates.
 //!
 //! The templates are files that every chart contains. The definitions, the modules and the configuration of an
 //! installation are in `files/`, together with the facts about them that the templates need, and its arguments become
@@ -6,7 +6,7 @@
 
 mod values;
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 use admittance_definitions::document::to_yaml;
 use serde::Serialize;
@@ -14,10 +14,15 @@ use serde_json::{Map, Value as Json, json};
 
 use self::values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values};
 use super::{
-    Installation, PreparedInstallation, crds,
-    deployment::{admin_scheme, grace_period, resources, scraping},
+    Installation, PreparedInstallation,
+    certificates::Certificates,
+    configuration::Configuration,
+    crds,
+    files::MountedTexts,
+    layout::{CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE},
     manifest::Manifest,
-    objects, roles,
+    roles, template,
+    values::KubernetesVersion,
 };
 use crate::files::{self, PUBLIC};
 
@@ -70,7 +75,7 @@ pub(super) fn files(
     for (name, text) in TEMPLATES {
         add(format!("templates/{name}"), text.as_bytes());
     }
-    for (name, text) in objects::config_files(configuration) {
+    for (name, text) in config_files(configuration) {
         add(format!("files/config/{name}"), text.as_bytes());
     }
     for (name, text) in &bundle.documents {
@@ -84,6 +89,65 @@ pub(super) fn files(
         add("crds/admittance.yaml".to_owned(), texts.as_bytes());
     }
     Ok(files)
+}
+
+/// Returns the configuration, and the files next to it that it names, by file name.
+fn config_files(configuration: &Configuration) -> MountedTexts {
+    let mut files = configuration.files.clone();
+    files.insert(CONFIG_FILE.to_owned(), configuration.text());
+    if let Some(authorities) = &configuration.client_ca {
+        files.insert(CLIENT_CA_FILE.to_owned(), authorities.clone());
+    }
+    files
+}
+
+/// Returns all objects in the order in which they are applied: those of the chart with its default values, the
+/// namespace, and the Secrets, of which the one with the certificate is left out without `certificates`.
+pub(super) fn manifests(
+    installation: &Installation,
+    prepared: &PreparedInstallation,
+    certificates: Option<&Certificates>,
+) -> crate::Result<Vec<Manifest>> {
+    let mut files = files(installation, prepared)?;
+    if let Some(certificates) = certificates {
+        for (name, text) in [
+            (CERTIFICATE_FILE, &certificates.certificate),
+            (KEY_FILE, &certificates.key),
+            (CA_FILE, &certificates.authority),
+        ] {
+            files.insert(format!("secrets/tls/{name}"), text.clone().into_bytes());
+        }
+    }
+    for (name, text) in &prepared.configuration.admin_files {
+        files.insert(format!("secrets/admin/{name}"), text.clone().into_bytes());
+    }
+    let values = serde_json::to_value(values(installation, prepared))?;
+    let templates = TEMPLATES.iter().filter(|(name, _)| name.ends_with(".yaml"));
+    let templates = templates.map(|(_, text)| *text).chain([
+        include_str!("templates/namespace.yaml"),
+        include_str!("templates/secrets.yaml"),
+    ]);
+    rendered(installation, &values, templates, &files)
+}
+
+/// Renders templates with these values, and returns their objects in the order in which they are applied.
+pub(super) fn rendered(
+    installation: &Installation,
+    values: &Json,
+    templates: impl IntoIterator<Item = &'static str>,
+    files: &ChartFiles,
+) -> crate::Result<Vec<Manifest>> {
+    let release = json!({"Name": installation.name, "Namespace": installation.namespace});
+    let root = json!({"Release": release, "Values": values});
+    let mut manifests = Vec::new();
+    for template in templates {
+        let text = template::render(template, &root, files)? + "\n";
+        for document in text.split("\n---\n") {
+            manifests.extend(Manifest::parse(&format!("{document}\n"))?);
+        }
+    }
+    manifests.sort_by_key(Manifest::rank);
+    Ok(manifests)
 }
 
 /// The facts about the definitions and the configuration that the templates read from `files/installation.yaml`. No
@@ -121,6 +185,8 @@ struct ModuleFiles<'a> {
 
 impl<'a> InstallationFacts<'a> {
     fn new(installation: &Installation, prepared: &'a PreparedInstallation) -> Self {
+        /// The time that a Pod has to stop beyond the longest shutdown of the program itself.
+        const SPARE: Duration = Duration::from_secs(5);
         let PreparedInstallation {
             configuration,
             bundle,
@@ -133,28 +199,67 @@ impl<'a> InstallationFacts<'a> {
         Self {
             webhook_port: configuration.webhook_port,
             admin_port: configuration.admin_port,
-            admin_scheme: admin_scheme(configuration),
+            // The kubelet does not verify the certificate.
+            admin_scheme: if configuration.has_admin_tls() {
+                "HTTPS"
+            } else {
+                "HTTP"
+            },
             admin_uses_webhook_certificate: configuration.has_own_admin_tls(),
             has_admin_secret: !configuration.admin_files.is_empty(),
-            grace_period_seconds: grace_period(configuration),
+            grace_period_seconds: (configuration.shutdown + SPARE).as_secs_f64().ceil() as u64,
             needs_lease: configuration.needs_lease(),
             calls_out: prepared.calls_out(),
             stock_directory: bundle.stock_directory.as_deref(),
             modules: modules.collect(),
             cluster_rules: roles::cluster_rules(prepared),
-            disruption_budget_version: objects::disruption_budget_version(installation),
-            autoscaling_version: objects::autoscaling_version(installation),
+            disruption_budget_version: if installation.supports(KubernetesVersion::has_stable_policies) {
+                "policy/v1"
+            } else {
+                "policy/v1beta1"
+            },
+            autoscaling_version: if installation.supports(KubernetesVersion::has_stable_autoscaling) {
+                "autoscaling/v2"
+            } else {
+                "autoscaling/v2beta2"
+            },
         }
     }
 }
 
-/// Returns the defaults of the values, with which the chart installs what the manifests do.
+/// Returns the requests and limits of a Pod.
+fn resources(installation: &Installation) -> Map<String, Json> {
+    let Installation {
+        cpu_request: cpu,
+        memory_request: memory,
+        memory_limit: limit,
+        ..
+    } = installation;
+    let requests = json!({"cpu": cpu, "memory": memory});
+    let limits = limit.as_ref().map(|memory| json!({"memory": memory}));
+    let resources = [("requests", Some(requests)), ("limits", limits)].into_iter();
+    resources
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// Returns the annotations by which Prometheus finds Pods.
+fn scraping(configuration: &Configuration) -> Map<String, Json> {
+    let port = configuration.admin_port.to_string();
+    let annotations = [("scrape", "true"), ("port", &port), ("path", "/metrics")];
+    let scheme = configuration.has_admin_tls().then_some(("scheme", "https"));
+    let annotations = annotations.into_iter().chain(scheme);
+    annotations
+        .map(|(key, value)| (format!("prometheus.io/{key}"), value.into()))
+        .collect()
+}
+
+/// Returns the defaults of the values, with which the manifests are made.
 fn values(installation: &Installation, prepared: &PreparedInstallation) -> Values {
-    let object = |value: Json| value.as_object().cloned().unwrap_or_default();
     let pod_annotations = if installation.service_monitor {
         Map::new()
     } else {
-        object(scraping(&prepared.configuration))
+        scraping(&prepared.configuration)
     };
     Values {
         image: Image {
@@ -169,9 +274,9 @@ fn values(installation: &Installation, prepared: &PreparedInstallation) -> Value
                 .max_replicas
                 .unwrap_or(installation.replicas.max(10))
                 .into(),
-            target_cpu: objects::TARGET_CPU.into(),
+            target_cpu: 70,
         },
-        resources: object(resources(installation)),
+        resources: resources(installation),
         priority_class_name: installation.priority_class.clone().unwrap_or_default(),
         node_selector: Map::new(),
         tolerations: Vec::new(),

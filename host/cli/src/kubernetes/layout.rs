@@ -1,13 +1,10 @@
-//! Names the paths and ports in a Pod.
+//! Names the paths in a Pod on which its configuration and its chains depend.
 
-/// The directory of the configuration in a Pod. Each directory is a separate volume, so that an update changes all of
-/// its files at once, and new files appear without a new Pod. References between directories are relative paths, so
-/// that they may be mounted anywhere.
-pub(super) const CONFIG: &str = "/etc/admittance/config";
+/// The directory of the chains in a Pod. Each directory is a separate volume, so that an update changes all of its files
+/// at once, and new files appear without a new Pod. References between directories are relative paths, so that they may
+/// be mounted anywhere.
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
-pub(super) const TLS: &str = "/etc/admittance/tls";
-pub(super) const ADMIN: &str = "/etc/admittance/admin";
 /// The directory for modules and compiled code: an emptyDir, to which every user may write, or the volume of a claim,
 /// to which the group may write. Compiled code is read only from a directory to which no other user can write, so the
 /// program creates one in it.
@@ -31,6 +28,3 @@ pub(super) const CLIENT_CA_FILE: &str = "client-ca.pem";
 pub(super) const CERTIFICATE_FILE: &str = "tls.crt";
 pub(super) const KEY_FILE: &str = "tls.key";
 pub(super) const CA_FILE: &str = "ca.crt";
-
-pub(super) const WEBHOOK_PORT: &str = "webhook";
-pub(super) const ADMIN_PORT: &str = "admin";

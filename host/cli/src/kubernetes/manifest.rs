@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use admittance_definitions::document::to_yaml;
+use admittance_definitions::document::{Mistakes, to_json, to_yaml};
 use serde_json::Value as Json;
 
 use crate::{
@@ -10,20 +10,40 @@ use crate::{
     output,
 };
 
-/// An object with a comment above it; the comment may be empty.
+/// An object with the lines of the comment above it, if there is one.
 #[derive(Debug)]
 pub(super) struct Manifest {
-    pub(super) comment: &'static str,
+    comment: String,
     pub(super) object: Json,
 }
 
 impl From<Json> for Manifest {
     fn from(object: Json) -> Self {
-        Self { comment: "", object }
+        Self {
+            comment: String::new(),
+            object,
+        }
     }
 }
 
 impl Manifest {
+    /// Parses a document; `None` if it holds no object.
+    pub(super) fn parse(document: &str) -> Result<Option<Self>, Mistakes> {
+        let document = document.trim_start();
+        let is_comment = |line: &&str| line.starts_with('#');
+        let comment: String = document.split_inclusive('\n').take_while(is_comment).collect();
+        if comment.len() == document.len() {
+            return Ok(None);
+        }
+        let object = to_json("chart", document)?;
+        Ok(Some(Self { comment, object }))
+    }
+
+    /// Returns the position of the kind in the order in which objects are applied.
+    pub(super) fn rank(&self) -> Option<usize> {
+        KINDS.iter().position(|kind| *kind == self.kind())
+    }
+
     pub(super) fn kind(&self) -> &str {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
@@ -36,12 +56,8 @@ impl Manifest {
     }
 
     pub(super) fn text(&self) -> String {
-        let document = to_yaml(&self.object);
         // A comment above the document separator does not belong to the previous document.
-        match self.comment {
-            "" => document,
-            comment => format!("# {comment}\n{document}"),
-        }
+        self.comment.clone() + &to_yaml(&self.object)
     }
 }
 

@@ -12,35 +12,7 @@ use admittance_fleet::{
 };
 use serde_json::{Value as Json, json};
 
-use super::{Installation, PreparedInstallation, configuration::Configuration};
-
-/// The API group of roles and bindings.
-const GROUP: &str = "rbac.authorization.k8s.io";
-
-/// Returns roles and their bindings; none if the Pods do not use the cluster.
-pub(super) fn roles(installation: &Installation, prepared: &PreparedInstallation) -> Vec<Json> {
-    let configuration = &prepared.configuration;
-    let mut rules = cluster_rules(prepared);
-    if configuration.keeps_webhooks.is_some() {
-        rules.extend(of_webhooks(installation));
-    }
-    if rules.is_empty() {
-        return Vec::new();
-    }
-    // A ClusterRole is in no namespace, so another installation may have the same name.
-    let name = format!("{}-{}", installation.namespace, installation.name);
-    let mut objects = vec![
-        cluster_role(installation, &name, rules.into()),
-        cluster_role_binding(installation, &name, &name, account_subject(installation)),
-    ];
-    let has_leader = configuration.reads_resources
-        || configuration.keeps_webhooks.is_some()
-        || configuration.audit.is_some();
-    if has_leader {
-        objects.extend(own_namespace(installation, configuration));
-    }
-    objects
-}
+use super::PreparedInstallation;
 
 /// Returns the rules of the Pods' ClusterRole, besides those for the webhook configurations.
 pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
@@ -128,92 +100,4 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
         }));
     }
     rules
-}
-
-/// Permits the leader to keep the webhook configurations of this name up to date. Creation cannot be limited to a name.
-fn of_webhooks(installation: &Installation) -> [Json; 2] {
-    let group = "admissionregistration.k8s.io";
-    let resources = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
-    [
-        json!({
-            "apiGroups": [group],
-            "resources": resources,
-            "resourceNames": [installation.name],
-            "verbs": ["get", "list", "watch", "update"],
-        }),
-        json!({"apiGroups": [group], "resources": resources, "verbs": ["create"]}),
-    ]
-}
-
-/// Permits the use of Leases, by which the Pods elect a leader and find one another, and of the Secret with the
-/// certificate if the Pods issue it.
-fn own_namespace(installation: &Installation, configuration: &Configuration) -> [Json; 2] {
-    let version = format!("{GROUP}/v1");
-    let mut rules = vec![json!({
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-    })];
-    if configuration.keeps_webhooks.is_some() {
-        // The leader writes the first webhook configuration when an EndpointSlice has a ready Pod.
-        rules.push(json!({
-            "apiGroups": ["discovery.k8s.io"],
-            "resources": ["endpointslices"],
-            "verbs": ["list"],
-        }));
-    }
-    if configuration.makes_certificate() {
-        rules.push(json!({
-            "apiGroups": [""],
-            "resources": ["secrets"],
-            "resourceNames": [installation.named("tls")],
-            "verbs": ["get", "list", "watch", "update"],
-        }));
-        rules.push(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}));
-    }
-    let rules = Json::from(rules);
-    let reference = json!({"apiGroup": GROUP, "kind": "Role", "name": installation.name});
-    let subjects = json!([account_subject(installation)]);
-    [
-        installation.object(&version, "Role", &installation.name, [("rules", rules)]),
-        installation.object(
-            &version,
-            "RoleBinding",
-            &installation.name,
-            [("roleRef", reference), ("subjects", subjects)],
-        ),
-    ]
-}
-
-pub(super) fn cluster_role(installation: &Installation, name: &str, rules: Json) -> Json {
-    json!({
-        "apiVersion": format!("{GROUP}/v1"),
-        "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": installation.labels()},
-        "rules": rules,
-    })
-}
-
-pub(super) fn cluster_role_binding(
-    installation: &Installation,
-    name: &str,
-    role: &str,
-    subject: Json,
-) -> Json {
-    json!({
-        "apiVersion": format!("{GROUP}/v1"),
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name, "labels": installation.labels()},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-        "subjects": [subject],
-    })
-}
-
-/// Returns the service account of the Pods as the subject of a binding.
-pub(super) fn account_subject(installation: &Installation) -> Json {
-    json!({
-        "kind": "ServiceAccount",
-        "name": installation.name,
-        "namespace": installation.namespace,
-    })
 }

@@ -23,11 +23,9 @@ use serde_json::{Value as Json, json};
 use super::{
     Installation, PreparedInstallation,
     certificates::{Certificates, LOOPBACK},
-    deployment::{container, grace_period, pod_restrictions},
+    chart,
     layout::{CACHE, STATE},
     manifest::Manifest,
-    objects,
-    roles::{cluster_role, cluster_role_binding},
 };
 use crate::files::{self, PUBLIC, SECRET};
 
@@ -57,15 +55,18 @@ pub(super) fn files(
 ) -> crate::Result<NodeFiles> {
     let directory = directory(installation);
     let mut files = NodeFiles::new();
-    for manifest in objects::all(installation, prepared, Some(certificates)) {
-        files.extend(mounted(installation, &directory, &manifest)?);
+    let manifests = chart::manifests(installation, prepared, Some(certificates))?;
+    for manifest in &manifests {
+        files.extend(mounted(installation, &directory, manifest)?);
     }
+    let deployment = manifests.iter().find(|manifest| manifest.kind() == "Deployment");
+    let deployment = deployment.ok_or("the chart has no Deployment")?;
     let mut add = |path: String, object: &Json| {
         files.insert(path, (to_yaml(object).into_bytes(), PUBLIC));
     };
     add(
         format!("{MANIFESTS}/{}.yaml", installation.name),
-        &pod(installation, prepared),
+        &pod(installation, deployment.object["spec"]["template"].clone()),
     );
     let webhooks = prepared.webhooks(installation)?;
     let mut plugins = Vec::new();
@@ -132,41 +133,49 @@ fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) ->
     Ok(files)
 }
 
-fn pod(installation: &Installation, prepared: &PreparedInstallation) -> Json {
-    let mut container = container(installation, &prepared.configuration, &prepared.bundle);
+/// Makes a static Pod from the template of the Pods of the Deployment.
+fn pod(installation: &Installation, mut pod: Json) -> Json {
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"] = json!({
+        "name": installation.name,
+        "namespace": NAMESPACE,
+        "labels": admittance_fleet::labels(&installation.name),
+    });
+    let spec = &mut pod["spec"];
+    for unused in [
+        "serviceAccountName",
+        "automountServiceAccountToken",
+        "topologySpreadConstraints",
+    ] {
+        spec.as_object_mut().and_then(|spec| spec.shift_remove(unused));
+    }
+    spec["hostNetwork"] = true.into();
+    spec["priorityClassName"] = installation
+        .priority_class
+        .as_deref()
+        .unwrap_or(PRIORITY_CLASS)
+        .into();
+    let own = json!({"path": format!("/{}", directory(installation)), "type": "Directory"});
+    spec["volumes"] = json!([
+        {"name": "files", "hostPath": own},
+        {"name": "cache", "emptyDir": {}},
+        {"name": "state", "emptyDir": {}},
+    ]);
+    let container = &mut spec["containers"][0];
     container["volumeMounts"] = json!([
         {"name": "files", "mountPath": MOUNT, "readOnly": true},
         {"name": "cache", "mountPath": CACHE},
         {"name": "state", "mountPath": STATE},
     ]);
+    if let Some(Json::Array(variables)) = container.get_mut("env") {
+        // The API server calls no Service.
+        variables.retain(|variable| variable["name"] != "ADMITTANCE_SERVICE");
+    }
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         container[probe]["httpGet"]["host"] = LOOPBACK.into();
     }
-    let class = installation.priority_class.as_deref().unwrap_or(PRIORITY_CLASS);
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": installation.name,
-            "namespace": NAMESPACE,
-            "labels": installation.labels(),
-        },
-        "spec": {
-            "hostNetwork": true,
-            "priorityClassName": class,
-            "terminationGracePeriodSeconds": grace_period(&prepared.configuration),
-            "securityContext": pod_restrictions(),
-            "containers": [container],
-            "volumes": [
-                {"name": "files", "hostPath": {
-                    "path": format!("/{}", directory(installation)),
-                    "type": "Directory",
-                }},
-                {"name": "cache", "emptyDir": {}},
-                {"name": "state", "emptyDir": {}},
-            ],
-        },
-    })
+    pod
 }
 
 /// Changes a webhook configuration so that the API server calls the Pod on its own node, and gives it and its webhooks
@@ -188,11 +197,22 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
 
 /// Grants the user of the kubeconfig, who has the name of the installation, the permissions that the Pods need.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
     let name = format!("{NAMESPACE}-{}", installation.name);
-    let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": installation.name});
+    let metadata = json!({"name": name, "labels": admittance_fleet::labels(&installation.name)});
+    let rules = prepared.needs.rules();
+    let user = json!({"apiGroup": group, "kind": "User", "name": installation.name});
+    let role = json!({"apiGroup": group, "kind": "ClusterRole", "name": name});
     [
-        cluster_role(installation, &name, prepared.needs.rules().into()),
-        cluster_role_binding(installation, &name, &name, user),
+        json!({"apiVersion": version, "kind": "ClusterRole", "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": version,
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [user],
+        }),
     ]
 }
 

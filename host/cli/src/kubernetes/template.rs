@@ -1,0 +1,366 @@
+//! Renders the templates of the chart as Helm does, so that the manifests are made from the same files. Of Go's
+//! templates, it knows what these files use.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    iter::Peekable,
+    slice::Iter,
+};
+
+use admittance_definitions::document::{to_json, to_yaml};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Map, Value as Json, json};
+
+use super::chart::ChartFiles;
+
+/// Renders this template. `root` has the fields `Release` and `Values`; the other templates and the files of the chart are
+/// in `files`.
+pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<String, String> {
+    let helpers = include_str!("chart/templates/_helpers.tpl");
+    let mut renderer = Renderer {
+        root,
+        files,
+        defined: HashMap::new(),
+    };
+    for node in parse(helpers)? {
+        if let Node::Block { words, body, .. } = node
+            && let Some(Word::Text(name)) = words.first()
+        {
+            renderer.defined.insert(name, body);
+        }
+    }
+    let mut out = String::new();
+    let mut scope = Scope {
+        dot: root.clone(),
+        variables: BTreeMap::new(),
+    };
+    renderer.run(&parse(template)?, &mut scope, &mut out)?;
+    Ok(out)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word<'t> {
+    /// A function or a keyword.
+    Name(&'t str),
+    /// A path from the dot, such as `.Values.image`, or from a variable, such as `$.Release`.
+    Path(&'t str),
+    Text(&'t str),
+    Number(u64),
+    Open,
+    Close,
+    Pipe,
+}
+
+#[derive(Debug)]
+enum Node<'t> {
+    Text(&'t str),
+    Print(Vec<Word<'t>>),
+    Assign(&'t str, Vec<Word<'t>>),
+    /// `define`, `if`, `with` or `range`.
+    Block {
+        keyword: &'t str,
+        words: Vec<Word<'t>>,
+        body: Vec<Node<'t>>,
+        otherwise: Vec<Node<'t>>,
+    },
+}
+
+fn parse(template: &str) -> Result<Vec<Node<'_>>, String> {
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some((text, after)) = rest.split_once("{{") {
+        let (action, after) = after.split_once("}}").ok_or("an action is not closed")?;
+        let trimmed = action.strip_prefix('-');
+        parts.push((trimmed.map_or(text, |_| text.trim_end()), None));
+        let action = trimmed.unwrap_or(action);
+        let (action, after) = match action.strip_suffix('-') {
+            Some(action) => (action, after.trim_start()),
+            None => (action, after),
+        };
+        if !action.trim_start().starts_with("/*") {
+            parts.push(("", Some(words(action)?)));
+        }
+        rest = after;
+    }
+    parts.push((rest, None));
+    let mut parts = parts.into_iter();
+    Ok(nodes(&mut parts).0)
+}
+
+/// Returns the nodes up to the end of a block, and whether an `else` ends it.
+fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>) -> (Vec<Node<'t>>, bool) {
+    let mut nodes = Vec::new();
+    while let Some((text, words)) = parts.next() {
+        let Some(words) = words else {
+            nodes.push(Node::Text(text));
+            continue;
+        };
+        nodes.push(match words.as_slice() {
+            [Word::Name("end"), ..] => return (nodes, false),
+            [Word::Name("else"), ..] => return (nodes, true),
+            [
+                Word::Name(keyword @ ("define" | "if" | "with" | "range")),
+                words @ ..,
+            ] => {
+                let (body, has_else) = self::nodes(parts);
+                Node::Block {
+                    keyword,
+                    words: words.to_vec(),
+                    body,
+                    otherwise: if has_else {
+                        self::nodes(parts).0
+                    } else {
+                        Vec::new()
+                    },
+                }
+            }
+            [Word::Path(name), Word::Name(":="), words @ ..] => Node::Assign(name, words.to_vec()),
+            _ => Node::Print(words),
+        });
+    }
+    (nodes, false)
+}
+
+fn words(action: &str) -> Result<Vec<Word<'_>>, String> {
+    let mut words = Vec::new();
+    let mut rest = action.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let word;
+        (word, rest) = match first {
+            '(' | ')' | '|' => {
+                let sign = match first {
+                    '(' => Word::Open,
+                    ')' => Word::Close,
+                    _ => Word::Pipe,
+                };
+                (sign, rest.get(1..).unwrap_or_default())
+            }
+            '"' => {
+                let text = rest.get(1..).and_then(|rest| rest.split_once('"'));
+                let (text, rest) = text.ok_or("a string is not closed")?;
+                (Word::Text(text), rest)
+            }
+            _ => {
+                let end = rest.find(|c: char| c.is_whitespace() || "()|".contains(c));
+                let (word, rest) = rest.split_at(end.unwrap_or(rest.len()));
+                let word = match word.parse() {
+                    Ok(number) => Word::Number(number),
+                    Err(_) if word.starts_with(['.', '$']) => Word::Path(word),
+                    Err(_) => Word::Name(word),
+                };
+                (word, rest)
+            }
+        };
+        words.push(word);
+        rest = rest.trim_start();
+    }
+    Ok(words)
+}
+
+#[derive(Clone)]
+struct Scope<'t> {
+    dot: Json,
+    variables: BTreeMap<&'t str, Json>,
+}
+
+struct Renderer<'a> {
+    root: &'a Json,
+    files: &'a ChartFiles,
+    /// The bodies of `define`, by name.
+    defined: HashMap<&'static str, Vec<Node<'static>>>,
+}
+
+type Words<'w, 't> = Peekable<Iter<'w, Word<'t>>>;
+
+impl Renderer<'_> {
+    fn run<'t>(&self, nodes: &[Node<'t>], scope: &mut Scope<'t>, out: &mut String) -> Result<(), String> {
+        for node in nodes {
+            match node {
+                Node::Text(text) => out.push_str(text),
+                Node::Print(words) => {
+                    let value = self.pipeline(&mut words.iter().peekable(), scope)?;
+                    out.push_str(&text(&value));
+                }
+                Node::Assign(name, words) => {
+                    let value = self.pipeline(&mut words.iter().peekable(), scope)?;
+                    scope.variables.insert(name, value);
+                }
+                Node::Block {
+                    keyword,
+                    words,
+                    body,
+                    otherwise,
+                } => {
+                    let value = self.pipeline(&mut words.iter().peekable(), scope)?;
+                    let dots = match (*keyword, value) {
+                        (_, value) if is_empty(&value) => {
+                            self.run(otherwise, scope, out)?;
+                            continue;
+                        }
+                        ("range", Json::Array(items)) => items,
+                        ("with", value) => vec![value],
+                        _ => vec![scope.dot.clone()],
+                    };
+                    for dot in dots {
+                        let mut inner = Scope { dot, ..scope.clone() };
+                        self.run(body, &mut inner, out)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Evaluates commands up to the end or a closing parenthesis. Each is the last argument of the next one.
+    fn pipeline(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
+        let mut value = self.command(words, scope, None)?;
+        while words.next_if_eq(&&Word::Pipe).is_some() {
+            value = self.command(words, scope, Some(value))?;
+        }
+        Ok(value)
+    }
+
+    fn command(
+        &self,
+        words: &mut Words<'_, '_>,
+        scope: &Scope<'_>,
+        last: Option<Json>,
+    ) -> Result<Json, String> {
+        let function = words.next_if(|word| match word {
+            Word::Name(_) => true,
+            Word::Path(path) => path.contains(".Files."),
+            _ => false,
+        });
+        let Some(Word::Name(function) | Word::Path(function)) = function else {
+            return self.operand(words, scope);
+        };
+        let mut arguments = Vec::new();
+        while words
+            .peek()
+            .is_some_and(|word| !matches!(word, Word::Pipe | Word::Close))
+        {
+            arguments.push(self.operand(words, scope)?);
+        }
+        arguments.extend(last);
+        self.call(function.trim_start_matches(['$', '.']), &arguments)
+    }
+
+    fn operand(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
+        match words.next() {
+            Some(Word::Text(text)) => Ok(json!(text)),
+            Some(Word::Number(number)) => Ok(json!(number)),
+            Some(Word::Path(path)) => {
+                let (variable, path) = path.split_once('.').unwrap_or((path, ""));
+                let start = match variable {
+                    "" => &scope.dot,
+                    "$" => self.root,
+                    name => scope.variables.get(name).unwrap_or(&Json::Null),
+                };
+                let mut fields = path.split('.').filter(|field| !field.is_empty());
+                let value = fields.try_fold(start, |value, field| value.get(field));
+                Ok(value.cloned().unwrap_or_default())
+            }
+            Some(Word::Open) => {
+                let value = self.pipeline(words, scope)?;
+                words
+                    .next_if_eq(&&Word::Close)
+                    .ok_or("a parenthesis is not closed")?;
+                match words.next_if(|word| matches!(word, Word::Path(path) if path.starts_with(".As"))) {
+                    Some(Word::Path(".AsSecrets")) => {
+                        Ok(self.files(&value, |file| BASE64_STANDARD.encode(file)))
+                    }
+                    Some(_) => Ok(self.files(&value, |file| String::from_utf8_lossy(file).into_owned())),
+                    None => Ok(value),
+                }
+            }
+            word => Err(format!("{word:?} is not an operand")),
+        }
+    }
+
+    fn call(&self, function: &str, arguments: &[Json]) -> Result<Json, String> {
+        Ok(match (function, arguments) {
+            ("quote", [value]) => json!(json!(text(value)).to_string()),
+            ("toYaml", [value]) => json!(block(value)),
+            ("fromYaml", [value]) => to_json("chart", &text(value)).map_err(|error| error.to_string())?,
+            ("nindent", [width, value]) => {
+                let line = format!("\n{}", " ".repeat(width.as_u64().unwrap_or_default() as usize));
+                json!(format!("{line}{}", text(value).replace('\n', &line)))
+            }
+            ("default", [default, value]) => if is_empty(value) { default } else { value }.clone(),
+            ("printf", [format, values @ ..]) => {
+                let printed = values.iter().fold(text(format), |printed, value| {
+                    printed.replacen("%s", &text(value), 1)
+                });
+                json!(printed)
+            }
+            ("eq", [one, other]) => json!(one == other),
+            ("not", [value]) => json!(is_empty(value)),
+            ("and", [values @ .., last]) => values
+                .iter()
+                .find(|value| is_empty(value))
+                .unwrap_or(last)
+                .clone(),
+            ("include", [name, dot]) => {
+                let body = self
+                    .defined
+                    .get(text(name).as_str())
+                    .ok_or("a template is not defined")?;
+                let mut out = String::new();
+                let mut scope = Scope {
+                    dot: dot.clone(),
+                    variables: BTreeMap::new(),
+                };
+                self.run(body, &mut scope, &mut out)?;
+                json!(out)
+            }
+            ("Files.Get", [path]) => {
+                let file = self.files.get(&text(path)).map(Vec::as_slice);
+                json!(String::from_utf8_lossy(file.unwrap_or_default()))
+            }
+            // The pattern stands for its files until `.AsConfig` or `.AsSecrets` reads them.
+            ("Files.Glob", [pattern]) => pattern.clone(),
+            _ => return Err(format!("{function} does not take {} arguments", arguments.len())),
+        })
+    }
+
+    /// Returns an object in YAML with the files that match a pattern, by their names.
+    fn files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
+        let pattern = text(pattern);
+        let directory = pattern.strip_suffix('*');
+        let files = self.files.iter().filter(|(path, _)| match directory {
+            Some(directory) => path.starts_with(directory),
+            None => **path == pattern,
+        });
+        let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let files: Map<_, _> = files
+            .map(|(path, file)| (name(path), encode(file).into()))
+            .collect();
+        json!(block(&files.into()))
+    }
+}
+
+fn text(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Null => String::new(),
+        value => value.to_string(),
+    }
+}
+
+fn is_empty(value: &Json) -> bool {
+    match value {
+        Json::Null => true,
+        Json::Bool(value) => !value,
+        Json::Number(number) => number.as_u64() == Some(0),
+        Json::String(text) => text.is_empty(),
+        Json::Array(values) => values.is_empty(),
+        Json::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// Writes a value in YAML without the line that separates documents.
+fn block(value: &Json) -> String {
+    let document = to_yaml(value);
+    let value = document.strip_prefix("---\n").unwrap_or(&document);
+    value.strip_suffix('\n').unwrap_or(value).to_owned()
+}
