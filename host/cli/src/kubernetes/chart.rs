@@ -4,15 +4,12 @@
 //! installation are in `files/`, together with the facts about them that the templates need, and its arguments become
 //! the defaults of the values.
 
-mod values;
-
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
-use admittance_definitions::document::to_yaml;
+use admittance_definitions::document::{to_json, to_yaml};
 use serde::Serialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
-use self::values::{Autoscaling, CertManager, Image, NetworkPolicy, ServiceMonitor, Tls, Values};
 use super::{
     Installation, PreparedInstallation,
     certificates::Certificates,
@@ -48,6 +45,8 @@ const TEMPLATES: [(&str, &str); 12] = templates![
     "servicemonitor.yaml",
 ];
 
+const VALUES: &str = "values.yaml";
+
 /// The directories of a chart whose files are all made here.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
@@ -63,13 +62,17 @@ pub(super) fn files(
         bundle,
         ..
     } = prepared;
-    let values = values(installation, prepared);
+    let values = arguments(installation, prepared);
+    let render = |text| template::render(text, &values, &ChartFiles::new());
     let facts = serde_json::to_value(InstallationFacts::new(installation, prepared))?;
     let mut files = ChartFiles::new();
     let mut add = |path: String, content: &[u8]| files.insert(path, content.to_vec());
     add("Chart.yaml".to_owned(), chart(installation).as_bytes());
-    add("values.yaml".to_owned(), values.text()?.as_bytes());
-    let schema = format!("{:#}\n", values.schema());
+    add(
+        VALUES.to_owned(),
+        render(include_str!("chart/values.yaml"))?.as_bytes(),
+    );
+    let schema = render(include_str!("chart/values.schema.json"))?;
     add("values.schema.json".to_owned(), schema.as_bytes());
     add("files/installation.yaml".to_owned(), to_yaml(&facts).as_bytes());
     for (name, text) in TEMPLATES {
@@ -121,7 +124,8 @@ pub(super) fn manifests(
     for (name, text) in &prepared.configuration.admin_files {
         files.insert(format!("secrets/admin/{name}"), text.clone().into_bytes());
     }
-    let values = serde_json::to_value(values(installation, prepared))?;
+    let values = files.get(VALUES).map(|text| String::from_utf8_lossy(text));
+    let values = to_json(VALUES, &values.unwrap_or_default())?;
     let templates = TEMPLATES.iter().filter(|(name, _)| name.ends_with(".yaml"));
     let templates = templates.map(|(_, text)| *text).chain([
         include_str!("templates/namespace.yaml"),
@@ -227,81 +231,26 @@ impl<'a> InstallationFacts<'a> {
     }
 }
 
-/// Returns the requests and limits of a Pod.
-fn resources(installation: &Installation) -> Map<String, Json> {
-    let Installation {
-        cpu_request: cpu,
-        memory_request: memory,
-        memory_limit: limit,
-        ..
-    } = installation;
-    let requests = json!({"cpu": cpu, "memory": memory});
-    let limits = limit.as_ref().map(|memory| json!({"memory": memory}));
-    let resources = [("requests", Some(requests)), ("limits", limits)].into_iter();
-    resources
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect()
-}
-
-/// Returns the annotations by which Prometheus finds Pods.
-fn scraping(configuration: &Configuration) -> Map<String, Json> {
-    let port = configuration.admin_port.to_string();
-    let annotations = [("scrape", "true"), ("port", &port), ("path", "/metrics")];
-    let scheme = configuration.has_admin_tls().then_some(("scheme", "https"));
-    let annotations = annotations.into_iter().chain(scheme);
-    annotations
-        .map(|(key, value)| (format!("prometheus.io/{key}"), value.into()))
-        .collect()
-}
-
-/// Returns the defaults of the values, with which the manifests are made.
-fn values(installation: &Installation, prepared: &PreparedInstallation) -> Values {
-    let pod_annotations = if installation.service_monitor {
-        Map::new()
-    } else {
-        scraping(&prepared.configuration)
-    };
-    Values {
-        image: Image {
-            reference: installation.image.clone(),
-            pull_policy: String::new(),
-            pull_secrets: Vec::new(),
-        },
-        replicas: installation.replicas.into(),
-        autoscaling: Autoscaling {
-            enabled: installation.max_replicas.is_some(),
-            max_replicas: installation
-                .max_replicas
-                .unwrap_or(installation.replicas.max(10))
-                .into(),
-            target_cpu: 70,
-        },
-        resources: resources(installation),
-        priority_class_name: installation.priority_class.clone().unwrap_or_default(),
-        node_selector: Map::new(),
-        tolerations: Vec::new(),
-        affinity: Map::new(),
-        store_claim: installation.store_claim.clone().unwrap_or_default(),
-        labels: Map::new(),
-        annotations: Map::new(),
-        pod_labels: Map::new(),
-        pod_annotations,
-        network_policy: NetworkPolicy {
-            enabled: installation.network_policy,
-        },
-        service_monitor: ServiceMonitor {
-            enabled: installation.service_monitor,
-            labels: Map::new(),
-        },
-        tls: (!prepared.configuration.makes_certificate()).then(|| Tls {
-            secret_name: String::new(),
-            cert_manager: CertManager {
-                enabled: false,
-                issuer_ref: Map::new(),
-            },
-        }),
-        global: None,
-    }
+/// Returns what the defaults of the values and their schema depend on.
+fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Json {
+    let configuration = &prepared.configuration;
+    let replicas = installation.replicas;
+    json!({
+        "image": installation.image,
+        "replicas": replicas,
+        "autoscales": installation.max_replicas.is_some(),
+        "maxReplicas": installation.max_replicas.unwrap_or(replicas.max(10)),
+        "cpu": installation.cpu_request,
+        "memory": installation.memory_request,
+        "memoryLimit": installation.memory_limit,
+        "priorityClass": installation.priority_class,
+        "storeClaim": installation.store_claim,
+        "networkPolicy": installation.network_policy,
+        "serviceMonitor": installation.service_monitor,
+        "adminPort": configuration.admin_port,
+        "adminTls": configuration.has_admin_tls(),
+        "tls": !configuration.makes_certificate(),
+    })
 }
 
 /// Returns the text of `Chart.yaml`.
