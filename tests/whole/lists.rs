@@ -304,8 +304,4 @@ async fn applications_of_bcs_are_audited() {
             },
         ])
     );
-    let sarif = audit(&directory, &["--output", "sarif"]).await;
-    for expected in ["too much", "applications/shop/db"] {
-        assert!(sarif.stdout.contains(expected), "{expected}: {}", sarif.stdout);
-    }
 }

@@ -28,7 +28,7 @@ use crate::{arguments, cluster::ClusterArguments, host, logging, progress, repla
   admittance audit chains/
   admittance audit chains/ --namespace shop --resource pods
   admittance audit chains/ --against new-chains/
-  admittance audit --config admittance.yaml --output sarif
+  admittance audit --config admittance.yaml --output json
   admittance audit chains/ --output reports | kubectl apply -f -")]
 pub(crate) struct Arguments {
     /// Chain files, or directories of them [default: the definitions of --config, also those that are resources of the
@@ -108,7 +108,6 @@ async fn audit(arguments: &Arguments) -> crate::Result<AuditReport> {
     }
 }
 
-/// Audits the objects of a Kubernetes cluster.
 async fn audit_cluster(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -157,7 +156,6 @@ async fn audit_cluster(
     Ok(report)
 }
 
-/// Audits the objects in the lists of the upstream.
 async fn audit_lists(
     arguments: &Arguments,
     config: Option<&Config>,

@@ -23,8 +23,6 @@ pub(super) enum AuditFormat {
     Json,
     /// One YAML document.
     Yaml,
-    /// SARIF 2.1.0, which code scanning services read.
-    Sarif,
     /// Resources of OpenReports, one for each namespace and one for the cluster, for `kubectl apply`.
     Reports,
 }
@@ -101,7 +99,6 @@ impl AuditReport {
             AuditFormat::Text => self.text(),
             AuditFormat::Json => serde_json::to_string_pretty(&self.json())? + "\n",
             AuditFormat::Yaml => to_yaml(&self.json()),
-            AuditFormat::Sarif => serde_json::to_string_pretty(&self.sarif())? + "\n",
             AuditFormat::Reports => {
                 // A report has no field for findings that were left out.
                 if let Some(left_out) = self.left_out() {
@@ -227,61 +224,6 @@ impl AuditReport {
             "notListed": not_listed.collect::<Vec<_>>(),
         })
     }
-
-    fn sarif(&self) -> Value {
-        let mut rules: Vec<&str> = self
-            .findings
-            .iter()
-            .filter_map(|finding| finding.judgement.stage.as_deref())
-            .collect();
-        rules.sort_unstable();
-        rules.dedup();
-        let rules: Vec<_> = rules.into_iter().map(|stage| json!({"id": stage})).collect();
-        let results = self.findings.iter().map(|finding| {
-            let judgement = &finding.judgement;
-            // SARIF requires the level `none` for results that are not failures.
-            let (level, kind) = match judgement.verdict {
-                verdict if verdict.is_refusal() => ("error", "fail"),
-                Verdict::WouldBeDenied | Verdict::FailureIgnored => ("warning", "fail"),
-                _ => ("none", "informational"),
-            };
-            let message = match judgement.message.as_str() {
-                "" => judgement.verdict.as_str(),
-                message => message,
-            };
-            let place = format!("{}/{}", finding.resource, finding.object());
-            let mut result = json!({
-                "level": level,
-                "kind": kind,
-                "message": {"text": message},
-                "locations": [{"logicalLocations": [{
-                    "name": finding.name, "fullyQualifiedName": place, "kind": "resource",
-                }]}],
-                "properties": {"verdict": judgement.verdict, "operation": finding.operation},
-            });
-            if let (Some(stage), Some(result)) = (&judgement.stage, result.as_object_mut()) {
-                result.insert("ruleId".to_owned(), stage.as_str().into());
-            }
-            result
-        });
-        let not_listed = self.not_listed.iter().map(
-            |(resource, why)| json!({"level": "error", "message": {"text": format!("{resource}: {why}")}}),
-        );
-        let left_out = self.left_out().into_iter();
-        let left_out = left_out.map(|text| json!({"level": "warning", "message": {"text": text}}));
-        json!({
-            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-            "version": "2.1.0",
-            "runs": [{
-                "tool": {"driver": {"name": "admittance", "version": env!("CARGO_PKG_VERSION"), "rules": rules}},
-                "results": results.collect::<Vec<_>>(),
-                "invocations": [{
-                    "executionSuccessful": self.not_listed.is_empty(),
-                    "toolExecutionNotifications": not_listed.chain(left_out).collect::<Vec<_>>(),
-                }],
-            }],
-        })
-    }
 }
 
 fn style(verdict: Verdict) -> Style {
@@ -358,7 +300,5 @@ mod tests {
             json.pointer("/verdicts/changed"),
             Some(&json!(FINDINGS + MORE - 1))
         );
-        let notification = "/runs/0/invocations/0/toolExecutionNotifications/0/message/text";
-        assert_eq!(report.sarif().pointer(notification), Some(&json!(left_out)));
     }
 }
