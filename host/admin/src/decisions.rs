@@ -151,10 +151,6 @@ struct DecisionsOfUid {
 
 impl DecisionsOfUid {
     /// Finds the decisions with this uid and smaller ids than `before`.
-    ///
-    /// # Errors
-    ///
-    /// When there is none.
     async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
         let log = api.sources.host.decisions();
         let (in_memory, older) = log.get(uid, before);
@@ -183,10 +179,6 @@ impl DecisionsOfUid {
 }
 
 /// Returns the newest decisions with this uid and smaller ids than `before`.
-///
-/// # Errors
-///
-/// When there is none.
 pub(crate) async fn get(
     api: &Api,
     role: Role,

@@ -28,7 +28,6 @@ impl DefinitionName {
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
     }
 
-    /// Returns the name of a definition of BCS.
     pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
         id.kind
             .eq_ignore_ascii_case(KIND)

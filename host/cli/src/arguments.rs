@@ -65,7 +65,6 @@ pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
     Ok(chains)
 }
 
-/// The error for paths without definitions.
 pub(crate) fn no_definition(paths: &[PathBuf]) -> String {
     let place = match paths {
         [] => String::new(),

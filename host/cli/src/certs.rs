@@ -158,7 +158,6 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
     })
 }
 
-/// Returns the certificates to make, with their files.
 fn planned(
     arguments: &Arguments,
     ca_files: &CertificateFiles,

@@ -48,7 +48,6 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Severity {

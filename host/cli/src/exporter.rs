@@ -39,7 +39,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
 pub(crate) struct Metrics([PrometheusHandle; 2]);
 
 impl Metrics {
-    /// Installs the exporter for the whole process.
     pub(crate) fn install() -> crate::Result<Self> {
         let exporter = Exporter::new(FORGOTTEN_AFTER)?;
         let metrics = exporter.handles();

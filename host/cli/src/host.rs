@@ -62,7 +62,6 @@ pub(crate) fn builder_for_requests(config: Option<&Config>, store: Option<PathBu
     addresses.fold(builder, |builder, (host, address)| builder.resolve(host, address))
 }
 
-/// Builds the table of these definitions.
 pub(crate) async fn table(
     builder: HostBuilder,
     definitions: Vec<ChainDefinition>,

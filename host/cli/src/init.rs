@@ -39,7 +39,6 @@ struct InitTemplate {
     chain: &'static str,
     /// The file with the request to try, and its content.
     request: (&'static str, &'static str),
-    /// The arguments of `run` that the request needs.
     run_arguments: &'static str,
 }
 

@@ -100,7 +100,6 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Parses a reference, or the path of a file.
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),

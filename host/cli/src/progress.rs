@@ -68,7 +68,6 @@ impl LoggedModules {
 }
 
 enum LoadingScreen {
-    /// Loading has not begun.
     Waiting,
     Bars(Bars),
     /// The progress is only logged, since requests are served, or standard error is not a terminal.

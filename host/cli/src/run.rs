@@ -83,7 +83,6 @@ pub(crate) struct HookArguments {
     store: Option<PathBuf>,
 }
 
-/// The requests in files.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArguments {
     /// Files with AdmissionReviews or bare objects (JSON or YAML, any number of documents), or with an HTTP

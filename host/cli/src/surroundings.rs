@@ -91,7 +91,6 @@ struct CurrentSurroundings {
 }
 
 impl SimulatedSurroundings {
-    /// Sets the surroundings of the next request.
     pub(crate) fn set(&self, surroundings: RequestSurroundings) {
         let RequestSurroundings { cluster, http } = surroundings;
         let http = http.map(|answers| Arc::new(answers.into_iter().collect()));

@@ -55,21 +55,14 @@ pub enum AnswerError {
 }
 
 impl Cluster {
-    /// Sends a GET. While the API server is overloaded, it is sent again after the time that the answer names.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when no answer arrives. An error status is an answer.
+    /// Sends a GET. While the API server is overloaded, it is sent again after the time that the answer names. An
+    /// error status is an answer.
     pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
         self.send(Method::GET, path, None).await
     }
 
     /// Sends a request with a body of this type. It must be safe to repeat, because it is sent again while the API server is
-    /// overloaded.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when no answer arrives. An error status is an answer.
+    /// overloaded. An error status is an answer.
     pub async fn send(
         &self,
         method: Method,
@@ -160,10 +153,6 @@ fn pause(headers: &HeaderMap) -> Duration {
 
 impl Answer {
     /// Returns the body of a successful answer; `None` if nothing was found.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the answer has another error status.
     pub fn found(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
         match self.status {
             StatusCode::NOT_FOUND => Ok(None),

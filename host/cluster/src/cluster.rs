@@ -52,10 +52,6 @@ pub struct ClusterStatus {
 
 impl Cluster {
     /// Reads the address of the API server and the credentials, without a request to the server.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the configuration cannot be read or used.
     pub async fn connect(config: &ClusterConfig) -> Result<Self, ConfigError> {
         let connection = config.connection().await?;
         metrics::begin_at_zero();
@@ -109,11 +105,7 @@ impl Cluster {
     }
 
     /// Forwards a request with this program's credentials: path, query, and the headers `Accept`,
-    /// `Accept-Encoding` and `Content-Type`. The body of the reply is streamed.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the API server does not reply. An error status is a reply.
+    /// `Accept-Encoding` and `Content-Type`. The body of the reply is streamed. An error status is a reply.
     pub async fn forward(
         &self,
         request: Request<Bytes>,
@@ -125,10 +117,6 @@ impl Cluster {
     }
 
     /// Creates this namespace if it does not exist. Does nothing for an invalid name.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the namespace can be neither found nor created.
     pub async fn ensure_namespace(&self, name: &str) -> Result<(), ForwardError> {
         forward::ensure_namespace(&self.0.connection, name).await
     }

@@ -61,10 +61,6 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// Connects at the first request, not earlier. Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error when the credentials or the CAs cannot be used.
     pub(crate) fn new(config: &Config) -> kube::Result<Self> {
         let mut http = tcp_connector();
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));

@@ -139,10 +139,6 @@ fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>],
 }
 
 /// Parses the name of a Lease.
-///
-/// # Errors
-///
-/// When the text is not a valid name.
 pub fn parse_lease(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_subdomain(text)
         .then(|| text.to_owned())

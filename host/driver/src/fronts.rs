@@ -46,10 +46,6 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     fn dialect_name(&self) -> &str;
 
     /// Starts the front end, whose service can then answer requests.
-    ///
-    /// # Errors
-    ///
-    /// When something that the front end needs is not configured, or cannot be read.
     async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error>;
 
     /// Returns the dialect of the control plane; `None` without one.

@@ -93,10 +93,6 @@ struct Unreadable {
 impl Lists {
     /// Opens the lists of this configuration, to read `page` items at a time, with at most `per_second` requests per
     /// second. `None` if it has no lists.
-    ///
-    /// # Errors
-    ///
-    /// When the upstream cannot be discovered, or a file with a header cannot be read.
     pub fn open(
         config: &Config,
         ensembles: &Ensembles,

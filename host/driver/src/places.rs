@@ -30,10 +30,6 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
 
     /// Returns the stores of the place, on the servers to which the driver is connected. Files have none, because the
     /// host reads them itself.
-    ///
-    /// # Errors
-    ///
-    /// When a server that the stores need is not configured.
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
 
     fn path(&self) -> Option<&Path> {
@@ -74,10 +70,6 @@ pub enum PlaceError {
 }
 
 /// Adds the definitions of these places to a host.
-///
-/// # Errors
-///
-/// When a server that one of them needs is not configured.
 pub fn with_definitions(
     mut builder: HostBuilder,
     places: &[Arc<dyn DefinitionPlace>],

@@ -66,7 +66,6 @@ pub(crate) struct Kubernetes(Arc<Inner>);
 struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
-    /// The memory of the tunnels.
     memory: Memory,
     /// The other gateways, if they may use the tunnels to this one.
     peers: Option<Arc<Peers>>,

@@ -101,7 +101,6 @@ impl<'a> Reference<'a> {
         self.digest.is_none() && self.tag.is_none_or(|tag| tag == "latest")
     }
 
-    /// Whether there is a digest.
     pub(crate) fn has_digest(&self) -> bool {
         self.digest.is_some()
     }

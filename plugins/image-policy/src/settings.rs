@@ -28,7 +28,6 @@ pub struct Settings {
     pub require_digest: bool,
 }
 
-/// One rewrite.
 #[derive(Debug)]
 pub(crate) struct Rewrite {
     pub(crate) from: Prefix,
@@ -80,7 +79,6 @@ pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut Setting
     rewrites
 }
 
-/// A list of registries.
 pub(crate) fn registries(field: &str, texts: &[String], errors: &mut SettingsErrors) -> Vec<Prefix> {
     let mut prefixes = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {

@@ -78,7 +78,6 @@ const REGEX_SIZE: usize = 10 << 20;
 /// Compiled patterns. They are part of the snapshot if the policy used them while it was warmed up.
 type Patterns = Arc<Mutex<HashMap<String, Option<Regex>>>>;
 
-/// Adds the functions to an engine.
 pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
     let patterns = Patterns::default();
     for (name, arguments) in ADDED {

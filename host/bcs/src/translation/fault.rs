@@ -28,13 +28,10 @@ pub(crate) enum Fault {
     /// The restart policy is unknown.
     #[error("{PARAMETERS}restart policy error")]
     RestartPolicy,
-    /// The object has no template.
     #[error("{PARAMETERS} no template")]
     NoTemplate,
-    /// The template has nothing to run.
     #[error("{PARAMETERS}no containers and processes")]
     NothingToRun,
-    /// The template has both containers and processes.
     #[error("{PARAMETERS}containers and processes cannot coexist")]
     ContainersAndProcesses,
     /// A value is not allowed in the scheduler's path.
@@ -49,7 +46,6 @@ pub(crate) enum Fault {
     /// No message of that type.
     #[error("unknown the message type")]
     MessageType,
-    /// A value is not an integer.
     #[error("strconv.Atoi: parsing {text:?}: {reason}")]
     NoInteger {
         text: String,

@@ -33,13 +33,9 @@ pub(crate) enum Type {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Width {
-    /// Signed, 32 bits.
     Signed32,
-    /// Signed, 64 bits.
     Signed64,
-    /// Unsigned, 32 bits.
     Unsigned32,
-    /// Unsigned, 64 bits.
     Unsigned64,
 }
 

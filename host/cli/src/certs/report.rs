@@ -28,7 +28,6 @@ pub(super) struct CertificateEntry {
     pub(super) entry: FileEntry,
 }
 
-/// A certificate or the CA.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FileEntry {

@@ -66,7 +66,6 @@ const TEMPLATE: &str = "ConstraintTemplate";
 /// The version of the kinds that templates define.
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
-/// Reads the objects of each kind of policy that the cluster has.
 pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
     let cluster = arguments.connect().await?;
     let mut lists = Vec::new();

@@ -5,7 +5,6 @@ use clap::ValueEnum;
 
 use crate::schema;
 
-/// The values of `--lang`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
 pub(super) enum Lang {
     #[default]
@@ -15,7 +14,6 @@ pub(super) enum Lang {
     C,
 }
 
-/// The values of `--template`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
 pub(super) enum PluginTemplate {
     /// Refuses objects that do not carry a label.

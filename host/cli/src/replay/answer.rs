@@ -13,7 +13,6 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReplayAnswer {
     pub(crate) allowed: bool,
-    /// The code of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -35,7 +35,6 @@ pub(crate) fn without_candidates(
     Ok(chains)
 }
 
-/// Replaces the module of a stage.
 pub(super) fn replace(
     chains: &mut [ChainDefinition],
     id: &StageId,

@@ -36,7 +36,6 @@ pub(super) struct ReplayDifference {
     different: Vec<Difference>,
     before: ReplayAnswer,
     after: ReplayAnswer,
-    /// The object of the request.
     #[serde(skip)]
     object: Option<Value>,
 }

@@ -37,10 +37,8 @@ pub(super) struct TestCase {
     pub(super) expected: CaseExpectation,
 }
 
-/// The expected result of a case.
 #[derive(Debug)]
 pub(super) enum CaseExpectation {
-    /// The expected outcome of the request.
     Outcome(Box<ExpectedOutcome>),
     /// The expected violations of a constraint, in a suite of Gatekeeper.
     Violations {
@@ -59,7 +57,6 @@ pub(super) enum TestSubject {
     Chains(PathBuf),
 }
 
-/// The hooks of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CaseHooks {
     Plugin {
@@ -106,7 +103,6 @@ pub(super) struct ExpectedOutcome {
     pub(super) allowed: bool,
     pub(super) message: Option<TextPattern>,
     pub(super) code: Option<u16>,
-    /// The failure of a stage.
     pub(super) failure: Option<FailureKind>,
     /// The patterns of the warnings: one for each.
     pub(super) warnings: Option<Vec<TextPattern>>,
@@ -119,7 +115,6 @@ pub(super) struct ExpectedOutcome {
     pub(super) fields: Option<Value>,
 }
 
-/// Reads the cases of a file.
 pub(super) fn read(
     path: &Path,
     subject: &TestSubject,

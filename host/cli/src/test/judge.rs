@@ -118,7 +118,6 @@ fn failure_of(row: &TraceRow) -> Option<&'static str> {
     }
 }
 
-/// Returns the rows of the stages that were called.
 fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
     let is_called =
         |row: &&TraceRow| !matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached);
@@ -206,7 +205,6 @@ fn result(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation
     failures
 }
 
-/// The fields of a value that are compared.
 #[derive(Clone, Copy, PartialEq)]
 enum ComparedFields {
     All,

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use super::case::{CaseExpectation, CaseHooks, ExpectedOutcome, TestCase};
 use crate::{request_file, surroundings::RequestSurroundings};
 
-/// The kind and the group of tests.
 const KIND: &str = "Test";
 pub(super) const GROUP: &str = "cli.kyverno.io/";
 /// The kinds of Kubernetes that policies are written for and whose objects are in no namespace.
@@ -33,7 +32,6 @@ const CLUSTER_WIDE: [&str; 12] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Whether this is the root of a test.
 pub(super) fn is(root: &Node<'_>) -> bool {
     let value = root.json();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -223,7 +221,6 @@ fn read_content(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
     Some(document::read_one(&path, mistakes)?.root().json())
 }
 
-/// The cases of a result.
 fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
     let mut fields = node.object(mistakes)?;
     let policy = fields.get_required("policy", "name the policy", readers::text, mistakes);

@@ -12,7 +12,6 @@ pub(crate) enum TextPattern {
 }
 
 impl TextPattern {
-    /// Whether the text contains the pattern.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         match self {
             Self::Part(part) => text.contains(part.as_str()),

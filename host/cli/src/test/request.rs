@@ -14,7 +14,6 @@ use crate::{
     surroundings::RequestSurroundings,
 };
 
-/// Reads the field `request` of a case.
 pub(super) fn read(
     node: &Node<'_>,
     dialect: Option<&dyn Dialect>,

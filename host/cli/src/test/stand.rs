@@ -45,7 +45,6 @@ impl TestBench {
         }
     }
 
-    /// Returns the expectations of a case that are not met.
     pub(super) async fn judge(&mut self, case: &TestCase) -> Vec<UnmetExpectation> {
         if let (CaseExpectation::Invalid, CaseHooks::Constraints(constraints)) = (&case.expected, &case.hooks)
         {
@@ -57,7 +56,6 @@ impl TestBench {
         }
     }
 
-    /// Returns the outcome of a case's request.
     async fn admit(&mut self, case: &TestCase) -> Result<Outcome, UnmetExpectation> {
         let table = self.table(&case.hooks).await;
         let table = table.map_err(|message| UnmetExpectation::new("hooks", message))?;

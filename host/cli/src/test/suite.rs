@@ -23,7 +23,6 @@ use super::{
 };
 use crate::{files, request_file, surroundings::RequestSurroundings};
 
-/// The kind and the group of suites.
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
 
@@ -73,14 +72,12 @@ fn is_suite(path: &Path) -> bool {
         })
 }
 
-/// Whether this is the root of a suite.
 pub(super) fn is(root: &Node<'_>) -> bool {
     let value = root.json();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)
 }
 
-/// A test of a suite.
 struct SuiteTest {
     name: String,
     template: PathBuf,
@@ -103,7 +100,6 @@ struct SuiteCase {
     assertions: Vec<Assertion>,
 }
 
-/// Reads the cases of a suite.
 pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "metadata"]);

@@ -54,10 +54,6 @@ pub struct Traces {
 
 impl Traces {
     /// Starts the export that the configuration or the environment requests. Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    ///
-    /// When the environment requests something that is not supported.
     pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
         let Some(config) = environment::complete(config)? else {
             return Ok(None);

@@ -54,7 +54,6 @@ pub struct Audits(Arc<Inner>);
 struct Inner {
     config: AuditConfig,
     cluster: Cluster,
-    /// The name of the reports.
     name: String,
     status: Mutex<AuditStatus>,
 }

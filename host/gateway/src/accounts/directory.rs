@@ -23,7 +23,6 @@ pub struct Directory {
     pub(super) users: BTreeMap<UserId, Arc<User>>,
     /// Tokens by the bytes of their digests.
     pub(super) tokens: HashMap<[u8; 32], UserToken>,
-    /// Clusters by their IDs.
     pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
     /// IDs of clusters, by identifier.
     pub(super) identifiers: HashMap<String, String>,

@@ -42,7 +42,6 @@ pub(super) async fn insert_user(change: &mut Change, user: User) -> Result<User,
     })
 }
 
-/// A token of a user as it is stored.
 #[derive(Clone, Debug)]
 pub(super) struct UserTokenRow {
     /// None: a number of its own is chosen.

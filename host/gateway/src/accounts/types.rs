@@ -105,7 +105,6 @@ pub enum Access {
 impl Access {
     const CLUSTER: &str = "Cluster";
 
-    /// The permission in the management API.
     pub(crate) fn in_management(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,

@@ -142,7 +142,6 @@ impl Kubernetes {
         })
     }
 
-    /// Carries a tunnel to its end.
     async fn carry(&self, opening: Opening, socket: Accepted, guard: Option<TunnelGuard>) {
         let Opening {
             cluster,

@@ -11,9 +11,7 @@ use crate::{
     tunnel::{Budget, TUNNEL_COST, TUNNEL_LIMIT},
 };
 
-/// The memory of all tunnels to this gateway.
 const GATEWAY_LIMIT: usize = 1 << 30;
-/// The memory of the tunnels of one owner.
 const OWNER_LIMIT: usize = 128 << 20;
 
 /// The owner of a cluster's tunnels. Any user may create clusters and act as their agents, so the clusters of one user share

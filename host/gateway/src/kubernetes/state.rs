@@ -180,7 +180,6 @@ fn is_apply(headers: &HeaderMap) -> bool {
     types.any(|value| value.as_bytes().starts_with(APPLY.as_bytes()))
 }
 
-/// Returns the URI of a request, as a dry run.
 fn dry_run(uri: &Uri) -> String {
     let path = uri.path();
     match uri.query() {

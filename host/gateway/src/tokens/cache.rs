@@ -27,7 +27,6 @@ pub(super) struct AnswerCache {
 }
 
 impl AnswerCache {
-    /// Creates a cache whose answers expire after `lifetime`.
     pub(super) fn new(lifetime: Duration) -> Self {
         Self {
             lifetime,

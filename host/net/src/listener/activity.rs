@@ -121,7 +121,6 @@ impl Activity {
         }))
     }
 
-    /// Records that these bytes were received.
     pub(super) fn record_received(&self, bytes: &[u8]) {
         let mut state = self.0.state.lock();
         state.last_bytes = Instant::now();
@@ -137,7 +136,6 @@ impl Activity {
         }
     }
 
-    /// Records that bytes were sent.
     pub(super) fn record_sent(&self) {
         self.0.state.lock().last_bytes = Instant::now();
     }

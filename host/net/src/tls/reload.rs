@@ -40,7 +40,6 @@ pub(super) struct Material<C> {
     exposed_key: Option<PathBuf>,
 }
 
-/// The use of the material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Usage {
     Listen,

@@ -24,7 +24,6 @@ use x509_parser::{
 /// The shortest RSA key that the TLS library accepts, in bits.
 pub const SHORTEST_RSA_KEY: usize = 2048;
 
-/// An RSA key that is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ShortKey {
     #[error(

@@ -124,7 +124,6 @@ impl Write for Wire {
     }
 }
 
-/// Opens connections over TCP.
 fn tcp() -> Dial {
     let tcp = tcp_connector();
     let dial = service_fn(move |server: Uri| {

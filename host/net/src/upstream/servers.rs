@@ -15,7 +15,6 @@ use super::{Server, health::Health};
 /// The servers of an upstream. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Servers {
-    /// A fixed list.
     Listed(Vec<Server>),
     /// The registered servers. When updates end, the last known servers stay.
     Followed(watch::Receiver<Arc<FollowedServers>>),
@@ -129,7 +128,6 @@ impl ServerSet {
         self.choice
     }
 
-    /// Returns the current servers.
     pub(super) fn targets(&self) -> Arc<[Arc<Target>]> {
         let mut known = self.known.lock();
         if let Some(followed) = &self.followed {

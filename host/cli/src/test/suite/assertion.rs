@@ -25,7 +25,6 @@ enum Violations {
     Number(usize),
 }
 
-/// Reads the field `assertions` of a case.
 pub(super) fn assertions(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<Assertion> {
     let mut assertions = Vec::new();
     for entry in fields.get("assertions", Vec::new(), Node::list, mistakes) {

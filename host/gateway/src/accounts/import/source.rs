@@ -4,7 +4,6 @@ use sqlx::{AnyConnection, FromRow, Row, any::AnyRow, query_as};
 
 use crate::accounts::AccountsError;
 
-/// A row of `users`.
 #[derive(Debug)]
 pub(super) struct SourceUser {
     pub(super) id: i64,
@@ -40,7 +39,6 @@ pub(super) struct SourceCluster {
     pub(super) kind: Option<i64>,
 }
 
-/// A row of `cluster_credentials`.
 #[derive(Debug)]
 pub(super) struct SourceCredentials {
     pub(super) cluster_id: String,
