@@ -199,16 +199,20 @@ fn read_objects(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Value>> 
 fn objects_of(files: &[PathBuf], node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for object in node.accept(request_file::manifests(files), mistakes)? {
-        match object["kind"].as_str() {
+        match object.get("kind").and_then(Value::as_str) {
             Some("ClusterResource") => objects.extend(list(&object, "/spec/resources").cloned()),
             _ => objects.push(object),
         }
     }
     for object in &mut objects {
-        let is_cluster_wide = object["kind"]
-            .as_str()
+        let is_cluster_wide = object
+            .get("kind")
+            .and_then(Value::as_str)
             .is_some_and(|kind| CLUSTER_WIDE.contains(&kind));
-        if let (false, Some(metadata)) = (is_cluster_wide, object["metadata"].as_object_mut()) {
+        if let (false, Some(metadata)) = (
+            is_cluster_wide,
+            object.get_mut("metadata").and_then(Value::as_object_mut),
+        ) {
             metadata.entry("namespace").or_insert_with(|| "default".into());
         }
     }

@@ -37,6 +37,7 @@ pub enum Target {
     Access,
 }
 
+/// A plugin that tries to reach the target that its settings name.
 #[derive(Debug)]
 pub struct ReachesOut(Settings);
 
