@@ -202,7 +202,8 @@ fn objects(text: &str) -> Vec<Value> {
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
     let read = |part: &str| {
         let mut mistakes = Mistakes::new();
-        let documents = document::read_text("printed.yaml", part, &mut mistakes);
+        // The separator's line break is also that of the document's last line.
+        let documents = document::read_text("printed.yaml", &format!("{part}\n"), &mut mistakes);
         assert!(mistakes.is_empty(), "{mistakes}");
         assert_eq!(documents.len(), 1);
         documents[0].root().json()
