@@ -124,7 +124,8 @@ async fn rates_of_chains_are_counted() {
             &pods["denied"],
             &pods["changed"]
         ),
-        (&json!("pods"), &json!(2), &json!(1), &json!(2))
+        (&json!("pods"), &json!(2), &json!(1), &json!(1)),
+        "the change of a request that is denied later is not counted"
     );
     assert!(pods["p99Microseconds"].as_u64().unwrap() >= pods["p50Microseconds"].as_u64().unwrap());
 }

@@ -132,7 +132,13 @@ const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
         "^/metadata/(labels|annotations)$",
         &[Kind::Text, Kind::Value],
         BY_SCHEMAS,
-        "they are for users, so they are not read",
+        "they are for users, so only the values in them are read",
+    ),
+    (
+        "^/metadata/(labels|annotations)(/[a-z]+)?$",
+        &[Kind::Value],
+        BY_READER,
+        "API servers check these values, whatever a schema says",
     ),
     (
         "(e|E)xpression$",
