@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// An error of creating a sandbox, or of making a plugin of a module.
 ///
-/// Failures of calls of a loaded plugin are [`Failure`](admittance_admission::Failure)s.
+/// Failures of calls of a loaded plugin are [`Failure`]s.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
