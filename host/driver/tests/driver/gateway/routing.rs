@@ -333,10 +333,15 @@ async fn the_status_lists_the_clusters() {
         .insert("bcs-clusterid", "BCS-2".parse().unwrap());
     gateway.send(asking).await;
     let mut detail = gateway.status().await;
-    let server = detail["gateway"]["clusters"][1]["drivers"][0].as_object_mut().unwrap();
+    let server = detail["gateway"]["clusters"][1]["drivers"][0]
+        .as_object_mut()
+        .unwrap();
     assert!(server.remove("since").unwrap().is_string());
     let problem = server.remove("problem").unwrap();
-    assert!(problem.as_str().unwrap().contains("Connection refused"), "{problem}");
+    assert!(
+        problem.as_str().unwrap().contains("Connection refused"),
+        "{problem}"
+    );
     assert_eq!(
         detail["gateway"],
         json!({
