@@ -123,17 +123,10 @@ type Refused = [bool; 3];
 
 const BY_READER: Refused = [false, false, true];
 const BY_READER_AND_FILES: Refused = [true, false, true];
-const BY_SCHEMAS: Refused = [true, true, false];
 
 /// The deliberate differences between schemas and reader: a pattern of places, the kinds of changes, whether each of
 /// the three refuses them, and the reason.
 const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
-    (
-        "^/metadata/(labels|annotations)$",
-        &[Kind::Text, Kind::Value],
-        BY_SCHEMAS,
-        "they are for users, so only the values in them are read",
-    ),
     (
         "^/metadata/(labels|annotations)(/[a-z]+)?$",
         &[Kind::Value],
