@@ -146,10 +146,7 @@ async fn new_projects_in_c_pass_their_tests() {
     let (_, code) = page.split_once("```c\n").unwrap();
     let (code, _) = code.split_once("```").unwrap();
     fs::write(directory.join("src/plugin.c"), code).unwrap();
-    let mut make = Command::new("make");
-    make.current_dir(&directory);
-    let made = finished(make).await;
-    assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
+    make(&directory).await;
     let arguments = [
         "run",
         "plugin.wasm",
@@ -166,10 +163,13 @@ async fn new_projects_in_c_pass_their_tests() {
 
     // Keys and values may contain anything that JSON can express.
     let settings = r#"{"label": "a/b~\u00e9\"", "value": "\ud83d\ude00\n"}"#;
-    let mutating = folder.path().join("mutating/plugin.wasm");
+    let template = ["new", "mutating", "--lang", "c", "--template", "mutating"];
+    let new = admittance(folder.path(), &template).await;
+    assert_eq!(new.code, Some(0), "{}", new.stderr);
+    make(&folder.path().join("mutating")).await;
     let arguments = [
         "run",
-        mutating.to_str().unwrap(),
+        "../mutating/plugin.wasm",
         "pod.yaml",
         "--settings",
         settings,
@@ -430,4 +430,11 @@ fn the_extension_for_python_is_what_its_text_says() {
         "native/immortal.wat has changed; renew {}",
         path.display()
     );
+}
+
+async fn make(directory: &Path) {
+    let mut make = Command::new("make");
+    make.current_dir(directory);
+    let made = finished(make).await;
+    assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
 }
