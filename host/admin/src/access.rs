@@ -1,10 +1,10 @@
 //! Authenticates and authorizes clients: by address, by token, or by certificate.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use admittance_net::{
     bearer::{TokenDigest, bearer},
-    listener::{Client, ClientCertificate, is_loopback},
+    listener::{Client, ClientCertificate, host_address, is_loopback},
     tls::subject_names,
 };
 use http::{
@@ -283,10 +283,9 @@ fn is_loopback_name(host: &str) -> bool {
         return false;
     };
     let name = authority.host();
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    match bare.parse::<IpAddr>() {
-        Ok(address) => address.to_canonical().is_loopback(),
-        Err(_) => name.eq_ignore_ascii_case("localhost"),
+    match host_address(name) {
+        Some(address) => address.to_canonical().is_loopback(),
+        None => name.eq_ignore_ascii_case("localhost"),
     }
 }
 

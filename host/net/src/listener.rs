@@ -100,11 +100,15 @@ pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
+/// Returns the IP address that stands as the host of a URL, where IPv6 addresses have brackets; `None` for a name.
+pub fn host_address(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
 /// Returns whether the host of a URL is an address that only programs of this machine can reach.
 pub fn is_loopback_host(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.parse().is_ok_and(|ip: IpAddr| is_loopback((ip, 0).into()))
+    let address = host_address(url.host().unwrap_or_default());
+    address.is_some_and(|ip| is_loopback((ip, 0).into()))
 }
 
 /// Limits on the connections of a port.

@@ -1,6 +1,9 @@
-use std::{fmt, net::IpAddr};
+use std::fmt;
 
-use admittance_net::client::{ClientRequest, ClientResponse};
+use admittance_net::{
+    client::{ClientRequest, ClientResponse},
+    listener::host_address,
+};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
@@ -262,8 +265,7 @@ pub(super) fn is_docker_hub(registry: &str) -> bool {
 
 fn is_loopback(registry: &str) -> bool {
     let (host, _) = registry_host(registry);
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    host == "localhost" || host_address(&host).is_some_and(|address| address.is_loopback())
 }
 
 fn matching(bytes: Bytes, digest: Digest, place: String) -> Result<Bytes, Error> {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_net::bearer::TokenDigest;
+use admittance_net::{bearer::TokenDigest, listener::host_address};
 use http::Uri;
 use ipnet::IpNet;
 use sqlx::query;
@@ -246,16 +246,14 @@ fn address(text: &str) -> Result<Uri, AccountsError> {
 /// Returns the reason if the gateway must not connect to an address itself.
 fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
     let host = uri.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    match bare.parse::<IpAddr>() {
-        Ok(ip) if is_local(ip) && !is_listed(ip, local) => Some(wrong(
+    match host_address(host) {
+        Some(ip) if is_local(ip) && !is_listed(ip, local) => Some(wrong(
             uri,
             "is an address of the gateway's own machine or link: list it in `accounts.localServers` if an API \
              server is there",
         )),
-        Err(_)
-            if host.eq_ignore_ascii_case("localhost")
-                || host.to_ascii_lowercase().ends_with(".localhost") =>
+        None if host.eq_ignore_ascii_case("localhost")
+            || host.to_ascii_lowercase().ends_with(".localhost") =>
         {
             Some(wrong(uri, "is the gateway's own machine: send an IP address"))
         }
