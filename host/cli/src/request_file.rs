@@ -14,7 +14,7 @@ use admittance_definitions::{
     document::{self, Document},
     files_in,
 };
-use admittance_dialect::{Class, Dialect, Reading};
+use admittance_dialect::Dialect;
 use bytes::Bytes;
 use clap::Args;
 use http::request::Parts;
@@ -269,18 +269,13 @@ pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<R
             ));
         }
     };
-    let reading = match dialect.classify(&head) {
-        Class::Pass => Reading::Nothing,
-        Class::Refuse(rejection) => return Err(rejected(rejection)),
-        Class::Inspect(inspection) => dialect.read(&head, &inspection, &body).map_err(rejected)?,
-    };
-    match reading {
-        Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Ok(*request),
-        Reading::Nothing => Err(format!(
+    let request = dialect.admission_request(&head, &body).map_err(rejected)?;
+    request.ok_or_else(|| {
+        format!(
             "no hook applies to this request: {} {target} is passed to the upstream unchanged",
             head.method
-        )),
-    }
+        )
+    })
 }
 
 fn rejected(reason: impl Display) -> String {

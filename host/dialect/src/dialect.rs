@@ -44,6 +44,24 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// might read differently from the chains must not pass.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
+    /// Reads the admission request that a whole HTTP request describes, without the object that the upstream has stored.
+    /// `None` if it passes without chains.
+    ///
+    /// # Errors
+    ///
+    /// If the request is refused before any chain.
+    fn admission_request(&self, head: &Parts, body: &Bytes) -> Result<Option<Request>, Rejection> {
+        let inspection = match self.classify(head) {
+            Class::Pass => return Ok(None),
+            Class::Refuse(rejection) => return Err(rejection),
+            Class::Inspect(inspection) => inspection,
+        };
+        Ok(match self.read(head, &inspection, body)? {
+            Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Some(*request),
+            Reading::Nothing => None,
+        })
+    }
+
     /// Returns the body to send on after the chains changed the object to this one with this patch.
     ///
     /// `body` is the body as it was received, or [`Reading::Admit::canonical`] if there is one. The default implementation

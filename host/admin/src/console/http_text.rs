@@ -1,7 +1,7 @@
 //! Requests as HTTP texts, which users of the playground write in place of an AdmissionReview.
 
 use admittance::admission::{Object, Request};
-use admittance_dialect::{Class, Dialect, Reading};
+use admittance_dialect::Dialect;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Uri, header::CONTENT_TYPE};
 use serde::de::IgnoredAny;
@@ -73,21 +73,13 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     }
     let body = Bytes::copy_from_slice(body.as_bytes());
     let (head, ()) = head.into_parts();
-    let no_request = || {
+    let request = dialect.admission_request(&head, &body);
+    let request = request.map_err(|rejection| mistake(format!("object: {}", rejection.message)))?;
+    request.ok_or_else(|| {
         mistake(
             "object: no route of the configuration is for this request, so it passes unchanged".to_owned(),
         )
-    };
-    let inspection = match dialect.classify(&head) {
-        Class::Inspect(inspection) => inspection,
-        Class::Refuse(rejection) => return Err(mistake(format!("object: {}", rejection.message))),
-        Class::Pass => return Err(no_request()),
-    };
-    let read = dialect.read(&head, &inspection, &body);
-    match read.map_err(|rejection| mistake(format!("object: {}", rejection.message)))? {
-        Reading::Admit { request, .. } | Reading::Fixed { request, .. } => Ok(*request),
-        Reading::Nothing => Err(no_request()),
-    }
+    })
 }
 
 /// Returns the text of an admission request, or of an example; `None` if it cannot be written as an HTTP request.
