@@ -245,24 +245,14 @@ impl Accounts {
                 ("revoke role", grant.to_string())
             }
             GrantEdit::ReplaceConfigured(grants) => {
-                query("DELETE FROM admittance_role_grants WHERE source = 'configuration'")
-                    .execute(&mut *change)
-                    .await?;
-                insert_all(&mut change, &grants).await?;
-                (
-                    "replace roles of the configuration",
-                    format!("{} roles", grants.len()),
-                )
+                let deletion = "DELETE FROM admittance_role_grants WHERE source = 'configuration'";
+                let count = replace(&mut change, deletion, &grants).await?;
+                ("replace roles of the configuration", count)
             }
             GrantEdit::ReplacePolicies(grants) => {
-                query("DELETE FROM admittance_role_grants WHERE source <> 'configuration'")
-                    .execute(&mut *change)
-                    .await?;
-                insert_all(&mut change, &grants).await?;
-                (
-                    "replace roles of the subscription",
-                    format!("{} roles", grants.len()),
-                )
+                let deletion = "DELETE FROM admittance_role_grants WHERE source <> 'configuration'";
+                let count = replace(&mut change, deletion, &grants).await?;
+                ("replace roles of the subscription", count)
             }
         };
         let revision = revision_in(&mut change).await?;
@@ -288,11 +278,17 @@ impl Accounts {
     }
 }
 
-async fn insert_all(change: &mut Change, grants: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
+/// Replaces the grants that this statement deletes. Returns the number of the new ones, for the audit log.
+async fn replace(
+    change: &mut Change,
+    deletion: &'static str,
+    grants: &BTreeSet<RoleGrant>,
+) -> Result<String, AccountsError> {
+    query(deletion).execute(&mut **change).await?;
     for grant in grants {
         insert(change, grant).await?;
     }
-    Ok(())
+    Ok(format!("{} roles", grants.len()))
 }
 
 async fn insert(change: &mut Change, grant: &RoleGrant) -> Result<(), AccountsError> {

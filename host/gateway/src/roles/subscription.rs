@@ -1,6 +1,9 @@
 //! The roles that an authorization system sends over a WebSocket, with the messages that it sends to bcs-api.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use admittance_net::{
     bearer::read_header,
@@ -10,7 +13,7 @@ use admittance_net::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::{SinkExt, StreamExt};
-use http::{Uri, header::AUTHORIZATION};
+use http::{HeaderValue, Uri, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -47,6 +50,15 @@ pub struct SubscriptionConfig {
 
 impl SubscriptionConfig {
     pub const DEFAULT_PATH: &str = "/subscribers/bcs-api/sub";
+
+    /// Reads the secret, which only the owner of the file may read.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that says what is wrong with the file.
+    pub fn read_secret(file: &Path) -> Result<HeaderValue, String> {
+        read_header(file, LARGEST_SECRET, "")
+    }
 }
 
 /// A message of the authorization system. Messages other than `data` and `list` need no action.
@@ -211,7 +223,7 @@ impl Roles {
         config: &SubscriptionConfig,
         connector: &Connector,
     ) -> Result<std::convert::Infallible, String> {
-        let secret = read_header(&config.secret_file, LARGEST_SECRET, "")?;
+        let secret = SubscriptionConfig::read_secret(&config.secret_file)?;
         let secret = secret.to_str().map_err(|error| error.to_string())?;
         let login = BASE64_STANDARD.encode(format!("{}:{secret}", config.app_code));
         let headers = vec![(AUTHORIZATION.as_str(), format!("Basic {login}"))];
@@ -236,10 +248,10 @@ impl Roles {
                     if let Message::Text(text) = message {
                         waiting.extend(self.take_message(&text).await);
                     }
-                    self.acknowledged(config, &mut waiting, &passes.borrow())
+                    acknowledgements(config, &mut waiting, &passes.borrow())
                 }
                 // The sender lives as long as `self`.
-                _ = passes.changed() => self.acknowledged(config, &mut waiting, &passes.borrow_and_update()),
+                _ = passes.changed() => acknowledgements(config, &mut waiting, &passes.borrow_and_update()),
                 _ = pings.tick() => vec![Message::Ping(Bytes::new())],
             };
             for reply in replies {
@@ -248,26 +260,6 @@ impl Roles {
                     .map_err(|error| causes::chain(&error))?;
             }
         }
-    }
-
-    /// Takes the changes that every cluster has out of those that wait, and returns their acknowledgements.
-    fn acknowledged(
-        &self,
-        config: &SubscriptionConfig,
-        waiting: &mut Vec<Unacknowledged>,
-        pass: &Pass,
-    ) -> Vec<Message> {
-        let written = waiting.extract_if(.., |change| change.is_written(pass));
-        let acknowledged = written.map(|change| {
-            let text = json!({
-                "app_code": config.app_code,
-                "type": "ack",
-                "worker_id": change.worker_id,
-                "data_id": change.data_id,
-            });
-            Message::text(text.to_string())
-        });
-        acknowledged.collect()
     }
 
     /// Stores the change in a message; `None` if it has none, or cannot be stored and so is never acknowledged.
@@ -332,6 +324,25 @@ impl Roles {
         let edit = GrantEdit::ReplacePolicies(grants);
         Ok((self.accounts.edit_role_grants("subscription", edit).await?, None))
     }
+}
+
+/// Removes the changes that every cluster has from those that wait, and returns their acknowledgements.
+fn acknowledgements(
+    config: &SubscriptionConfig,
+    waiting: &mut Vec<Unacknowledged>,
+    pass: &Pass,
+) -> Vec<Message> {
+    let written = waiting.extract_if(.., |change| change.is_written(pass));
+    let messages = written.map(|change| {
+        let text = json!({
+            "app_code": config.app_code,
+            "type": "ack",
+            "worker_id": change.worker_id,
+            "data_id": change.data_id,
+        });
+        Message::text(text.to_string())
+    });
+    messages.collect()
 }
 
 #[cfg(test)]

@@ -7,12 +7,10 @@ use admittance_definitions::{
     document::{Node, readers},
 };
 use admittance_gateway::roles::{AllowedRights, Danger, RoleTable, RolesConfig, SubscriptionConfig};
-use admittance_net::{bearer::read_header, listener::is_loopback_host};
+use admittance_net::listener::is_loopback_host;
 use http::uri::Scheme;
 
 use crate::config::read::{upstream, url};
-
-const LARGEST_SECRET: usize = 4096;
 
 pub(super) fn roles(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolesConfig> {
     let mut fields = node.object(mistakes)?;
@@ -75,6 +73,7 @@ fn subscription(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subscription
 }
 
 fn secret_file(path: &Path) -> Result<PathBuf, String> {
-    read_header(path, LARGEST_SECRET, "").map_err(|reason| format!("{}: {reason}", path.display()))?;
+    let secret = SubscriptionConfig::read_secret(path);
+    secret.map_err(|reason| format!("{}: {reason}", path.display()))?;
     Ok(path.to_owned())
 }
