@@ -104,7 +104,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Fails if no port can be bound.
     pub async fn start() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
     }
@@ -122,7 +122,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// When there is no port.
+    /// Fails if no port can be bound.
     pub async fn discarding() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
     }
@@ -131,7 +131,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// When there is no port.
+    /// Fails if no port can be bound.
     pub async fn watched(
         form: ReplyForm,
         watcher: impl Fn(&Received) + Send + 'static,

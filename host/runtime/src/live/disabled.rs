@@ -77,7 +77,7 @@ pub struct Switched {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
-    /// There is no stage of this name that is enabled, disabled, or has a rollout, as the action needs it.
+    /// No stage of this name exists, or it is not in the state that the action needs.
     #[error("{0}")]
     NotFound(String),
     /// The state of the rollout does not allow the action.
@@ -245,7 +245,8 @@ fn not_disabled(stage: &StageId, disabled: &str) -> String {
     format!("the stage {stage} is not disabled; the disabled stages are: {disabled}")
 }
 
-/// Finds the one of these names that identifies the stage; `describe_missing` gets the list of all. Names of BCS may contain a `/`, so whole names are compared.
+/// Finds the name of the stage among these. `describe_missing` gets a list of all names. Names of BCS may contain a `/`, so
+/// whole names are compared.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,
