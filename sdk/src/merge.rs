@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_type_does_not_know_stays() {
+    fn fields_that_the_type_lacks_are_kept() {
         let table = [
             (
                 "a changed field",
@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_the_type_cut_is_an_error() {
+    fn a_list_that_lost_items_in_the_type_is_an_error() {
         let error = rebase(&json!({"a": [1, 2]}), &json!({"a": [1]}), json!({"a": [1, 3]}))
             .expect_err("it lost an element");
         assert!(error.to_string().contains("\"/a\""), "{error}");
     }
 
     #[test]
-    fn long_lists_are_paired_by_place() {
+    fn items_of_long_lists_are_matched_by_position() {
         let original: Vec<Value> = (0..2000).map(|i| json!({"v": i, "u": i})).collect();
         let before: Vec<Value> = (0..2000).map(|i| json!({"v": i})).collect();
         let mut after = before.clone();

@@ -217,7 +217,7 @@ mod tests {
     use crate::pointer;
 
     #[test]
-    fn every_operation_is_one_that_others_apply() {
+    fn every_operation_is_applied_alike_by_another_library() {
         let mut patch = Patch::new();
         patch
             .test(pointer!["a"], &1)
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_escaped_as_json_too() {
+    fn paths_are_escaped_as_json_strings() {
         for key in [
             "plain",
             "a/b~c",
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_written_leaves_the_patch_whole() {
+    fn a_value_that_cannot_be_serialized_leaves_the_patch_unchanged() {
         let mut patch = Patch::new();
         patch.remove(pointer!["a"]);
         let before = patch.clone();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn no_operations_are_an_empty_list() {
+    fn a_patch_without_operations_is_an_empty_list() {
         assert!(Patch::new().is_empty());
         assert_eq!(Patch::new().into_json(), "[]");
     }

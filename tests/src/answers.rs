@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_its_version() {
+    fn the_version_is_read_from_the_message() {
         for (message, version) in [
             ("by version 12: no", Some(12)),
             ("version-7", Some(7)),

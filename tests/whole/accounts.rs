@@ -70,7 +70,7 @@ async fn serve(directory: &TempDir) -> Admittance {
 }
 
 #[tokio::test]
-async fn the_steps_of_the_page() {
+async fn the_commands_of_the_page_succeed_in_order() {
     let mut scene = Scene::start().await;
     let created = scene
         .stdout_of(&["users", "create", "alice", "--group", "developers"])

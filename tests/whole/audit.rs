@@ -177,7 +177,7 @@ fn rows(report: &Value) -> Vec<[&str; 4]> {
 }
 
 #[tokio::test]
-async fn what_a_cluster_has_is_audited_page_by_page() {
+async fn objects_of_a_cluster_are_audited_page_by_page() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     let counts = api_server(&directory).await;
@@ -298,7 +298,7 @@ async fn an_audit_compares_chains() {
 }
 
 #[tokio::test]
-async fn reports_of_an_audit() {
+async fn an_audit_writes_reports_of_openreports() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;
@@ -421,7 +421,7 @@ pub(crate) fn check_access_reviews(setting: &Setting) {
 }
 
 #[tokio::test]
-async fn an_audit_looks_up_what_the_cluster_has_as_the_given_user() {
+async fn lookups_of_an_audit_are_made_as_the_given_user() {
     let setting = Setting::new();
     put_looking_up(&setting);
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -606,7 +606,7 @@ async fn chains_of_the_cluster_are_audited() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_of_an_audit() {
+async fn wrong_arguments_of_an_audit_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;

@@ -166,7 +166,7 @@ async fn projects_of_other_templates_pass_their_tests() {
 }
 
 #[tokio::test]
-async fn bench_tells_what_an_instance_and_its_guest_take() {
+async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     write(

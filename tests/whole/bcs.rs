@@ -161,7 +161,7 @@ async fn a_refusal_says_which_stage_and_why_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn what_no_stage_is_for_passes_to_the_byte() {
+async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
     let scene = scene().await;
     let excluded = application("excluded", "odd", "docker.io/library/nginx:latest");
     // Spaces, escapes and numbers that parsing and serializing would change.

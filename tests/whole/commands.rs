@@ -230,7 +230,7 @@ spec:
 
 /// Valid but probably not intended: the exit code stays 0.
 #[tokio::test]
-async fn check_warns() {
+async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let directory = tempfile::tempdir().unwrap();
     let chain = |resources: &str| {
         format!(
@@ -316,7 +316,7 @@ async fn check_warns_of_scalars_beside_mistakes() {
 }
 
 #[tokio::test]
-async fn without_a_path_the_commands_say_what_to_give() {
+async fn commands_without_a_path_say_which_to_give() {
     let nowhere = tempfile::tempdir().unwrap();
     for (command, expected) in [("check", "admittance check chains/"), ("serve", "--config FILE")] {
         let mut program = Admittance::command().unwrap();

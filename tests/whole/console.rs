@@ -78,7 +78,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn decisions_are_shown_as_they_come() {
+async fn decisions_are_shown_as_they_are_made() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -162,7 +162,7 @@ async fn decisions_are_shown_as_they_come() {
 }
 
 #[tokio::test]
-async fn a_decision_is_shown_whole() {
+async fn the_page_of_a_decision_shows_all_its_details() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -251,7 +251,7 @@ async fn a_decision_is_shown_whole() {
 
 /// Whoever sends requests chooses names and images, and whoever writes plugins the messages.
 #[tokio::test]
-async fn texts_of_requests_stay_texts() {
+async fn texts_of_requests_are_never_markup() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -371,7 +371,7 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
 
 /// The scripts say what types they expect, and these are checked as in a program.
 #[tokio::test]
-async fn the_types_in_scripts_are_right() {
+async fn scripts_pass_the_type_checker() {
     let Some(directory) = env::var_os("ADMITTANCE_TEST_TYPESCRIPT") else {
         eprintln!(
             "skipped: ADMITTANCE_TEST_TYPESCRIPT is not set, since `cargo task test` could not fetch TypeScript; it \

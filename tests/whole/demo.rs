@@ -4,7 +4,7 @@ use admittance_tests::Artifacts;
 use tokio::process::Command;
 
 #[tokio::test]
-async fn the_demo_keeps_its_promises() {
+async fn the_demo_prints_commands_and_the_address_of_its_console() {
     for arguments in [&["--once"][..], &["bcs", "--once"]] {
         let stdout = demo(arguments).await;
         assert_eq!(stdout.matches("curl -s ").count(), 3, "{stdout}");

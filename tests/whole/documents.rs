@@ -103,7 +103,7 @@ fn source_files_on_the_pages_exist() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn every_link_has_a_target() {
     let mut broken = Vec::new();
     for page in Page::all() {
         for (line, target) in page.links() {

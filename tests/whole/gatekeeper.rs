@@ -25,7 +25,7 @@ fn report(ran: &Finished) -> Value {
 }
 
 #[tokio::test]
-async fn suites_run_as_they_are() {
+async fn suites_of_gatekeeper_run_unchanged() {
     let examples = repository().join("docs/examples");
     // One case of the second is skipped.
     for (name, cases) in [
@@ -89,7 +89,7 @@ tests:
 }
 
 #[tokio::test]
-async fn a_constraint_denies_and_mistakes_have_their_place() {
+async fn a_constraint_denies_and_its_mistakes_are_located() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();
@@ -197,7 +197,7 @@ async fn all_constraints_that_deny_are_reported() {
 
 /// A template finds `input.review` alone (gatekeeper#3545), and what it cannot mean is a mistake at `check`.
 #[tokio::test]
-async fn a_template_means_what_it_means_to_gatekeeper() {
+async fn templates_decide_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let template = |names: &str, rule: &str| {
@@ -300,7 +300,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
 }
 
 #[tokio::test]
-async fn a_stage_in_rego_is_for_any_control_plane() {
+async fn a_stage_in_rego_works_with_any_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();

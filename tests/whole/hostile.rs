@@ -178,7 +178,7 @@ spec:
 }
 
 #[tokio::test]
-async fn a_bad_guest_ends_its_own_call_and_nothing_else() {
+async fn a_bad_guest_fails_only_its_own_call() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
     let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
     // Concurrently, so that all share the same threads.

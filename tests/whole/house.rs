@@ -392,7 +392,7 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
 
 /// docs/architecture.md lists the places that a new capability touches.
 #[test]
-fn a_capability_has_few_places() {
+fn a_new_capability_touches_few_files() {
     let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
     let (_, section) = page.split_once("## A new capability of plugins").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();

@@ -411,7 +411,7 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 }
 
 #[tokio::test]
-async fn policies_of_a_cluster() {
+async fn policies_of_a_cluster_are_imported() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "localhost").await;
     // As an API server answers: lists whose items do not say what they are, and no other kinds.

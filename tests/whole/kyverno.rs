@@ -120,7 +120,7 @@ async fn policies_run_with_lookups_exceptions_and_pod_controllers() {
 }
 
 #[tokio::test]
-async fn tests_of_kyverno_run_as_they_are() {
+async fn tests_of_kyverno_run_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/kyverno.md").yaml();

@@ -102,7 +102,7 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
 }
 
 #[tokio::test]
-async fn the_second_signal_cuts_them_off() {
+async fn the_second_signal_aborts_requests_in_flight() {
     let Scene {
         upstream,
         mut program,
@@ -117,7 +117,7 @@ async fn the_second_signal_cuts_them_off() {
 }
 
 #[tokio::test]
-async fn the_shutdown_timeout_cuts_them_off() {
+async fn the_shutdown_timeout_aborts_requests_in_flight() {
     let config = format!("{BCS}limits: {{ shutdownTimeout: 50ms }}\n");
     let Scene {
         upstream,
@@ -132,7 +132,7 @@ async fn the_shutdown_timeout_cuts_them_off() {
 }
 
 #[tokio::test]
-async fn one_request_more_than_allowed_is_turned_away_at_once() {
+async fn a_request_beyond_the_limit_is_refused_at_once() {
     let config = format!("{BCS}limits: {{ concurrency: 1 }}\n");
     let scene = Scene::configured(&config, &chain()).await;
     let gate = scene.upstream.close();
@@ -163,7 +163,7 @@ async fn one_request_more_than_allowed_is_turned_away_at_once() {
 }
 
 #[tokio::test]
-async fn metrics_tell_what_each_stage_did() {
+async fn metrics_count_the_results_of_each_stage() {
     let (misbehaves, images) = (source("guest-misbehaves"), source("image-policy"));
     let scene = Scene::bcs(&format!(
         "

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::scene::{BCS, Scene, application, bcs_message, source, write};
 
 #[tokio::test]
-async fn a_plugin_asks_a_server_that_its_stage_grants() {
+async fn a_plugin_sends_requests_to_a_granted_server() {
     let server = ModuleServer::start().await.unwrap();
     server.put("rules", "no applications today");
     let origin = server.url("").trim_end_matches('/').to_owned();

@@ -482,7 +482,7 @@ async fn a_stored_object_that_is_not_known_refuses_the_request() {
 }
 
 #[tokio::test]
-async fn a_team_that_changes_meanwhile_is_not_written() {
+async fn an_object_that_changes_meanwhile_is_not_written() {
     let scene = Scene::start(Teams {
         has_versions: true,
         is_contended: true,
@@ -513,7 +513,7 @@ async fn a_team_that_changes_meanwhile_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_route_that_judges_a_part_must_say_so() {
+async fn a_patch_route_without_the_stored_object_must_be_partial() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     for (get, code, expected) in [

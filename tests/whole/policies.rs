@@ -24,7 +24,7 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn policies_of_kubernetes_run_as_they_are() {
+async fn policies_of_kubernetes_run_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let pages = Page::read("docs/kubernetes-policies.md").yaml();
@@ -118,7 +118,7 @@ async fn policies_of_kubernetes_run_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_stage_needs_no_module() {
+async fn a_stage_with_expressions_needs_no_module() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/definitions.md").yaml();

@@ -269,7 +269,7 @@ async fn spans_reach_a_collector_with_their_parents() {
 }
 
 #[tokio::test]
-async fn a_trace_may_begin_here() {
+async fn a_trace_without_a_parent_may_begin_in_the_driver() {
     let collector = Collector::start(Manner::Accepts).await;
     let mut traced = Traced::start(&export(&collector, ", protocol: http/json")).await;
     assert_eq!(traced.create("good", &[]).await.status, 200);
@@ -359,7 +359,7 @@ async fn a_collector_that_is_in_trouble_delays_no_request() {
 
 /// The last spans are sent before the program ends.
 #[tokio::test]
-async fn the_environment_can_ask_for_the_export() {
+async fn the_environment_can_enable_the_export() {
     let collector = Collector::start(Manner::Accepts).await;
     let endpoint = format!("http://{}", collector.address);
     let variables = [

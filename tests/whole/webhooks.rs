@@ -373,7 +373,7 @@ async fn closed_address() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn every_answer_of_a_webhook_under_both_policies() {
+async fn answers_of_webhooks_have_their_effects_under_both_policies() {
     let directory = tempfile::tempdir().unwrap();
     let (right, wrong) = (directory.path().join("right"), directory.path().join("wrong"));
     let bundle = certificate(&right, "--service", "hook.hooks").await;
@@ -570,7 +570,7 @@ async fn a_bcs_admissionwebhook_is_served_unchanged() {
 
 /// The driver's own port with TLS, and with mutual TLS.
 #[tokio::test]
-async fn the_front_door_speaks_tls() {
+async fn the_listener_serves_tls() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
     for (out, host) in [(&ours, "localhost"), (&theirs, "localhost")] {

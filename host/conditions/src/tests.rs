@@ -112,7 +112,7 @@ async fn evaluate(expression: &str, request: &Request) -> Result<bool, String> {
 }
 
 #[tokio::test]
-async fn the_first_false_decides_then_errors_then_all_are_true() {
+async fn a_false_condition_takes_precedence_over_an_error() {
     const TRUE: &str = "true";
     const FALSE: &str = "false";
     const ERROR: &str = "object.missing == 1";

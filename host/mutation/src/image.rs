@@ -43,7 +43,7 @@ mod tests {
 
     /// The rows are from Gatekeeper 3.x, pkg/mutation/mutators/assignimage/imageparser_test.go.
     #[test]
-    fn each_part_is_set_by_itself() {
+    fn each_part_of_an_image_is_set_separately() {
         let [domain, path, tag] = [
             ImageParts {
                 domain: Some("d.io".to_owned()),

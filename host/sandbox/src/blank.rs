@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn filling_replaces_the_filler_by_the_data() {
+    fn a_filled_blank_has_the_data_of_its_snapshot() {
         let text = r#"(component
             (core module (memory 1) (data (i32.const 0) "first"))
             (component (core module (memory 1) (data (i32.const 9) "second"))))"#;

@@ -57,7 +57,7 @@ fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
 }
 
 #[test]
-fn it_says_what_it_needs() {
+fn the_description_declares_node_lookups_and_resources() {
     let description = testing::describe::<EdgeHealth>();
     assert!(description.mutates);
     assert!(matches!(

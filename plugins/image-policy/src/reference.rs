@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_is_what_nothing_pins() {
+    fn a_reference_without_tag_or_digest_is_latest() {
         let pinned = format!("nginx@{SHA}");
         let both = format!("nginx:latest@{SHA}");
         for (text, expected) in [

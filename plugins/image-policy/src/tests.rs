@@ -16,7 +16,7 @@ fn pod(image: &str) -> Value {
 
 /// One rule each: the image as it was, and as it is after it, or a part of the refusal.
 #[test]
-fn each_rule() {
+fn each_rule_rewrites_or_refuses_an_image() {
     let pinned = format!("nginx:1@{SHA}");
     let mirrored = format!("m.io/hub/library/nginx:1@{SHA}");
     let rewrites =
@@ -216,7 +216,7 @@ fn all_violations_are_in_one_message() {
 }
 
 #[test]
-fn every_place_is_rewritten() {
+fn images_are_rewritten_in_every_field_of_every_kind() {
     let spec = json!({
         "containers": [{"name": "a", "image": "nginx:1"}, {"name": "b"}],
         "initContainers": [{"name": "c", "image": "team/c:1"}],
@@ -274,7 +274,7 @@ fn every_place_is_rewritten() {
 }
 
 #[test]
-fn updates() {
+fn only_changed_images_of_an_update_are_checked() {
     let settings = json!({"rewrites": {"docker.io": "m.io"}, "refuseLatest": true});
     let deployment = |image: &str| {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
@@ -375,7 +375,7 @@ fn updates() {
 }
 
 #[test]
-fn case_does_not_get_round_bcs_rules() {
+fn keys_in_another_case_do_not_bypass_the_rules() {
     let object = json!({"apiVersion": "v4", "kind": "application",
         "spec": {"template": {"spec": {"Containers": [{"image": "x.io/a:1"}]}}}});
     let outcome = run(&json!({"refusedRegistries": ["x.io"]}), testing::create(&object));
@@ -437,7 +437,7 @@ fn every_mistake_in_the_settings_is_reported() {
 }
 
 #[test]
-fn the_description_is_whole() {
+fn the_description_has_a_schema_and_resources() {
     let description = testing::describe::<ImagePolicy>();
     assert_eq!(description.name, "image-policy");
     assert!(description.mutates && !description.summary.is_empty() && description.capabilities.is_empty());

@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_go_prints() {
+    fn values_are_formatted_as_in_go() {
         let value = |json: &str| Value::from_json_str(json).expect("it is JSON");
         for (format, arguments, expected) in [
             ("%v and %v", r#"["a", 1]"#, "a and 1"),

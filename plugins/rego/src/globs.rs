@@ -122,7 +122,7 @@ mod tests {
 
     /// The cases of the library that OPA uses, `gintersect`, and of OPA's documentation.
     #[test]
-    fn globs_with_a_common_text() {
+    fn globs_intersect_if_a_text_matches_both() {
         for (one, others, expected) in [
             ("abcd", &["abcd", "....", "[a-d]*"][..], Some(true)),
             ("pqrs", &[".qrs", "p.rs", "pq.s", "pqr."], Some(true)),

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_stays_where_it_is() {
+    fn rewritten_sources_keep_their_line_numbers() {
         for (text, expected) in [
             (
                 "package a\nx {\n  y := 1\n  (y + 1) > 1\n}\n",

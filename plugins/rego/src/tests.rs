@@ -104,7 +104,7 @@ fn violations_have_the_name_of_the_constraint() {
 }
 
 #[test]
-fn a_deleted_object_is_the_object() {
+fn the_object_of_a_deletion_is_the_deleted_one() {
     let rego = r#"package t
         violation[{"msg": input.review.object.metadata.name}] { input.review.operation == "DELETE" }"#;
     let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
@@ -117,7 +117,7 @@ fn a_deleted_object_is_the_object() {
 
 /// A policy for OPA finds the request in `input.request`, which a template does not have (gatekeeper#3545).
 #[test]
-fn a_template_has_only_the_review_and_the_parameters() {
+fn the_input_of_a_template_has_only_the_review_and_the_parameters() {
     let rego = r#"package t
         violation[{"msg": concat(",", sort([name | input[name]]))}] { true }
         violation[{"msg": "request"}] { input.request.kind.kind == "Pod" }"#;
@@ -127,7 +127,7 @@ fn a_template_has_only_the_review_and_the_parameters() {
 }
 
 #[test]
-fn the_inventory_is_what_the_cluster_holds() {
+fn the_inventory_contains_the_objects_of_the_cluster() {
     let rego = r#"package t
         violation[{"msg": msg}] {
           data.inventory.namespace[namespace]["apps/v1"]["Deployment"][name].spec.replicas > 1
@@ -177,7 +177,7 @@ fn a_function_with_arguments_of_a_wrong_type_is_undefined() {
 }
 
 #[test]
-fn mistakes_have_their_place_and_line() {
+fn mistakes_are_reported_with_place_and_line() {
     let constraints = json!({"c": {"actions": ["deny"]}});
     for (rego, place, expected) in [
         (

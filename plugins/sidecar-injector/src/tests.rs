@@ -35,7 +35,7 @@ fn pod(annotations: Value) -> Value {
 }
 
 #[test]
-fn everything_is_added_and_its_parents_made() {
+fn missing_lists_and_maps_are_created_for_additions() {
     let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "web", "image": "web:1", "x": 1}]}});
     assert_eq!(
         injected(&settings(), object),
@@ -87,7 +87,7 @@ fn existing_containers_labels_and_volumes_are_kept() {
 
 /// Every kind: where the sidecar goes, and that a second run adds nothing.
 #[test]
-fn every_kind_is_injected_once() {
+fn every_kind_of_workload_is_injected_once() {
     let template =
         json!({"template": {"metadata": {"name": "t"}, "spec": {"containers": [{"image": "web:1"}]}}});
     let bare = json!({"template": {"spec": {"containers": [{"image": "web:1"}]}}});
@@ -252,7 +252,7 @@ fn the_annotation_may_be_on_the_object_or_have_another_name() {
 }
 
 #[test]
-fn only_what_can_be_injected_is() {
+fn only_workloads_that_can_change_are_injected() {
     let job =
         json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": []}}}});
     let table = [
@@ -289,7 +289,7 @@ fn only_what_can_be_injected_is() {
 }
 
 #[test]
-fn containers_that_lost_their_names_are_known_again() {
+fn injected_containers_without_names_are_recognized() {
     let object = |annotations: Value, containers: Value| {
         json!({"apiVersion": "v4", "kind": "application", "metadata": {"annotations": annotations},
                "spec": {"template": {"spec": {"containers": containers}}}})

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exports_are_for_wasm_alone() {
+    fn exports_exist_only_on_wasm() {
         let expanded = expand(TokenStream::new(), quote!(impl Plugin for A {}))
             .expect("it is right")
             .to_string();

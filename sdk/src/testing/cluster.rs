@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_about_the_user_of_the_request() {
+    fn access_is_checked_for_the_user_of_the_request() {
         let asks = |_: &crate::Request| {
             let scale = CanI::new("update", "apps", "deployments/scale")
                 .namespace("shop")

@@ -115,7 +115,7 @@ fn templates_are_found_by_kind_and_by_shape() {
 }
 
 #[test]
-fn what_should_have_containers_must_have_their_shape() {
+fn malformed_pod_specs_of_workloads_are_errors() {
     let table = [
         (
             "a Pod",
@@ -141,7 +141,7 @@ fn what_should_have_containers_must_have_their_shape() {
 }
 
 #[test]
-fn a_key_that_stands_twice_is_an_error() {
+fn a_duplicate_key_is_an_error() {
     let text = r#"{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"image":"good"}],"containers":[{"image":"bad"}]}}"#;
     let request = testing::create(text).build();
     let error = Workload::read(&request)

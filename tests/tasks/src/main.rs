@@ -308,7 +308,7 @@ fn test_at_length(changes: u32) -> Result<(), Error> {
         "changes_under_load_go_live_everywhere_at_once",
         "three_drivers_go_live_with_each_change_together",
     ];
-    const MEASURING: [&str; 2] = ["an_audit_of_many_objects", "thousands_of_chains_are_ready_soon"];
+    const MEASURING: [&str; 2] = ["a_large_cluster_is_audited_with_bounded_time_and_memory", "thousands_of_chains_are_ready_soon"];
     say(&format!(
         "{changes} changes of chains that three replicas serve, an audit of many objects, and a start with many chains"
     ));

@@ -20,7 +20,7 @@ pub(crate) fn renew() -> Result<(), Error> {
         "--workspace",
         "--test",
         "whole",
-        "each_page_of_the_manual_is_pictured",
+        "screenshots_of_the_manual_are_current",
     ]);
     command::run(test.env(chromium::VARIABLE, chromium::install()?))?;
     let (made, manual) = (root().join("target/console"), root().join("docs/console"));

@@ -417,7 +417,7 @@ WitWorld = plugin.component()
 
 /// Renew it with `RENEW=1 cargo test -p admittance-tests extension`.
 #[test]
-fn the_extension_for_python_is_what_its_text_says() {
+fn the_compiled_extension_for_python_is_current() {
     let package = repository().join("sdk/python");
     let path = package.join("src/admittance/_immortal.cpython-314-wasm32-wasi.so");
     let expected = wat::parse_file(package.join("native/immortal.wat")).unwrap();

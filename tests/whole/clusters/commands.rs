@@ -52,7 +52,7 @@ async fn a_kubeconfig_leads_to_the_cluster() {
 }
 
 #[tokio::test]
-async fn manifests_of_the_agent() {
+async fn the_manifests_of_the_agent_have_its_token_and_rights() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     fs::write(&token, "register-token-1\n").unwrap();

@@ -63,7 +63,7 @@ async fn no_header_changes_the_user_of_a_request() {
 }
 
 #[tokio::test]
-async fn tokens_paths_and_identifiers_that_do_not_fit() {
+async fn tokens_paths_and_identifiers_must_belong_together() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let (bob, viewer) = (
@@ -129,7 +129,7 @@ async fn tokens_paths_and_identifiers_that_do_not_fit() {
 }
 
 #[tokio::test]
-async fn register_tokens_are_not_guessed() {
+async fn register_tokens_cannot_be_guessed() {
     let mut scene = Scene::start(false).await;
     let right = scene.register_token.clone();
     for wrong in [

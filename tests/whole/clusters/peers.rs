@@ -114,7 +114,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_does_not_know_the_secret_is_refused() {
+async fn a_gateway_without_the_secret_is_refused() {
     let place = ZooKeeperNode::shared("strangers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let stranger = "a secret that is long enough, but not theirs";

@@ -126,7 +126,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
 }
 
 #[tokio::test]
-async fn an_agent_or_a_gateway_that_is_killed_comes_back() {
+async fn a_tunnel_returns_after_its_agent_or_gateway_is_killed() {
     let mut scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;

@@ -58,7 +58,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn a_denial_and_a_patch_while_one_writes() {
+async fn the_playground_shows_verdicts_while_a_user_types() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -178,7 +178,7 @@ async fn a_looping_plugin_delays_no_other_request() {
 }
 
 #[tokio::test]
-async fn what_was_written_is_saved_and_shared() {
+async fn edited_text_is_saved_and_shared() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -338,7 +338,7 @@ async fn a_chain_of_rest_is_tried_with_http_requests() {
 }
 
 #[tokio::test]
-async fn a_request_that_no_chain_is_for_is_neither_allowed_nor_denied() {
+async fn a_request_that_matches_no_chain_is_neither_allowed_nor_denied() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -59,7 +59,7 @@ fn the_manual_has_a_screenshot_of_each_page() {
 }
 
 #[tokio::test]
-async fn each_page_of_the_manual_is_pictured() {
+async fn screenshots_of_the_manual_are_current() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -80,7 +80,7 @@ pub(super) async fn rolling_out() -> Server {
 }
 
 #[tokio::test]
-async fn a_candidate_is_looked_at_and_promoted() {
+async fn a_candidate_is_shown_and_promoted() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -340,7 +340,7 @@ async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str
 }
 
 #[tokio::test]
-async fn a_roll_out_is_steered() {
+async fn a_rollout_is_steered() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -421,7 +421,7 @@ async fn a_roll_out_is_steered() {
 }
 
 #[tokio::test]
-async fn what_applies_is_explained() {
+async fn the_page_applies_lists_the_chains_for_a_kind() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -75,7 +75,7 @@ async fn decisions_are_listed_and_explained() {
 }
 
 #[tokio::test]
-async fn wrong_questions_get_a_clear_answer() {
+async fn wrong_queries_get_a_clear_error() {
     let scene = Scene::start("").await;
     let unknown = scene.tell(&["explain", "none"]).await;
     assert_eq!(unknown.code, Some(2));

@@ -111,7 +111,7 @@ fn definitions_and_configurations_are_right() {
 
 /// The commands for certificates on the page about TLS create the files that its fragments name.
 #[tokio::test]
-async fn fragments_fit_where_they_belong() {
+async fn fragments_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();
     let certificates = Page::read("docs/tls.md")
         .blocks()
@@ -172,7 +172,7 @@ spec:
 }
 
 #[tokio::test]
-async fn check_says_of_wrong_examples_what_the_pages_say() {
+async fn check_reports_wrong_examples_as_the_pages_show() {
     let folder = tempfile::tempdir().unwrap();
     let all = blocks();
     let mut checked = 0;

@@ -292,7 +292,7 @@ async fn a_table_has_one_version_of_a_file() {
 }
 
 #[tokio::test]
-async fn a_directory_goes_and_comes_back() {
+async fn a_removed_directory_is_reported_and_may_return() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     for (version, name) in [(2, "modules"), (3, "definitions")] {

@@ -9,7 +9,7 @@ use super::scene::{Hot, chain};
 
 /// Two modules, each of which takes minutes to compile, or until a limit stops it, take both turns.
 #[tokio::test]
-async fn what_needs_no_compiler_does_not_wait_for_one() {
+async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let slow = modules::slow_within_limits().unwrap();

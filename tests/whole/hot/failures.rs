@@ -145,7 +145,7 @@ async fn failed(program: &Admittance) -> f64 {
 }
 
 #[tokio::test]
-async fn the_last_good_table_stays_and_everything_tells_why() {
+async fn the_last_good_table_stays_and_every_report_says_why() {
     let hot = Hot::configured(
         "modules: { attempts: 1 }
 signatures:

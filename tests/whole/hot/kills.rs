@@ -21,7 +21,7 @@ async fn a_restart_serves_a_whole_table_that_was_applied() {
 
 /// The module takes minutes to compile, or until a limit stops it.
 #[tokio::test]
-async fn a_signal_ends_it_and_its_compiler_while_a_module_compiles() {
+async fn a_signal_stops_the_program_and_its_compiler() {
     let hot = Hot::new().await;
     let mut program = hot.start().await;
     let slow = hot.path("modules/slow.wasm");

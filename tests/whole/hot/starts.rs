@@ -8,7 +8,7 @@ use serde_json::json;
 use super::scene::{Hot, end, mistakes};
 
 #[tokio::test]
-async fn what_was_live_last_is_served_when_the_definitions_are_broken() {
+async fn the_last_live_table_is_served_when_definitions_are_broken() {
     type Break = fn(&Hot);
     let table: [(&str, Break, &str); 4] = [
         (

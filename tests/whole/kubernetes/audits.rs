@@ -328,7 +328,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
 
 /// Messages of plugins and webhooks are reported; webhooks are only called if that is configured.
 #[tokio::test]
-async fn plugins_and_webhooks_judge_what_exists() {
+async fn plugins_and_webhooks_judge_existing_objects() {
     let setting = Setting::new();
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
@@ -385,7 +385,7 @@ async fn plugins_and_webhooks_judge_what_exists() {
 
 /// The findings of an audit depend on labels of namespaces, the configured user and what the cluster has.
 #[tokio::test]
-async fn an_audit_looks_up_what_the_cluster_has_as_the_configured_user() {
+async fn lookups_of_an_audit_are_made_as_the_configured_user() {
     let setting = Setting::new();
     put_looking_up(&setting);
     setting.server.put(PLURAL, looking_up());
@@ -416,7 +416,7 @@ async fn an_audit_looks_up_what_the_cluster_has_as_the_configured_user() {
 
 /// A change that watches miss is found by the next audit, which needs no change to begin.
 #[tokio::test]
-async fn everything_is_audited_again_and_again() {
+async fn all_objects_are_audited_at_each_interval() {
     let setting = setting();
     let server = start_with(&setting, "every: 1s, rate: 1000", "").await;
     let expected = [("bad", "no team"), ("worse", "no team")];
@@ -448,7 +448,7 @@ async fn slow_audits_report_what_they_find() {
 
 /// Run by `cargo task soak`: all objects of a large cluster are audited in a minute, with little memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_audit_of_many_objects() {
+async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     /// The goals for 20,000 objects of 1.6 KB: seconds, and bytes of resident memory.
     const SECONDS: f64 = 60.0;
     const MEMORY: u64 = 200_000_000;

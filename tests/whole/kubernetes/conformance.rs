@@ -39,7 +39,7 @@ fn group(row: &str) -> &str {
 }
 
 #[test]
-fn the_list_is_whole() {
+fn every_row_of_the_conformance_list_is_tested() {
     let mut groups: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
     for (index, (row, says, standing)) in LIST.iter().enumerate() {
         let number: usize = group(row)[1..].parse().unwrap();

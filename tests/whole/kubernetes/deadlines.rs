@@ -50,7 +50,7 @@ fn silent_webhook(hooks: &Hooks, policy: &str, timeout: &str) -> String {
 const BY_REQUEST: &str = "no verdict before the request's deadline";
 
 #[tokio::test]
-async fn the_shortest_time_holds() {
+async fn the_shortest_of_all_timeouts_applies() {
     // (limits.requestTimeout, [(stage's timeout, query, the failure's message)])
     let table: [(&str, &[(&str, &str, &str)]); 2] = [
         (

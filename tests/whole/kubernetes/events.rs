@@ -116,7 +116,7 @@ async fn denials_are_events() {
 }
 
 #[tokio::test]
-async fn events_are_limited_and_never_waited_for() {
+async fn events_are_limited_and_delay_no_request() {
     let setting = setting();
     let mut server = start_with(&setting, EVENTS).await;
     setting.server.hold("create", "events");
@@ -178,7 +178,7 @@ async fn changes_of_chains_are_events() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_roll_out_is_an_event() {
+async fn the_end_of_a_rollout_is_an_event() {
     let setting = Setting::new();
     let rollout = json!({"percent": 100, "pause": "1h", "abortOn": {"failures": 1}});
     let mut chain = rolled_out(&rollout);

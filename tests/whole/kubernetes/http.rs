@@ -469,7 +469,7 @@ definitions: [chains.yaml]
 
 /// kube-apiserver presents a certificate if its admission configuration names one.
 #[tokio::test]
-async fn callers_may_have_to_show_a_certificate() {
+async fn callers_may_be_required_to_have_a_certificate() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &["--client", "kube-apiserver"]).await;
     let strangers = tempfile::tempdir().unwrap();

@@ -60,7 +60,7 @@ async fn until_written(setting: &Setting, expected: usize) {
 }
 
 #[tokio::test]
-async fn a_change_touches_only_what_changed() {
+async fn a_change_loads_and_writes_only_the_changed_chains() {
     let setting = Setting::new();
     for number in 1..=CHAINS {
         setting.server.put(PLURAL, numbered(number, &name(number)));

@@ -65,7 +65,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
 }
 
 #[tokio::test]
-async fn a_look_up_has_a_span() {
+async fn a_lookup_has_a_span() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     api_server(&directory).await;

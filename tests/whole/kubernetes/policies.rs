@@ -218,7 +218,7 @@ async fn admittance(arguments: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn inspect_and_check_know_policies() {
+async fn inspect_and_check_accept_policies() {
     for (name, interface) in [
         ("guest_policy", "kubewarden:wapc"),
         ("guest_policy_program", "kubewarden:wasi"),

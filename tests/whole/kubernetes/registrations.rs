@@ -190,7 +190,7 @@ const SECRETS: ReviewedResource<'static> = ReviewedResource {
 };
 
 #[tokio::test]
-async fn configurations_are_what_the_live_chains_need() {
+async fn webhook_configurations_follow_the_live_chains() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
     let foreign = json!({"metadata": {"name": "other"}, "webhooks": [{"name": "other.example.com"}]});
@@ -473,7 +473,7 @@ async fn a_lost_secret_is_restored_and_replaced() {
 
 /// An API server that does not know a field is not written to again and again.
 #[tokio::test]
-async fn what_the_api_server_leaves_out_is_written_once() {
+async fn fields_that_the_api_server_drops_are_written_once() {
     let setting = setting();
     setting.server.forget_field("matchConditions");
     let everything = |message: &str| {
@@ -508,7 +508,7 @@ async fn what_the_api_server_leaves_out_is_written_once() {
 }
 
 #[tokio::test]
-async fn what_changed_without_the_api_server_is_written_later() {
+async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     let setting = setting();
     let directory = tempfile::tempdir().unwrap();
     let chains = |chains: &[Value]| {

@@ -153,7 +153,7 @@ async fn a_replica_that_hangs_holds_the_others_back_and_is_named() {
 }
 
 #[tokio::test]
-async fn replicas_go_on_without_one_that_was_killed_and_without_the_api_server() {
+async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, mut second, third] = three(&setting).await;
@@ -196,7 +196,7 @@ async fn replicas_go_on_without_one_that_was_killed_and_without_the_api_server()
 }
 
 #[tokio::test]
-async fn a_rollback_is_one_of_all_replicas() {
+async fn a_rollback_applies_to_all_replicas() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let servers = [start(&setting).await, start(&setting).await];

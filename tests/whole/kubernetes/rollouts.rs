@@ -91,7 +91,7 @@ fn by_uid() -> Value {
 }
 
 #[tokio::test]
-async fn replicas_share_the_roll_out_of_a_resource() {
+async fn replicas_share_the_rollout_of_a_resource() {
     let setting = Setting::new();
     setting.server.put(PLURAL, by_uid());
     let servers = three(async || start(&setting).await).await;
@@ -105,7 +105,7 @@ async fn replicas_share_the_roll_out_of_a_resource() {
 }
 
 #[tokio::test]
-async fn replicas_share_the_roll_out_of_a_file() {
+async fn replicas_share_the_rollout_of_a_file() {
     let setting = Setting::new();
     let directory = tempfile::tempdir().unwrap();
     let file = write(&directory, "pods.yaml", by_uid().to_string());
@@ -116,7 +116,7 @@ async fn replicas_share_the_roll_out_of_a_file() {
 
 /// The leader is killed in the middle of a step: the others stay in it until one of them leads, which goes on from there.
 #[tokio::test]
-async fn the_next_leader_goes_on() {
+async fn the_next_leader_continues_a_rollout() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, second, third] = three(async || start(&setting).await).await;

@@ -47,7 +47,7 @@ async fn leads(program: &Admittance) -> bool {
 }
 
 #[tokio::test]
-async fn statuses_say_what_became_of_a_chain() {
+async fn the_status_of_a_chain_says_whether_it_is_live() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     setting.server.put(PLURAL, chain("zother", "other"));
@@ -112,7 +112,7 @@ async fn statuses_say_what_became_of_a_chain() {
 }
 
 #[tokio::test]
-async fn one_replica_writes() {
+async fn only_one_replica_writes_statuses() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let mut first = start(&setting).await;
@@ -135,7 +135,7 @@ async fn one_replica_writes() {
 
 /// Each replica is where the leader is, and so is one that starts without a history.
 #[tokio::test]
-async fn replicas_follow_the_leader_in_a_roll_out() {
+async fn replicas_follow_the_leader_in_a_rollout() {
     let setting = Setting::new();
     let mut rolled_out = chain("pods", "first");
     let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});

@@ -4,7 +4,7 @@ use super::*;
 
 /// TLS, tokens and clients of the configuration apply to the Pods' admin port.
 #[tokio::test]
-async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
+async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let certs = directory.path().join("certs");
     let made = Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
@@ -82,7 +82,7 @@ async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
 }
 
 #[tokio::test]
-async fn what_chains_ask_of_the_cluster_is_granted() {
+async fn pods_may_read_the_kinds_that_chains_look_up() {
     let plugin = source("sidecar-injector");
     let chain = |stage: &str| {
         format!(

@@ -293,7 +293,7 @@ async fn each_value_has_its_effect() {
 
 /// Every value of the file is one that a row above sets.
 #[tokio::test]
-async fn no_value_is_forgotten() {
+async fn every_value_of_the_chart_is_tested() {
     let charts = Charts::new(&chains(), CONFIG).await;
     charts.chart("").await;
     let text = fs::read_to_string(charts.path("chart/values.yaml")).unwrap();

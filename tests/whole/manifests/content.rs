@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn everything_that_is_named_is_there() {
+async fn every_object_that_the_manifests_name_is_printed() {
     let printed = Printed::of(&chains(), "--network-policy").await;
     assert_eq!(
         printed.kinds(),
@@ -97,7 +97,7 @@ async fn everything_that_is_named_is_there() {
 }
 
 #[tokio::test]
-async fn flags() {
+async fn flags_appear_in_the_manifests() {
     // (flags, kind, end of the name, pointer, value)
     let table = [
         (
@@ -270,7 +270,7 @@ async fn flags() {
 
 /// Notes for the user: what may be locked out, and what is not checked.
 #[tokio::test]
-async fn notes() {
+async fn notes_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
     let lock_out = "the webhooks apply to kube-system, and the failure policy is Fail";
     let ephemeral = "add pods/ephemeralcontainers to `resources`";

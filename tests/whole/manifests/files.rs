@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn certificates_of_a_directory_are_taken() {
+async fn certificates_of_a_directory_are_used() {
     let directory = tempfile::tempdir().unwrap();
     let chains = write(&directory, "pods.yaml", chains());
     let certs = directory.path().join("certs");

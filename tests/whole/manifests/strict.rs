@@ -66,7 +66,7 @@ pub(super) fn assert_valid(object: &Value) {
 }
 
 #[tokio::test]
-async fn kubernetes_knows_every_field() {
+async fn kubernetes_accepts_every_field_strictly() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "pods.yaml", chains());
     let config = write(

@@ -24,7 +24,7 @@ async fn create(driver: &Front, name: &str) -> (u64, String) {
 }
 
 #[tokio::test]
-async fn only_who_has_the_password_sees_the_schedulers_and_the_drivers() {
+async fn schedulers_and_drivers_are_readable_only_with_the_password() {
     let place = ZooKeeperNode::shared("digest").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();

@@ -53,7 +53,7 @@ async fn create(driver: &Front, name: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn healthz_tells_of_the_schedulers_as_the_original_does() {
+async fn healthz_reports_schedulers_like_the_original() {
     let no_scheduler = json!({
         "result": false,
         "code": 1_405_009,

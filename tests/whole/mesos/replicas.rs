@@ -217,7 +217,7 @@ async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
 }
 
 #[tokio::test]
-async fn drivers_go_on_without_one_that_was_killed_and_without_zookeeper() {
+async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     let server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
     // The scheduler is registered elsewhere: it loses nothing when the server stops.

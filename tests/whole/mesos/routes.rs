@@ -96,7 +96,7 @@ const COMMENTED_OUT: [(Method, &str, &str); 2] = [
 ];
 
 #[tokio::test]
-async fn every_route_of_the_scheduler() {
+async fn every_route_of_the_scheduler_is_forwarded() {
     let mesos = Mesos::new("", &[]).await;
     let mut wrong = Vec::new();
     for (method, path, body, expected) in ROUTES {
@@ -129,7 +129,7 @@ async fn every_route_of_the_scheduler() {
 }
 
 #[tokio::test]
-async fn routes_that_schedulers_have_no_more() {
+async fn removed_routes_of_schedulers_are_forwarded_and_refused_there() {
     let mesos = Mesos::new("", &[]).await;
     for (method, path, expected) in COMMENTED_OUT {
         let before = mesos.scheduler.received().len();

@@ -24,7 +24,7 @@ const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
 
 /// Selectors use the namespace in the client's body. Unknown operators are tested in the vectors.
 #[tokio::test]
-async fn a_selector_looks_at_the_namespace_of_the_body() {
+async fn a_selector_matches_the_namespace_of_the_body() {
     let hooks = Hooks::start().await;
     let mut stages = Vec::new();
     for (operator, values) in [("In", "shop"), ("In", ""), ("NotIn", "shop"), ("NotIn", "")] {

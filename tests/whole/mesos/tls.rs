@@ -47,7 +47,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
 }
 
 #[tokio::test]
-async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
+async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     let directory = tempfile::tempdir().unwrap();
     // The cluster's, the scheduler's and a foreign one.
     let [ours, schedulers, theirs] = ["ours", "schedulers", "theirs"].map(|name| directory.path().join(name));

@@ -204,7 +204,7 @@ fn definitions(hooks: &Hooks) -> String {
 }
 
 #[tokio::test]
-async fn the_vectors_of_the_original() {
+async fn replies_match_the_vectors_of_the_original() {
     let hooks = Hooks::start().await;
     let mesos = Mesos::new(&definitions(&hooks), &[("hook.hooks", hooks.address)]).await;
     let mut wrong = Vec::new();

@@ -221,7 +221,7 @@ const TOKENS: &str = "admin:
 
 /// Evaluating runs what the definitions say, so it needs the role that may apply them. Asking what applies does not.
 #[tokio::test]
-async fn roles() {
+async fn evaluating_needs_the_role_that_may_change_definitions() {
     let directory = tempfile::tempdir().unwrap();
     for (name, token) in [
         ("board", "the-token-of-who-reads"),

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_stand_beside_each_other() {
+    fn changed_lines_are_shown_side_by_side() {
         let (before, after) = ("a\nb\nc\n", "a\nB\nc\nd\n");
         let html = side_by_side(["Before", "After"], before, after)
             .unwrap()

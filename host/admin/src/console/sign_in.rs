@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_addresses_are_shown_after_signing_in() {
+    fn sign_in_redirects_only_to_paths_of_the_console() {
         for (next, expected) in [
             ("/decisions/a?b=c", "/decisions/a?b=c"),
             ("/", "/"),

@@ -238,7 +238,7 @@ fn the_body_names_the_object_of_a_request() {
 }
 
 #[test]
-fn the_canonical_body_is_there_only_when_it_differs() {
+fn a_canonical_body_exists_only_if_it_differs() {
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
     let read = |body: &'static str| {
         let inspection = Inspection::new(Operation::Update);
@@ -264,7 +264,7 @@ fn the_canonical_body_is_there_only_when_it_differs() {
 
 #[test]
 #[rustfmt::skip]
-fn each_end_of_a_request_has_the_reply_of_the_driver() {
+fn each_outcome_of_a_request_has_the_reply_of_the_original_driver() {
     let refusal = |cause| Refusal { chain: "c".into(), stage: "s".into(), cause };
     let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
     let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));

@@ -164,7 +164,7 @@ fn the_reason_why_the_state_is_stale_is_reported() {
 }
 
 #[test]
-fn names_are_parts_of_paths() {
+fn special_characters_in_names_of_nodes_are_escaped() {
     for (host, expected) in [
         ("driver-1.example", "driver-1.example:8090-01234567"),
         ("a/b c", "a-b-c:8090-01234567"),

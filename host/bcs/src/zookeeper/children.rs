@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_end_with_a_sequence_or_are_no_members() {
+    fn only_names_that_end_with_a_sequence_are_members() {
         for (name, expected) in [
             (
                 "_c_0123456789abcdef0123456789abcdef-10.0.0.1:30100000000007",

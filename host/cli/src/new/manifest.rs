@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_inherited_in_a_project() {
+    fn manifests_of_a_project_inherit_nothing_from_a_workspace() {
         for manifest in [
             include_str!("../../../../sdk/Cargo.toml"),
             include_str!("../../../../sdk/macros/Cargo.toml"),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_a_line_for_each_case() {
+    fn the_text_report_has_a_line_for_each_case() {
         let expected = "tests/a.yaml\n  ok    first  1.50ms\n  FAIL  second #2  1.50ms\n        \
                         object: it \"differs\" <here> \n          - 1\n          + 2\ntests/b.yaml\n  ok    third  1.50ms\n\n\
                         2 passed, 1 failed\n";
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_read_json() {
+    fn the_json_report_lists_cases_and_differences() {
         let report = to_json(&tested());
         assert_eq!((&report["passed"], &report["failed"]), (&json!(2), &json!(1)));
         let second = &report["cases"][1];
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ci_reads_junit() {
+    fn the_junit_report_lists_cases_and_failures() {
         let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="admittance" tests="3" failures="1" time="0.004500">
   <testsuite name="tests/a.yaml" tests="2" failures="1" time="0.003000">

@@ -218,7 +218,7 @@ async fn yaml_whose_aliases_multiply_it_is_an_error() {
 }
 
 #[test]
-fn what_cannot_be_called_is_refused_with_the_reason() {
+fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
     for (namespace, expression, expected) in [
         (
             None,
@@ -340,7 +340,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
 }
 
 #[tokio::test]
-async fn answers_are_worded_as_by_kyverno() {
+async fn messages_have_the_wording_of_kyverno() {
     let ignoring = Binding {
         failure_policy: FailurePolicy::Ignore,
         ..binding(&[Action::Deny])

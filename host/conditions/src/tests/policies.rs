@@ -222,7 +222,7 @@ async fn validations_decide_by_actions_and_parameters() {
 }
 
 #[tokio::test]
-async fn requests_whose_namespace_or_parameters_cannot_be_found() {
+async fn a_missing_namespace_or_parameter_denies_unless_failures_are_ignored() {
     let labelled = LabelSelector::new(vec![Requirement::equals("limits", "yes").unwrap()]);
     let refused = |why: &str| {
         format!(

@@ -178,7 +178,7 @@ fn requests_with_the_same_key_are_decided_by_the_same_version() {
 }
 
 #[test]
-fn shares_grow_and_are_as_large_as_they_say() {
+fn a_larger_share_includes_the_requests_of_a_smaller_one() {
     let rollout = read("{ percent: 1 }");
     let requests: Vec<_> = (0..2000)
         .map(|number| request(Some(&format!("team-{number}")), "a", ""))

@@ -112,7 +112,7 @@ fn switching_protocols_needs_more_than_read() {
 
 /// Every route of the driver, so that a new route needs a decision here.
 #[test]
-fn no_route_that_changes_definitions_needs_less() {
+fn changing_definitions_needs_the_permission_for_hooks() {
     let mut seen = 0;
     for route in routes() {
         let path = route.path.replace("{uri:*}", "g.io/v1/x").replace(['{', '}'], "");

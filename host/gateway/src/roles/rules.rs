@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn no_role_has_a_dangerous_right_that_is_not_named() {
+    fn dangerous_rights_must_be_named() {
         for role in GrantedRole::ALL {
             if role == GrantedRole::ClusterManage {
                 assert!(AllowedRights::default().check(role).is_err());

@@ -60,7 +60,7 @@ use RolloutAction::{Abort, Next, Pause, Resume};
 use RolloutState::{Aborted, Completed, Paused, Progressing};
 
 #[tokio::test(start_paused = true)]
-async fn steps_begin_by_themselves() {
+async fn steps_begin_automatically() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     for (state, share) in [(Progressing, "10%"), (Progressing, "50%"), (Progressing, "100%")] {

@@ -413,7 +413,7 @@ fn writes(text: &str) -> (Guest, String) {
 }
 
 #[tokio::test]
-async fn the_last_words_of_a_plugin_are_in_the_failure() {
+async fn a_failure_includes_the_last_output_of_the_plugin() {
     let panic = "thread main panicked at src/lib.rs:3:5:\nno image\nnote: run with `RUST_BACKTRACE=1`\n";
     let (guest, code) = writes(panic);
     let guest = Guest {

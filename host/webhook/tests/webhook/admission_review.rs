@@ -572,7 +572,7 @@ async fn wrong_statuses_are_failures() {
 
 /// A webhook asks for a retry with 429, or any status from 500 on, and `Retry-After` in seconds.
 #[tokio::test]
-async fn a_webhook_is_called_again_when_it_asks_for_it() {
+async fn a_call_is_repeated_after_the_time_in_retry_after() {
     for (status, retry_after, calls) in [
         (429, Some("0"), 3),
         (503, Some("0"), 3),

@@ -180,7 +180,7 @@ async fn a_url_by_address_needs_a_certificate_for_the_address() {
 
 /// A server with TLS 1.3 reports it after the client's side of the handshake is done.
 #[tokio::test]
-async fn a_client_certificate_is_wanted_over_http1() {
+async fn a_missing_client_certificate_is_reported_over_http1() {
     let authority = Authority::new();
     let server = Server::start_http1(authority.server_for_clients(&[BCS_HOST]), echo());
     let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
@@ -190,7 +190,7 @@ async fn a_client_certificate_is_wanted_over_http1() {
 }
 
 #[tokio::test]
-async fn the_name_follows_the_naming() {
+async fn the_name_in_the_certificate_follows_the_naming_of_services() {
     for (naming, right, wrong) in [
         (ServiceNaming::Bcs, BCS_HOST, KUBERNETES_HOST),
         (ServiceNaming::Kubernetes, KUBERNETES_HOST, BCS_HOST),
@@ -247,7 +247,7 @@ async fn a_server_without_tls_is_reported() {
 
 /// Only a URL, and only in the BCS form, may be without TLS.
 #[tokio::test]
-async fn plain_http_is_for_bcs_urls() {
+async fn only_urls_of_bcs_may_be_plain_http() {
     let server = Server::start_plain(echo());
     let target = WebhookTarget::Url(format!("http://{}/admit", server.address).parse().unwrap());
     let clients = WebhookClients::default();

@@ -158,7 +158,7 @@ fn always_reachable_applies_to_nodes_of_unknown_state() {
 }
 
 #[test]
-fn the_patch_moves_and_copies_nothing() {
+fn the_patch_has_no_move_or_copy_operations() {
     let (a, d) = (address("10.0.0.1", "lost"), address("10.0.0.4", "dead"));
     let table = [
         (

@@ -14,7 +14,7 @@ fn node(ready: &str, annotations: Value, taints: Value) -> Value {
 
 /// SuperEdge: `pkg/edge-health-admission/admission/nodetaint.go`.
 #[test]
-fn the_taint_of_a_node_that_is_only_cut_off_goes() {
+fn the_taint_of_a_node_that_is_only_cut_off_is_removed() {
     let evict = || taint(TAINT, "NoExecute");
     let only = || json!([evict()]);
     let none = || Value::Null;
@@ -152,7 +152,7 @@ fn the_taint_of_a_node_that_is_only_cut_off_goes() {
 }
 
 #[test]
-fn nothing_that_is_absent_is_tripped_over() {
+fn missing_fields_of_a_node_are_accepted() {
     let conditions = |conditions: Value| {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edge"},
                "spec": {"taints": [taint(TAINT, "NoExecute")]}, "status": {"conditions": conditions}})
@@ -175,7 +175,7 @@ fn nothing_that_is_absent_is_tripped_over() {
 }
 
 #[test]
-fn only_the_update_of_a_node_itself_counts() {
+fn only_updates_of_a_node_itself_are_changed() {
     let node = node("Unknown", json!({}), json!([taint(TAINT, "NoExecute")]));
     let table = [
         ("an UPDATE", testing::update(&node, &node), true),
@@ -195,7 +195,7 @@ fn only_the_update_of_a_node_itself_counts() {
 }
 
 #[test]
-fn the_patch_names_only_the_taints() {
+fn the_patch_changes_only_the_taints() {
     let evict = || taint(TAINT, "NoExecute");
     let table = [
         (

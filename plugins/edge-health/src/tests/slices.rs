@@ -59,7 +59,7 @@ fn endpoints_of_nodes_that_are_only_cut_off_become_ready() {
 }
 
 #[test]
-fn the_node_is_found_where_the_version_has_it() {
+fn the_node_of_an_endpoint_is_read_from_the_field_of_its_version() {
     let hostname = |node: Value| json!({"topology": {"kubernetes.io/hostname": node, "zone": "a"}});
     let both = json!({"nodeName": "near", "topology": {"kubernetes.io/hostname": "lost"}});
     let empty = json!({"nodeName": "", "topology": {"kubernetes.io/hostname": "lost"}});
@@ -127,7 +127,7 @@ fn the_node_is_found_where_the_version_has_it() {
 }
 
 #[test]
-fn several_at_once_and_nothing_else() {
+fn all_affected_endpoints_and_no_other_fields_are_changed() {
     let endpoint = |node: &str, ready: bool| {
         json!({"addresses": ["10.0.0.1"], "nodeName": node, "hints": {"forZones": []},
                                                     "conditions": {"ready": ready}})

@@ -45,7 +45,7 @@ h(x) { x > 1 }
 const LIB: &str = "package lib\nis_small(x) { x < limit } { x < 1 } { x < 0 }\nlimit = 9\n";
 
 #[test]
-fn results_are_those_of_the_functions() {
+fn memoized_results_equal_those_of_the_functions() {
     let (mut engine, remembered) = remembered(&[POLICY, LIB]).expect("it is worthwhile");
     for (input, expected, known) in [
         // The argument 4 is undefined without `more`, for which nothing else is found.

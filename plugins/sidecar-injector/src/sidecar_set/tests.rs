@@ -32,7 +32,7 @@ fn mark() -> Value {
 }
 
 #[test]
-fn a_pod_gets_containers_and_what_belongs_to_them() {
+fn containers_are_injected_with_their_volumes_and_pull_secrets() {
     let set = json!({
         "name": "logs",
         "containers": [{
@@ -70,7 +70,7 @@ fn a_pod_gets_containers_and_what_belongs_to_them() {
 }
 
 #[test]
-fn where_containers_are_injected() {
+fn containers_are_injected_in_the_order_of_openkruise() {
     let container = |name: &str, policy: Value| json!({"name": name, "podInjectPolicy": policy});
     let set = json!({
         "name": "a",
@@ -195,7 +195,7 @@ fn volumes_and_variables_of_the_pod_are_shared() {
 }
 
 #[test]
-fn annotations_of_the_pod() {
+fn annotations_are_added_to_the_pod_by_their_patch_policy() {
     let set = json!({"name": "a", "containers": [{"name": "x"}], "patchPodMetadata": [
         {"annotations": {"kept": "new", "added": "new"}},
         {"annotations": {"replaced": "new"}, "patchPolicy": "Overwrite"},
@@ -243,7 +243,7 @@ fn a_sidecar_set_changes_only_created_pods() {
 }
 
 #[test]
-fn every_mistake_has_its_place() {
+fn every_mistake_is_reported_with_its_place() {
     let container = |extra: Value| {
         let mut container = json!({"name": "x"});
         let fields = container.as_object_mut().expect("an object");

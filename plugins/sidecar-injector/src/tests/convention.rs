@@ -33,7 +33,7 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
 
 /// The file of the project, and settings from tutorials based on it, can be used unchanged.
 #[test]
-fn a_sidecarconfig_is_settings_as_it_stands() {
+fn a_sidecarconfig_is_accepted_as_settings() {
     let table = [
         ("the file of the project", sidecarconfig()),
         (
@@ -209,7 +209,7 @@ fn annotations_without_a_known_value_are_warned_of() {
 }
 
 #[test]
-fn system_namespaces_are_left_alone() {
+fn system_namespaces_are_not_injected() {
     let usual = json!({});
     let opt_in = json!({"mode": "optIn"});
     let whole = json!({"convention": "kubeSidecarInjector"});
@@ -320,7 +320,7 @@ fn no_annotation_is_lost() {
 
 /// The template of a workload is treated like its Pods, which then need no further injection.
 #[test]
-fn workloads_are_done_before_their_pods() {
+fn pods_of_an_injected_workload_are_not_injected_again() {
     let template = json!({"metadata": {"annotations": {ASK: "yes"}}, "spec": {"containers": []}});
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": template}});
     for more in [json!({}), json!({"convention": "kubeSidecarInjector"})] {
@@ -339,7 +339,7 @@ fn workloads_are_done_before_their_pods() {
 
 /// A meaning that the settings give to these names takes precedence.
 #[test]
-fn names_in_the_settings_count_first() {
+fn names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});
     let added = json!({"annotations": {DONE: "injected"}});
     let other = json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
@@ -394,7 +394,7 @@ fn names_in_the_settings_count_first() {
 }
 
 #[test]
-fn the_schema_tells_the_conventions() {
+fn the_schema_describes_the_conventions() {
     let description = testing::describe::<SidecarInjector>();
     let schema = description.settings_schema.expect("there is a schema");
     for part in [

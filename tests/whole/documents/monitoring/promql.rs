@@ -96,7 +96,7 @@ fn word_of(text: &str) -> (&str, &str) {
 }
 
 #[test]
-fn names_are_found() {
+fn metric_names_are_found_in_expressions() {
     let parsed = Expression::parse(
         "histogram_quantile(0.99, sum by (le, a) (rate(x_bucket{b=\"1|2\",c!~\"3\"}[5m]))) > 7 * 86400\n\
          and on (d) y unless sum(z) without (e) - time()",

@@ -79,7 +79,7 @@ async fn calling_together(protocol: &str) -> (Arc<Server>, Hooks) {
 }
 
 #[tokio::test]
-async fn ten_calls_at_once() {
+async fn ten_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");

@@ -55,7 +55,7 @@ fn rows() -> Vec<Row> {
 /// The webhooks of a row are tested in one configuration, and each in its own: the results must be the
 /// same.
 #[tokio::test]
-async fn the_second_round() {
+async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();
     // The path ends with the label and its value.
     let hooks = Hooks::start(directory.path(), |call, _| async move {

@@ -526,11 +526,11 @@ async fn unread(directory: &TempDir, case: &Case, words: &str) {
 }
 
 #[tokio::test]
-async fn webhooks_that_change_nothing() {
+async fn webhooks_without_a_patch_leave_the_object_unchanged() {
     hold("C1", &["Mutating", "Validating"], unchanged_rows).await;
 }
 
 #[tokio::test]
-async fn webhooks_that_change_the_object() {
+async fn patches_of_webhooks_change_the_object() {
     hold("C2", &["Mutating"], |_| changing_rows()).await;
 }

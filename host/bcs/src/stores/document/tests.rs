@@ -35,7 +35,7 @@ fn a_change_gains_the_operation_and_kind_that_it_newly_covers() {
 }
 
 #[test]
-fn missing_names_come_from_the_place() {
+fn missing_names_are_taken_from_the_node() {
     let place = DefinitionName::new("outer", "name");
     // (as stored, as read)
     for (kept, expected) in [

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_brace_is_itself_where_it_repeats_nothing() {
+    fn a_brace_that_starts_no_repetition_is_literal() {
         for (text, sample, expected) in [
             (r#"missing: {"a"}"#, r#"missing: {"a"}"#, true),
             ("a{2}", "aa", true),

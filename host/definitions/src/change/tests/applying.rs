@@ -103,7 +103,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
 }
 
 #[test]
-fn a_file_of_several_is_edited_by_people() {
+fn a_file_with_several_definitions_must_be_edited_by_hand() {
     let [a, b] = ["a", "b"].map(chain);
     let applied_to = |text: &str, new: &str| {
         let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", Expected::Any, &|_| None);
@@ -273,7 +273,7 @@ fn a_new_file_is_found_by_the_next_read() {
 }
 
 #[test]
-fn why_a_text_is_not_applied() {
+fn a_refused_apply_says_why() {
     let list = |items: &str| format!("apiVersion: v1\nkind: List\nitems: [ {items} ]\n");
     let [a, b] = ["a", "b"].map(chain);
     let beside = format!("{a}---\n{b}");
@@ -359,7 +359,7 @@ fn why_a_text_is_not_applied() {
 
 /// Relative paths of the definition are resolved in the directory of the file to which it is written.
 #[test]
-fn modules_are_beside_the_file() {
+fn relative_module_paths_start_at_the_directory_of_the_file() {
     let set = set(&[("chains/f.yaml", &chain("a"))]);
     let change = set
         .apply(
@@ -384,7 +384,7 @@ fn modules_are_beside_the_file() {
 }
 
 #[test]
-fn chains_of_a_text_are_known_before_it_is_applied() {
+fn the_chains_of_a_text_are_listed_before_it_is_applied() {
     let set = set(&[("old/pods.yaml", &chain("pods"))]);
     let destination = to(Path::new("new"));
     let source = |name: &str| {

@@ -6,7 +6,7 @@ fn id(text: &str) -> DefinitionId {
 }
 
 #[test]
-fn a_file_goes_with_its_definition() {
+fn a_file_is_deleted_with_its_only_definition() {
     let [a, b] = ["a", "b"].map(chain);
     let both = set(&[("a.yaml", &a), ("b.yaml", &format!("# B.\n---\n{b}# End.\n"))]);
     let change = both.delete(&id("AdmissionChain/b")).unwrap();
@@ -17,7 +17,7 @@ fn a_file_goes_with_its_definition() {
 }
 
 #[test]
-fn why_a_definition_is_not_deleted() {
+fn a_refused_deletion_says_why() {
     let list = format!("apiVersion: v1\nkind: List\nitems: [ {} ]\n", line("listed"));
     let validating = line("twice").replace("spec: {", "spec: { phase: Validating,");
     let whole = [chain("pods"), list, line("twice"), validating].join("\n---\n");

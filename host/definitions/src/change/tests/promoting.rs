@@ -133,7 +133,7 @@ fn candidates_of_every_form_are_promoted() {
 }
 
 #[test]
-fn why_a_candidate_is_not_promoted() {
+fn a_refused_promotion_says_why() {
     let stages = "    - { name: images, plugin: { source: file:a.wasm }, candidate: { source: file:b.wasm } }\n    \
                   - { name: other, plugin: { source: file:a.wasm } }\n";
     let mutating = format!("{HEAD}{stages}").replace("name: c", "name: pods");

@@ -36,7 +36,7 @@ fn with_metadata(labels: &str, annotations: &str) -> String {
 }
 
 #[test]
-fn labels_and_annotations_of_others_stay() {
+fn labels_and_annotations_of_other_writers_are_kept() {
     let there = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
     let old = beside(&[("store:/x/b", &there)]);
     let kept = |team: &str| {
@@ -161,7 +161,7 @@ fn a_change_writes_entries_of_a_store() {
 }
 
 #[test]
-fn stored_definitions_beside_files_are_deleted_and_promoted() {
+fn stored_definitions_are_deleted_and_promoted_besides_files() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
     let old = beside(&[("store:/x/b", &b), ("store:/x/c", &c)]);
     for (id, expected, left) in [

@@ -34,7 +34,7 @@ fn a_text_has_the_values_that_kubectl_sends() {
 }
 
 #[test]
-fn a_key_that_is_written_twice_is_a_mistake_although_kubectl_takes_the_last() {
+fn a_duplicate_key_is_a_mistake_although_kubectl_takes_the_last() {
     for text in [
         "a: 1\na: 2\n",
         "1: a\n'1': b",
@@ -51,7 +51,7 @@ fn a_key_that_is_written_twice_is_a_mistake_although_kubectl_takes_the_last() {
 }
 
 #[test]
-fn some_texts_are_read_otherwise_than_by_kubectl() {
+fn some_texts_are_read_differently_from_kubectl() {
     // kubectl refuses these, and a parser of YAML 1.2 reads them.
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),

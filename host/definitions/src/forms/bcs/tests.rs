@@ -373,7 +373,7 @@ fn mistakes_around_the_hooks_are_reported_with_places() {
 }
 
 #[test]
-fn no_hooks_make_a_chain_without_stages() {
+fn a_definition_without_hooks_is_a_chain_without_stages() {
     let text = "kind: AdmissionWebhook\nmetadata: {name: a, namespace: b}\nresourcesRef: {operation: Create, kind: DAEMONSET}\nadmissionWebhooks: []\n";
     // Go writes an empty list as null.
     for text in [text, &text.replace("[]", "null")] {
@@ -384,7 +384,7 @@ fn no_hooks_make_a_chain_without_stages() {
 }
 
 #[test]
-fn a_custom_resource_whose_metadata_is_only_its_own() {
+fn a_custom_resource_names_its_definition_by_its_own_metadata() {
     let text = "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {name: a, namespace: b}\n\
                 spec:\n  resourcesRef: {operation: Create, kind: Application}\n  admissionWebhooks: []\n";
     assert_eq!(load_text("f", text).unwrap()[0].name, "b/a");

@@ -289,7 +289,7 @@ fn unset_fields_have_the_defaults_of_their_version() {
 }
 
 #[test]
-fn a_service_without_ca_bundle_is_known_by_the_cas_of_the_system() {
+fn a_service_without_ca_bundle_is_verified_with_the_cas_of_the_system() {
     for bundle in ["", ", caBundle: ''", ", caBundle: null"] {
         let change = format!("clientConfig: {{ service: {{ namespace: ns, name: m }}{bundle} }}");
         let stage = read("Mutating", "v1", &change).unwrap().stages.remove(0);
@@ -302,7 +302,7 @@ fn a_service_without_ca_bundle_is_known_by_the_cas_of_the_system() {
 
 /// A URL with an empty query or fragment is called without it.
 #[test]
-fn urls_are_read_as_they_are_called() {
+fn empty_queries_and_fragments_of_urls_are_dropped() {
     for url in [
         "https://h.example/a",
         "https://h.example/a?",
@@ -360,7 +360,7 @@ fn a_webhook_without_rules_is_left_out() {
 }
 
 #[test]
-fn a_plugin_needs_no_fields_of_a_server() {
+fn side_effects_and_review_versions_are_optional_for_a_plugin() {
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\n";
     // (change of the stage in addition to its hook, expected mistakes)
     let table = [

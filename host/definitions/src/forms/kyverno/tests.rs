@@ -95,7 +95,7 @@ status: {}
 }
 
 #[test]
-fn a_policy_of_a_namespace_is_for_nothing_else() {
+fn a_policy_of_a_namespace_applies_only_in_it() {
     for kind in ["NamespacedValidatingPolicy", "NamespacedMutatingPolicy"] {
         let expressions = match kind {
             "NamespacedValidatingPolicy" => "validations: [{ expression: \"true\" }]",
@@ -117,7 +117,7 @@ fn a_policy_of_a_namespace_is_for_nothing_else() {
 }
 
 #[test]
-fn a_policy_for_pods_is_for_what_creates_pods_too() {
+fn a_policy_for_pods_applies_to_pod_controllers_too() {
     let expression = "object.metadata.?labels.orValue({}) == {} && object.spec.x == 1 && oldObject.spec.x == 1 \
                       && object.metadata.namespace == 'a' && object.metadata.namespaces == 'b'";
     let lines = format!("validations: [{{ expression: \"{expression}\" }}]");
@@ -170,7 +170,7 @@ fn a_policy_for_pods_is_for_what_creates_pods_too() {
 }
 
 #[test]
-fn a_policy_for_some_pods_is_for_pods_alone() {
+fn a_policy_with_selectors_for_pods_does_not_apply_to_pod_controllers() {
     let lines = "validations: [{ expression: \"true\" }]";
     for (part, other) in [
         ("resources: [pods]", "resources: [pods, services]"),
@@ -188,7 +188,7 @@ fn a_policy_for_some_pods_is_for_pods_alone() {
 }
 
 #[test]
-fn the_change_of_a_pod_is_the_change_of_a_template() {
+fn mutations_of_pods_are_made_in_pod_templates_too() {
     for (expression, template) in [
         (
             "Object{spec: Object.spec{a: object.spec.b}}",
@@ -216,7 +216,7 @@ fn the_change_of_a_pod_is_the_change_of_a_template() {
 }
 
 #[test]
-fn parts_without_a_meaning_here_are_warnings() {
+fn fields_without_an_effect_cause_warnings() {
     for (lines, expected, stages) in [
         (
             "evaluation: { admission: { enabled: false } }",
@@ -241,7 +241,7 @@ fn parts_without_a_meaning_here_are_warnings() {
 }
 
 #[test]
-fn fields_and_kinds_that_are_not_run_are_refused_by_name() {
+fn unsupported_fields_and_kinds_are_refused_by_name() {
     for (lines, expected) in [
         (
             "failurePolicy: Fail",
@@ -337,7 +337,7 @@ fn with_exception(kind: &str, spec: &str) -> String {
 }
 
 #[test]
-fn an_exception_is_an_exception_of_all_stages_of_its_policy() {
+fn an_exception_applies_to_all_stages_of_its_policy() {
     let condition = "{ name: a, expression: \"image(object.spec.image).tag() == '1'\" }";
     let spec = format!(
         "  matchConditions: [{condition}]\n  expiresAt: 2030-01-01T00:00:00Z\n  reportResult: pass\n"
@@ -418,7 +418,7 @@ fn an_exception_with_images_or_values_allows_them() {
 }
 
 #[test]
-fn mistakes_in_exceptions() {
+fn mistakes_in_exceptions_are_reported() {
     let lookup = "{ name: a, expression: \"resource.Get('v1', 'pods', 'a', 'b') == null\" }";
     for (spec, expected) in [
         ("  podSecurity: []\n", "spec.podSecurity: unknown field"),

@@ -122,7 +122,7 @@ fn a_sidecar_set_selects_a_namespace_by_name() {
 
 /// Source: OpenKruise 1.8, apis/apps/v1beta1/sidecarset_types.go; later versions have no `specificNamespace`.
 #[test]
-fn the_other_version_says_the_same() {
+fn both_versions_of_a_sidecar_set_have_the_same_meaning() {
     let first = one(WHOLE);
     let second = WHOLE.replace("v1alpha1", "v1beta1");
     let selector = "namespaceSelector: { matchLabels: { tier: front } }";

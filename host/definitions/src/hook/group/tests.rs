@@ -43,7 +43,7 @@ const NATIVE: &str = "        \
 ";
 
 #[test]
-fn a_group_of_a_native_stage() {
+fn a_group_of_a_native_stage_has_members_and_a_formula() {
     let chain = one(&native(NATIVE));
     let definition = group(&chain);
     assert_eq!(definition.expression.text(), "signed() || internal()");
@@ -79,7 +79,7 @@ fn a_rejected_setting_of_a_member_is_found() {
 }
 
 #[test]
-fn the_module_of_a_policy_is_found() {
+fn the_line_of_the_module_of_a_policy_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policy.yaml");
     let text = kubewarden("ClusterAdmissionPolicy", "  module: file:///policy.wasm\n");

@@ -244,7 +244,7 @@ fn each_item_of_a_list_is_a_definition() {
 }
 
 #[test]
-fn a_document_that_is_no_definition_is_a_mistake() {
+fn a_document_that_is_not_a_definition_is_a_mistake() {
     let known = "write an AdmissionChain, NamespacedAdmissionChain or AdmissionException (admittance.dev/v1alpha1), a MutatingWebhookConfiguration, ValidatingWebhookConfiguration, MutatingAdmissionPolicy, ValidatingAdmissionPolicy, MutatingAdmissionPolicyBinding or ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1), a CustomResourceDefinition (apiextensions.k8s.io/v1), a ClusterAdmissionPolicy, AdmissionPolicy, ClusterAdmissionPolicyGroup or AdmissionPolicyGroup (policies.kubewarden.io/v1), a ConstraintTemplate (templates.gatekeeper.sh/v1), a constraint (constraints.gatekeeper.sh/v1beta1), a Config (config.gatekeeper.sh/v1alpha1), a SyncSet (syncset.gatekeeper.sh/v1alpha1), an ExpansionTemplate (expansion.gatekeeper.sh/v1beta1), an Assign, AssignImage, AssignMetadata or ModifySet (mutations.gatekeeper.sh/v1), a ValidatingPolicy, NamespacedValidatingPolicy, MutatingPolicy, NamespacedMutatingPolicy or PolicyException (policies.kyverno.io/v1), a SidecarSet (apps.kruise.io/v1beta1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
     let table = [
         ("a: 1", format!("f:1:1: kind: missing; {known}")),

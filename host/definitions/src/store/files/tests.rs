@@ -187,7 +187,7 @@ async fn timed(place: &TestDirectory) -> (Duration, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_is_believed_when_it_lasts() {
+async fn a_removed_definition_counts_only_after_a_while() {
     const SOON: Duration = Duration::from_millis(1000);
     let place = TestDirectory::new();
     let both = format!("{}---\n{}", chain("a"), chain("b"));
@@ -271,7 +271,7 @@ admissionWebhooks:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_part_of_a_file_is_believed_when_it_lasts() {
+async fn a_shortened_file_counts_only_after_a_while() {
     const SOON: Duration = Duration::from_millis(1000);
     /// Returns the text up to the end of `end`: a truncated new version, and not only a truncated old version.
     fn cut(text: &str, end: &str) -> String {
@@ -373,7 +373,7 @@ async fn a_file_that_goes_on_being_written_is_a_mistake() {
 
 /// The store waits only for files whose names are names of definitions.
 #[tokio::test]
-async fn a_log_beside_the_definitions_is_not_waited_for() {
+async fn a_growing_log_next_to_definitions_delays_no_read() {
     const PAUSE: Duration = Duration::from_millis(5);
     let place = TestDirectory::new();
     place.read().await;

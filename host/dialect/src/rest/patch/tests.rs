@@ -570,7 +570,7 @@ fn routes_that_cannot_judge_patches_are_mistakes() {
 }
 
 #[test]
-fn a_request_without_the_parts_of_its_route_learns_which() {
+fn parts_that_a_request_lacks_are_named_in_the_reply() {
     let get = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()

@@ -197,7 +197,7 @@ async fn a_peer_that_goes_on_sending_after_a_pause_loses_the_connection() {
 }
 
 #[tokio::test]
-async fn slow_readers_hold_no_more_together_than_a_tunnel_may() {
+async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
     let [ours, theirs] = socket().await;
     let budget = Budget::new(8 << 20).part(4 << 20);
     let session = gateway(&budget, ours);

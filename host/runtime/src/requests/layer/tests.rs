@@ -163,7 +163,7 @@ async fn a_decision_names_the_dialect_of_its_request() {
 }
 
 #[tokio::test]
-async fn the_passage_of_a_response_tells_how_its_request_was_handled() {
+async fn the_passage_of_a_response_says_how_its_request_was_handled() {
     let layer = layer().await;
     let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
     let configmap = r#"{"Kind":"configmap","metadata":{"name":"bad"}}"#.to_owned();

@@ -176,7 +176,7 @@ fn an_object_is_printed_with_all_fields() {
 }
 
 #[test]
-fn no_mistake_is_lost_on_the_way_to_the_store() {
+fn storing_a_body_keeps_its_mistakes() {
     // (a part of a definition, the path of the mistake in it)
     for (part, path) in [
         (r#""other":null"#, "other"),

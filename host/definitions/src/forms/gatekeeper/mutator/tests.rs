@@ -102,7 +102,7 @@ fn each_kind_becomes_a_mutator_and_all_are_one_stage() {
 }
 
 #[test]
-fn the_requests_are_those_of_apply_to_and_match() {
+fn a_mutator_selects_requests_by_apply_to_and_match() {
     let spec = r#"applyTo: [ { groups: [apps, ""], versions: [v1], kinds: [Deployment, Pod] }, { groups: [batch], versions: [v1], kinds: [Job], operations: [CREATE] } ],
   match: { scope: Namespaced, kinds: [ { apiGroups: ["*"], kinds: [Pod, Job] }, { apiGroups: [apps] } ], namespaces: [shop-*], name: web,
     labelSelector: { matchLabels: { a: b } }, namespaceSelector: { matchLabels: { c: d } } },
