@@ -89,8 +89,8 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Whether to log the refusal: the client presented wrong credentials or lacks a role, and did not merely omit
-    /// credentials.
+    /// Returns whether to log the refusal: the client presented wrong credentials or lacks a role, and did not merely
+    /// omit credentials.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -159,7 +159,7 @@ impl Access {
         }
     }
 
-    /// Whether clients may sign in to the console.
+    /// Returns whether clients may sign in to the console.
     pub(crate) fn has_tokens(&self) -> bool {
         matches!(&*self.0, AccessPolicy::Guarded { tokens, .. } if !tokens.is_empty())
     }
@@ -225,7 +225,8 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     if allowed { Ok(()) } else { Err(Denied::OtherPage) }
 }
 
-/// Whether the request follows a link on a page of another site. Browsers do not send the session with such a request.
+/// Returns whether the request follows a link on a page of another site. Browsers do not send the session with such a
+/// request.
 pub(crate) fn is_link_from_elsewhere(head: &Parts) -> bool {
     let is = |name: &HeaderName, values: &[&str]| {
         let value = head.headers.get(name);
@@ -236,7 +237,8 @@ pub(crate) fn is_link_from_elsewhere(head: &Parts) -> bool {
         && is(&SEC_FETCH_MODE, &["navigate"])
 }
 
-/// Whether an origin is the origin of this request's URL. The scheme is not compared: TLS may end before this program.
+/// Returns whether an origin is the origin of this request's URL. The scheme is not compared: TLS may end before this
+/// program.
 fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     let authority = match head.headers.get(HOST) {
         Some(host) => host.as_bytes(),

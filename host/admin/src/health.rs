@@ -51,7 +51,7 @@ pub enum StatePart {
 }
 
 impl HealthLine {
-    /// A line without a state. The other functions add the parts of its state, one after another.
+    /// Creates a line without a state. The other functions add the parts of its state, one after another.
     pub fn new(subject: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
@@ -132,7 +132,7 @@ impl HealthLine {
         tones.chain(problem).max().unwrap_or(Tone::Plain)
     }
 
-    /// Whether an operator should look at it.
+    /// Returns whether an operator should look at it.
     pub fn needs_attention(&self) -> bool {
         self.tone() >= Tone::Warn
     }

@@ -111,7 +111,7 @@ pub struct Overview {
     pub listeners: Vec<ListenerStatus>,
     /// The reasons for which a change waits for other replicas.
     pub waiting: Vec<String>,
-    /// Everything that the driver has and depends on.
+    /// The state of the driver and of everything that it depends on.
     pub panels: Vec<HealthPanel>,
 }
 

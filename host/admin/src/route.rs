@@ -340,7 +340,7 @@ fn admit(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> 
     admitted
 }
 
-/// A missing content type is accepted.
+/// Checks that the content type of a body, if it has one, is one of the known types.
 pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     let Some(value) = head.get(CONTENT_TYPE) else {
         return Ok(());

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::Overview;
 
-/// The alerts that are shown before the others, which are folded.
+/// The number of alerts that are shown; the others are folded.
 const SHOWN: usize = 3;
 
 /// Something that needs attention, and the page about it.

@@ -114,7 +114,7 @@ fn label(action: RolloutAction) -> &'static str {
     }
 }
 
-/// Shows when the step of a rollout ends, and how much of it is over.
+/// Shows when the step of a rollout ends, and how much of it has passed.
 fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     let Some(next) = rollout.next else {
         return html! { (rollout.state) };
@@ -197,7 +197,7 @@ fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
 }
 
 fn written(answer: &AnswerSample) -> String {
-    // Its fields have names, so that it can always be written.
+    // All keys of the answer are strings, so YAML can always represent it.
     to_yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 

@@ -90,7 +90,7 @@ pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec
         .collect()
 }
 
-/// Shows chains with what they did in the last minute, as the page of decisions does, and the state of their stages.
+/// Shows chains with their rates of the last minute, as on the page of decisions, and the state of their stages.
 pub(super) fn chain_table(chains: &[RatedChain<'_>]) -> Markup {
     html! {
         table.data.chains {
@@ -284,7 +284,7 @@ fn state(state: StageState) -> Markup {
     }
 }
 
-/// The kind of a hook and its summary, everything else that is known about it, and the plugins of a group.
+/// Shows the kind of a hook, its summary, its further properties, and the plugins of a group.
 pub(super) fn hook_facts(hook: &HookStatus) -> Markup {
     html! {
         dt { (title(&hook.kind)) }
@@ -302,7 +302,7 @@ pub(super) fn hook_facts(hook: &HookStatus) -> Markup {
     }
 }
 
-/// A key of the API as a heading: `configuredPerCall` is "Configured per call", `url` is "URL".
+/// Turns a key of the API into a heading: `configuredPerCall` becomes "Configured per call", `url` becomes "URL".
 fn title(key: &str) -> String {
     if key.len() <= 3 {
         return key.to_ascii_uppercase();
@@ -321,7 +321,7 @@ fn title(key: &str) -> String {
     title
 }
 
-/// A fact in one line; `None` for what need not be shown.
+/// Returns a fact on one line; `None` for facts that are not shown.
 fn fact_text(fact: &Json) -> Option<String> {
     match fact {
         Json::Null | Json::Bool(false) => None,

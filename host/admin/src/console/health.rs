@@ -49,7 +49,7 @@ fn facts(table: &Status) -> Markup {
     }
 }
 
-/// Nothing without lines.
+/// Shows the lines of a panel as a table; nothing if there are no lines.
 fn table(panel: &HealthPanel, now: Moment) -> Markup {
     html! {
         @if !panel.lines.is_empty() {

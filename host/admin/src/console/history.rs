@@ -69,7 +69,7 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
     page(&session, Section::History, "History", content)
 }
 
-/// The names that a row shows before the others, which are folded.
+/// The number of names that a row shows; the others are folded.
 const NAMES: usize = 3;
 
 pub(super) fn changed_names(names: &[String]) -> Markup {

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use crate::error::ApiError;
 
-/// Whether a text begins with a method and a path, as no object does.
+/// Returns whether a text begins with a method and a path, as no object does.
 pub(super) fn is_http(text: &str) -> bool {
     start_line(text).is_some()
 }

@@ -50,7 +50,7 @@ const RATE_PERIOD: Duration = Duration::from_secs(60);
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time between two groups of decisions, so that browsers keep up.
 const GROUP_INTERVAL: Duration = Duration::from_millis(200);
-/// The most decisions of a group that are shown: the newest ones.
+/// The number of decisions that a group shows: the newest ones.
 const GROUP: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
@@ -81,7 +81,7 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of a page with the same filter, and of a list the id before which it begins.
+/// Returns the address of a page with the same filter; for a list, also the id before which it begins.
 fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
     let query = DecisionQuery {
         before,
@@ -281,7 +281,7 @@ pub(super) fn kind(decision: &DecisionRecord) -> &str {
     decision.kind.trim_start_matches('/')
 }
 
-/// Whether a stage whose answers are not enforced denied it.
+/// Returns whether a stage that is not enforced denied the request.
 fn would_be_denied(decision: &DecisionRecord) -> bool {
     let mut stages = decision.stages.iter();
     stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
@@ -327,7 +327,7 @@ fn rates(api: &Api) -> Markup {
     }
 }
 
-/// Returns what chains did in the last minute, which every page with chains shows.
+/// Returns the rates of the last minute, which every page with chains shows.
 pub(super) fn latest_rates(host: &Host) -> Vec<ChainRates> {
     host.decisions().rates(RATE_PERIOD)
 }
@@ -443,7 +443,7 @@ struct DecisionGroup {
 }
 
 impl FollowingPage {
-    /// `None` when the session has ended, or the driver stops.
+    /// Waits for the next event; `None` when the session has ended, or the driver stops.
     async fn event(&mut self) -> Option<Event> {
         let next = self.next;
         let decisions = &mut self.decisions;

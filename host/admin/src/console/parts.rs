@@ -8,7 +8,7 @@ use maud::{Markup, html};
 pub(super) use crate::health::{Tone, count};
 
 impl Tone {
-    /// Its class in the style sheet.
+    /// Returns the class in the style sheet.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -64,7 +64,7 @@ pub(super) fn chip(text: &str, without: &str) -> Markup {
     html! { a.chip href=(without) title="Remove this filter" { (text) span aria-hidden="true" { "×" } } }
 }
 
-/// Shows the steps of a rollout, and which of them is the present one, with its details.
+/// Shows the steps of a rollout, and marks the current one, with its details.
 pub(super) fn steps(shares: &[String], present: &str, details: &Markup) -> Markup {
     let index = shares.iter().position(|share| share == present);
     html! {
@@ -109,7 +109,7 @@ pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
 /// The size of the drawing area of a sparkline. The style sheet stretches it.
 const SPARK: (u64, u64) = (100, 20);
 
-/// Draws values as a line from left to right. The label is for those who do not see it.
+/// Draws values as a line from left to right. Screen readers read the label instead.
 pub(super) fn sparkline(tone: Tone, label: &str, values: &[u64]) -> Markup {
     let (width, height) = SPARK;
     let highest = values.iter().copied().max().unwrap_or_default().max(1);

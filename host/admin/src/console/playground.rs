@@ -257,7 +257,7 @@ async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<O
 
 /// Returns a request as an AdmissionReview.
 fn review(request: &Request) -> Value {
-    // It is JSON.
+    // An AdmissionReview is always valid JSON.
     serde_json::from_slice(&write_review(ReviewVersion::V1, request)).unwrap_or_default()
 }
 

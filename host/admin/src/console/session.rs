@@ -38,7 +38,7 @@ const MOST_SESSIONS: usize = 128;
 pub(crate) struct Session {
     pub(super) caller: Caller,
     pub(super) role: Role,
-    /// Forms that change something contain it. Pages of other sites do not know it.
+    /// The key in forms that change something. Pages of other sites cannot read it.
     pub(super) form_key: Arc<str>,
     /// The state of the driver, which every page shows.
     pub(super) sources: Arc<Sources>,
@@ -47,7 +47,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Whether to show the controls that change something.
+    /// Returns whether to show the controls that change something.
     pub(super) fn may_change(&self) -> bool {
         self.role >= Role::Admin
     }
@@ -58,7 +58,7 @@ impl Session {
         Denied::OnlyReads { caller }.into()
     }
 
-    /// Whether the session has not ended since it was read, for replies that last.
+    /// Returns whether the session is still valid, which replies that last must check.
     pub(super) fn is_current(&self, api: &Api) -> bool {
         let Some(id) = &self.id else {
             return true;
@@ -77,7 +77,7 @@ pub(super) struct SessionId(String);
 pub(crate) struct Sessions {
     /// Under the digests of their ids, so that comparing ids reveals nothing about them.
     signed_in: Mutex<HashMap<Digest, SignedIn>>,
-    /// The form key of clients that are known without a session.
+    /// The form key of clients that are identified without a session.
     form_key: Arc<str>,
 }
 

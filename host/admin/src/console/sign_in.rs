@@ -124,8 +124,8 @@ pub(super) fn required(head: &Parts, why: Why) -> Response {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The browser keeps the cookie of a session that ended, so that the page that a person sees says why it did,
-    // whatever a script has requested before.
+    // The cookie of the ended session is kept, so that the next page that the user sees says why the session ended,
+    // even if a script has made a request in between.
     unauthorized(why, next)
 }
 
@@ -139,8 +139,8 @@ fn unauthorized(why: Why, next: &str) -> Response {
         .into_response()
 }
 
-/// Replies to a link on a page of another site: browsers do not send the session with it, but do when this page, which is
-/// of this site, opens the same address.
+/// Replies to a link on a page of another site. Browsers do not send the session with it, so this page, which belongs
+/// to this site, opens the same address again.
 pub(super) fn again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()

@@ -32,7 +32,7 @@ impl Default for SinksConfig {
 }
 
 impl SinksConfig {
-    /// Whether no sink is configured.
+    /// Returns whether no sink is configured.
     pub fn is_empty(&self) -> bool {
         self.sqlite.is_none() && self.ndjson.is_none() && self.http.is_none() && !self.events
     }

@@ -74,7 +74,7 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// Whether a later attempt to write the same decisions may succeed.
+    /// Returns whether a later attempt to write the same decisions may succeed.
     fn is_temporary(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
@@ -96,10 +96,10 @@ pub struct DecisionSinks {
 /// A place to which decisions are written in batches.
 #[async_trait]
 pub(super) trait DecisionSink: Debug + Send {
-    /// The name of the sink in metrics and in the log.
+    /// Returns the name of the sink in metrics and in the log.
     fn name(&self) -> &'static str;
 
-    /// The time for which the sink gathers more decisions after the first one; `None` if it writes at once.
+    /// Returns the time for which the sink gathers more decisions after the first one; `None` if it writes at once.
     fn gathering_time(&self) -> Option<Duration> {
         None
     }
@@ -300,7 +300,7 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // The decisions take no more room in the queue.
+        // The decisions no longer take room in the queue.
         waiting.clear();
     }
 }

@@ -129,8 +129,8 @@ pub(crate) fn detail(
     Ok(detail)
 }
 
-/// Whether values that definitions grant to plugins, which may be secrets, are hidden from clients with this role. Only
-/// users who can change definitions see them.
+/// Returns whether values that definitions grant to plugins, which may be secrets, are hidden from clients with this
+/// role. Only users who can change definitions see them.
 fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
 }

@@ -98,7 +98,7 @@ impl DecisionSink for HttpSink {
     }
 }
 
-/// Whether the server is on this machine.
+/// Returns whether the server is on this machine.
 fn is_local(config: &HttpConfig) -> bool {
     match config.url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

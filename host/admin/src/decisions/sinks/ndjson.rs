@@ -109,7 +109,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the file is still at this path: neither renamed nor removed.
+/// Returns whether the file is still at this path: neither renamed nor removed.
 fn is_at(path: &Path, file: &File) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match (path.metadata(), file.metadata()) {
