@@ -142,7 +142,7 @@ impl Object {
 
     /// Returns the object as a tree, which is parsed on first use.
     pub fn value(&self) -> &Value {
-        // Without a tree there is a valid text, so null is never returned.
+        // An object without a tree has a valid text, so the value never becomes null.
         self.0.value.get_or_init(|| {
             self.0
                 .text
@@ -192,7 +192,7 @@ impl Object {
         self.head().is_ambiguous
     }
 
-    /// `metadata.labels`.
+    /// Returns `metadata.labels`.
     pub fn labels(&self) -> &Labels {
         &self.head().labels
     }
@@ -205,7 +205,7 @@ impl fmt::Debug for Object {
 }
 
 impl PartialEq for Object {
-    /// Equal as JSON: the order of members and white space do not matter.
+    /// Compares as JSON: the order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
         self.is(other) || self.value() == other.value()
     }

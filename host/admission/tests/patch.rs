@@ -364,7 +364,7 @@ fn a_patch_beyond_its_budget_is_refused() {
         .map(|i| json!({"op": "copy", "from": "/spec", "path": format!("/b{i}")}))
         .collect();
     let front = vec![json!({"op": "add", "path": "/spec/a/0", "value": 1}); 20_000];
-    // Each test reads what lies at the place, and white space makes that long.
+    // Each `test` reads the value at its path, and white space makes the value long.
     let spacious = Object::parse(format!(r#"{{"spec": {{"a":{}1}}}}"#, " ".repeat(1 << 20))).unwrap();
     let tests = vec![json!({"op": "test", "path": "/spec", "value": {"a": 1}}); 9_999];
     let sets = vec![json!({"op": "replace", "path": "/spec", "value": {"a": 1}}); 9_999];
@@ -382,7 +382,7 @@ fn a_patch_beyond_its_budget_is_refused() {
         assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
         assert!(error.to_string().len() < 300, "{case}: {error}");
     }
-    // The first replaces the long text by a short one, so the others have little to read.
+    // The first operation replaces the long text by a short one, so the others have little to read.
     let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
     patch.apply(&spacious).unwrap();
     let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
@@ -462,7 +462,7 @@ fn a_value_with_duplicate_keys_is_refused() {
     assert!(Patch::parse(twice).is_err());
 }
 
-/// A patch between objects that differ in more places than one may have replaces the whole.
+/// Objects that differ in more places than a patch may have operations give a patch that replaces the whole object.
 #[test]
 fn a_difference_beyond_the_limits_replaces_the_object() {
     let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();

@@ -30,12 +30,12 @@ impl ClusterKind {
         }
     }
 
-    /// `v1`, `apps/v1`.
+    /// Returns the group and version, such as `v1` or `apps/v1`.
     pub fn api_version(&self) -> &str {
         &self.api_version
     }
 
-    /// `Node`.
+    /// Returns the kind, such as `Node`.
     pub fn kind(&self) -> &str {
         &self.kind
     }

@@ -48,7 +48,7 @@ pub struct ImageManifest {
 /// The required signers of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Signers {
-    /// Each of these must have signed it.
+    /// The signers, each of whom must have signed the image.
     pub all: Vec<Signer>,
     /// Annotations that each signature must have, as by `cosign sign --annotations`.
     pub annotations: BTreeMap<String, String>,
@@ -72,7 +72,8 @@ pub enum Signer {
     Certificate {
         /// The certificate, as PEM.
         certificate: String,
-        /// Authorities one of which must have issued it, as PEM; `None`: it is trusted as it is.
+        /// The authorities, as PEM, one of which must have issued the certificate; with `None`, the certificate itself
+        /// is trusted.
         chain: Option<Vec<String>>,
         /// Whether a transparency log must have recorded the signature.
         must_be_logged: bool,

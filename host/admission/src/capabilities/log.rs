@@ -146,7 +146,7 @@ mod tests {
             tokio::spawn(async { decided_by_candidate() }).await.unwrap()
         })
         .await;
-        // What is noted stays when the call is given up.
+        // Notes are kept even if the call is dropped.
         let call = async {
             decided_by_candidate();
             std::future::pending::<()>().await;

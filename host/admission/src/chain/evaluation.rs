@@ -64,7 +64,8 @@ pub(crate) struct Visit<'a> {
 /// A stage of the first round that asked for reinvocation.
 struct Revisit<'a> {
     visit: Visit<'a>,
-    /// The stage is called again if the object has another revision than this one, after its turn.
+    /// The revision of the object after the stage's turn. If the object has another revision later, the stage is called
+    /// again.
     revision: u64,
     /// The index of a stage in mode `Audit` in the audits.
     audit: Option<usize>,

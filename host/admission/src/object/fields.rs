@@ -15,7 +15,7 @@ const DEPTH: usize = 32;
 /// The segment that stands for every element of a list.
 const EACH: &str = "*";
 
-/// The fields of objects that are wanted. Default: whole objects.
+/// The wanted fields of objects; by default, whole objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldMask(Fields);
 
@@ -173,7 +173,7 @@ mod tests {
                 vec!["/spec/containers/image", "/kind/x"],
                 r#"{"metadata":{"name":"web"},"spec":{}}"#,
             ),
-            // The whole wins over its parts, in any order.
+            // A whole value includes its parts, in any order of the pointers.
             (
                 vec!["/metadata", "/metadata/labels", "/kind/*", "/kind"],
                 r#"{"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}}}"#,

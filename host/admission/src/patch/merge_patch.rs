@@ -247,7 +247,7 @@ mod tests {
         // (before, patch, after, amended patch)
         for (before, text, after, expected) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
-            // A key that the patch sets to the value that is there stays in it.
+            // A key that the patch sets to its current value stays in the patch.
             (
                 r#"{"a":1}"#,
                 r#"{"a":1}"#,
@@ -286,7 +286,7 @@ mod tests {
                 r#"{"l":[12345678901234567890123,2,3]}"#,
                 Some(r#"{"l":[12345678901234567890123,2,3]}"#),
             ),
-            // What is null stays null, and nothing becomes null.
+            // Null members stay null, and no other member becomes null.
             (
                 r#"{"n":null}"#,
                 r#"{"a":1}"#,

@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Paths that are for no server, or for too many.
+    /// Paths that no server would accept, or that have too many readings.
     #[test]
     fn a_path_with_ambiguous_characters_has_no_readings() {
         let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);

@@ -105,7 +105,7 @@ pub async fn leave_for(bytes: usize) {
 /// Returns the processor time that this thread has used.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    // It is never negative.
+    // The time is never negative.
     Duration::try_from(time).unwrap_or_default()
 }
 

@@ -131,7 +131,8 @@ async fn an_audited_stage_sees_the_object_as_it_was_at_its_position() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // Not the one that was not called in the first round, nor the one after which nothing changed.
+            // The stage that was not called in the first round is not called again, nor is the one after which nothing
+            // changed.
             ("a", 2, "deny"),
         ]
     );

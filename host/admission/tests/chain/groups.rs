@@ -71,7 +71,7 @@ async fn only_members_that_the_formula_depends_on_are_called() {
             "ab",
             "deny",
         ),
-        // Each is called once.
+        // Each member is called once.
         (
             and(a.clone(), or(b.clone(), a.clone())),
             vec![Allow, Deny("x")],
