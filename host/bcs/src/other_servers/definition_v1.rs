@@ -29,7 +29,7 @@ pub(super) fn converted(body: &Bytes) -> Bytes {
     Value::Object(definition).to_string().into()
 }
 
-/// Moves what was there once for all versions into each version.
+/// Moves fields that the older version has once for all versions into each version.
 fn convert_spec(spec: &mut Map<String, Value>) {
     let version = spec.remove("version");
     let mut shared: Vec<(&str, Value)> = Vec::new();

@@ -19,7 +19,7 @@ type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 /// request, and closes the connection; so this watch stays until it fires or the session ends. It
 /// costs a task meanwhile: repeated reads of a node should reuse the previous watch.
 pub struct Watch {
-    /// None: it has fired.
+    /// `None` once the watch has fired.
     event: Option<Event>,
     runtime: Handle,
 }
@@ -33,7 +33,8 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// The names of a node's children, and a watch for children created or deleted, and for the node's deletion.
+    /// Returns the names of a node's children, and a watch for children created or deleted, and for the node's
+    /// deletion.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.list_and_watch_children(&path).await }).await

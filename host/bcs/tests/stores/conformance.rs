@@ -142,7 +142,7 @@ pub(crate) async fn only_what_was_read_is_replaced<G: Ground>() {
         .unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
 
-    // The definition that is replaced may also be written by somebody else.
+    // Another client may write the definition that is replaced.
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);

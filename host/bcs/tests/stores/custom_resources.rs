@@ -156,7 +156,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
 async fn an_invalid_definition_is_reported_by_its_reader() {
     let setting = Setting::new();
     let store = setting.open().await;
-    // (the resource, what is wrong with it)
+    // (resource, expected error)
     for (object, expected) in [
         (json!({}), "spec: missing"),
         (json!({"spec": "text"}), "spec"),

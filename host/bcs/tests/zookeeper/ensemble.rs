@@ -1,7 +1,7 @@
 //! Starts real ZooKeeper servers from Debian's package for tests, each on a loopback address of its own.
 //!
-//! This file needs nothing of the crate. Others include it with `#[path]`; they need `tempfile`, and
-//! `rustix` with its feature `process`. All of it blocks, for a second or so where a server starts.
+//! This file needs nothing of the crate. Others include it with `#[path]`; they need `tempfile`, and `rustix` with its
+//! feature `process`. All functions block, for about a second where a server starts.
 
 #![allow(
     dead_code,

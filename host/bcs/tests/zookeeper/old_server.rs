@@ -14,8 +14,8 @@ use crate::frames::{number, read, write};
 /// `setWatches`, and the ends of a session.
 const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
 
-/// Stands before a newer server, and closes the connection at an operation that the older does not know, as
-/// that does. Ends when it is dropped.
+/// A proxy in front of a newer server. Like an old server, it closes the connection at an operation that version 3.4
+/// lacks. It ends when it is dropped.
 pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
@@ -89,7 +89,7 @@ async fn relay(
         let mut is_first = true;
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
-            // The first frame asks for a session, and has no operation.
+            // The first frame opens a session, and has no operation.
             if !is_first && !KNOWN.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;

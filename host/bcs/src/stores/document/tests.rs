@@ -123,7 +123,7 @@ fn order_and_spacing_make_no_difference() {
 
 #[test]
 fn only_json_of_a_definition_can_be_written() {
-    // (text, what is wrong with it)
+    // (text, expected error)
     for (text, expected) in [
         (r#"{"kind":"AdmissionWebhook"}"#, None),
         ("kind: admissionwebhook", Some("this is not JSON")),

@@ -26,13 +26,13 @@ const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The node that is being created or was created.
 struct Node {
-    /// The session that it belongs to.
+    /// The session that the node belongs to.
     session: SessionId,
     /// The unique prefix of its name.
     prefix: String,
-    /// Its path, once known.
+    /// The path of the node, once it is known.
     path: Option<String>,
-    /// The data that it was given last.
+    /// The data that was last written to the node.
     data: Bytes,
 }
 
@@ -187,7 +187,7 @@ impl Keeper {
             }
             _ => self.node.insert(Node {
                 session,
-                // Its unique name tells it apart from other attempts.
+                // A unique name distinguishes the node from the nodes of other attempts.
                 prefix: format!("_c_{}-", Uuid::new_v4().simple()),
                 path: None,
                 data: Bytes::new(),
