@@ -32,8 +32,8 @@ const PLUGINS: [(&str, &[u8]); 4] = [
 #[cfg(not(feature = "stock"))]
 const PLUGINS: [(&str, &[u8]); 0] = [];
 
-/// Whether this program contains the stock plugin that a reference names. A file in the directory of stock plugins is
-/// used instead of it.
+/// Returns whether this program contains the stock plugin that a reference names. A file in the directory of stock
+/// plugins is used instead of it.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()

@@ -36,7 +36,7 @@ pub(crate) enum Access<'a> {
     },
 }
 
-/// The user that [`Access::Basic`] knows.
+/// The user that [`Access::Basic`] accepts.
 pub(crate) const USER: (&str, &str) = ("ada", "open sesame");
 
 /// The output of `htpasswd -nbB -C 5 ada "open sesame"`.
