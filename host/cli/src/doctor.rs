@@ -152,7 +152,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// A clock that is behind makes certificates and signatures look as if they were not valid yet.
+/// Checks the clock: if it is behind, certificates and signatures seem not to be valid yet.
 fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
     let changed = config.metadata().ok()?.modified().ok()?;
     let is_behind = changed > now;
@@ -166,7 +166,7 @@ fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
     })
 }
 
-/// Whether this process could listen on an address.
+/// Checks whether this process can listen on an address.
 fn port(subject: &'static str, address: SocketAddr) -> Option<Finding> {
     let error = match TcpListener::bind(address) {
         Ok(_) => return Some(Finding::ok(subject, format!("{address} is free"))),
@@ -229,7 +229,7 @@ fn certificate(status: &CertificateStatus, now: SystemTime) -> Option<Finding> {
     })
 }
 
-/// Whether files can be written to a directory, and whether there is room for them.
+/// Checks whether files can be written to a directory, and whether there is room for them.
 fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
     let Some(path) = path else {
         let message = "none: every start fetches and compiles modules again, and there is no rollback after it; name one \
@@ -256,7 +256,7 @@ fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
     }
 }
 
-/// Whether a server of the upstream answers a request; any answer will do.
+/// Checks whether a server of the upstream answers a request; any answer will do.
 async fn upstream(config: &Config) -> Option<Finding> {
     const SUBJECT: &str = "upstream";
     let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {

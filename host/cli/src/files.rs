@@ -85,7 +85,7 @@ pub(crate) fn directory(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Whether the name of a file says that it is a WebAssembly module (`*.wasm`).
+/// Returns whether the name of a file says that it is a WebAssembly module (`*.wasm`).
 pub(crate) fn is_module(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "wasm")
 }

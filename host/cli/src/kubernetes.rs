@@ -182,7 +182,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// Whether the cluster supports a feature. A cluster without a given version is recent.
+    /// Returns whether the cluster supports a feature. A cluster without a given version is recent.
     fn supports(&self, feature: fn(KubernetesVersion) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
     }
@@ -271,7 +271,7 @@ impl PreparedInstallation {
         })
     }
 
-    /// Whether the Pods connect to other servers.
+    /// Returns whether the Pods connect to other servers.
     fn calls_out(&self) -> bool {
         self.needs.calls_out || self.configuration.uses_cluster() || self.configuration.exports_traces()
     }

@@ -150,7 +150,7 @@ const LANGUAGES: [Language; 4] = [
             ("VIRTUAL_ENV", ".venv"),
         ],
     },
-    // The last one, since projects in other languages may have a Makefile too.
+    // Make comes last, since projects in other languages may have a Makefile too.
     Language {
         files: &["Makefile"],
         setup: &[],
@@ -388,7 +388,7 @@ impl Project {
         command
     }
 
-    /// Whether the standard library of the target is missing.
+    /// Returns whether the standard library of the target is missing.
     fn lacks_target(&self) -> bool {
         let mut command = Command::new(program("RUSTC", "rustc"));
         command

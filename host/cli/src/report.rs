@@ -201,7 +201,7 @@ impl RunReport {
     }
 }
 
-/// Whether a refusal is the result of this row.
+/// Returns whether a refusal is the result of this row.
 fn is_of(refusal: &Refusal, row: &TraceRow) -> bool {
     let is_decided = matches!(row.result, StageResult::Denied(_) | StageResult::Failed { .. });
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)

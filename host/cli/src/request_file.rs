@@ -144,7 +144,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     bytes.map_err(files::at(path))
 }
 
-/// Whether the first line is `METHOD target HTTP/...`.
+/// Returns whether the first line is `METHOD target HTTP/...`.
 pub(crate) fn is_http(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);

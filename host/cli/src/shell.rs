@@ -37,17 +37,17 @@ impl CompletionsArguments {
     }
 }
 
-/// The variable in which a shell's script names the shell when it asks this program for completions.
+/// The variable in which a shell's script names the shell when it requests completions.
 const REQUEST: &str = "ADMITTANCE_COMPLETE";
 
-/// Completes a command line and exits, if the script of a shell asks for it.
+/// Completes a command line and exits, if the script of a shell requests it.
 pub(crate) fn complete() {
     CompleteEnv::with_factory(crate::Arguments::command)
         .var(REQUEST)
         .complete();
 }
 
-/// Returns the script by which a shell asks this program for completions.
+/// Returns the script with which a shell requests completions from this program.
 fn script(shell: Shell) -> io::Result<Vec<u8>> {
     let mut script = Vec::new();
     if let Some(completer) = Shells::builtins().completer(&shell.to_string()) {

@@ -86,7 +86,7 @@ impl AuditReport {
         self.not_listed.push((resource, why.to_owned()));
     }
 
-    /// Whether everything was audited, and no object would be refused that is not refused today.
+    /// Returns whether everything was audited, and no object would be refused that is not refused today.
     pub(super) fn is_clean(&self) -> bool {
         self.not_listed.is_empty() && !self.refuses
     }

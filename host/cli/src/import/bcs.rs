@@ -145,7 +145,7 @@ impl Original {
         }
     }
 
-    /// The address of one of the ports.
+    /// Returns the address of one of the ports.
     fn address(&mut self, ip: &str, port_key: &str, default: &str) -> String {
         let port = self.take(port_key).unwrap_or_else(|| default.to_owned());
         match ip.contains(':') {
@@ -154,7 +154,7 @@ impl Original {
         }
     }
 
-    /// The ports, with the certificates of the first.
+    /// Returns the ports, with the certificates of the first.
     fn ports(&mut self, port: &str, metric_port: &str) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
@@ -170,7 +170,7 @@ impl Original {
         text
     }
 
-    /// The TLS settings for drivers or schedulers; empty without certificates.
+    /// Returns the TLS settings for drivers or schedulers; empty without certificates.
     fn client_tls(&mut self) -> String {
         let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
         let pair = self.take("client_cert_file").zip(self.take("client_key_file"));
@@ -184,7 +184,7 @@ impl Original {
         }
     }
 
-    /// The servers of an ensemble.
+    /// Returns the servers of an ensemble.
     fn servers(&mut self, key: &str, default: Option<&str>) -> Option<String> {
         let servers = self.take(key).or_else(|| default.map(str::to_owned))?;
         let servers: Vec<_> = servers
@@ -194,7 +194,7 @@ impl Original {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// A registration as a comment: it makes clients come here.
+    /// Writes the registration as a comment, since it would direct clients to this program.
     fn registration(&mut self) -> String {
         let ip = self
             .values
@@ -235,12 +235,12 @@ impl Original {
     }
 }
 
-/// A text in YAML.
+/// Quotes a text for YAML.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// The driver of a Mesos cluster, from its bcs-mesos-driver.json.
+/// Converts the configuration of the driver of a Mesos cluster, bcs-mesos-driver.json.
 pub(super) fn driver(path: &Path) -> crate::Result<String> {
     let mut original = Original::read(path)?;
     let cluster = original.take("cluster").ok_or_else(|| {
@@ -286,7 +286,7 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
     Ok(text)
 }
 
-/// A gateway, from a bcs-api.yaml, or from the JSON that the published bcs-api reads.
+/// Converts the configuration of a gateway: a bcs-api.yaml, or the JSON that the published bcs-api reads.
 pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     let mut original = Original::read(path)?;
     let mut text = header(path);
@@ -325,7 +325,7 @@ fn header(path: &Path) -> String {
     )
 }
 
-/// The database of a DSN, without its password.
+/// Returns the database of a DSN, without its password.
 fn mysql(dsn: &str) -> Option<String> {
     let (login, place) = dsn.rsplit_once("@tcp(")?;
     let (server, database) = place.split_once(")/")?;

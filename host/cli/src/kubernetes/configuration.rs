@@ -246,9 +246,9 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Whether the Lease of the leader needs a name, because another installation's leader could hold the default
-    /// Lease. The configuration names no Lease, and a leader that keeps no webhook configurations does not name its
-    /// Lease after them.
+    /// Returns whether the Lease of the leader needs a name, because another installation's leader could hold the
+    /// default Lease. The configuration names no Lease, and a leader that keeps no webhook configurations does not name
+    /// its Lease after them.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut places = places.into_iter().flatten();
@@ -315,28 +315,28 @@ impl Configuration {
         self.keeps_webhooks == Some(CertificateOrigin::SelfIssued)
     }
 
-    /// Whether spans are sent to a collector.
+    /// Returns whether spans are sent to a collector.
     pub(super) fn exports_traces(&self) -> bool {
         self.root.contains_key("tracing")
     }
 
-    /// Whether the Pods use the API server.
+    /// Returns whether the Pods use the API server.
     pub(super) fn uses_cluster(&self) -> bool {
         self.root.contains_key("cluster")
     }
 
-    /// Whether the admin port uses TLS.
+    /// Returns whether the admin port uses TLS.
     pub(super) fn has_admin_tls(&self) -> bool {
         self.admin_has("tls")
     }
 
-    /// Whether the admin port uses the certificate of the webhooks.
+    /// Returns whether the admin port uses the certificate of the webhooks.
     pub(super) fn has_own_admin_tls(&self) -> bool {
         let tls = self.root.get("admin").and_then(|admin| admin.get("tls"));
         tls == Some(&files::own_certificate())
     }
 
-    /// Whether any user may use the API below `/v1`.
+    /// Returns whether any user may use the API below `/v1`.
     pub(super) fn has_admin_users(&self) -> bool {
         self.admin_has("tokens") || self.admin_has("clients")
     }

@@ -48,7 +48,7 @@ impl Manifest {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// Whether the object is too large for the annotation in which `kubectl apply` keeps it.
+    /// Returns whether the object is too large for the annotation in which `kubectl apply` keeps it.
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
         const LARGEST_ANNOTATIONS: usize = 256 * 1024;
         // The annotation's key and other annotations need some room.

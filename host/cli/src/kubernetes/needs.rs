@@ -59,7 +59,7 @@ impl ClusterNeeds {
         }
     }
 
-    /// Whether the chains use the API server.
+    /// Returns whether the chains use the API server.
     pub(super) fn cluster(&self) -> bool {
         self.authorizer || !self.kinds.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Renders the templates of the chart as Helm does, so that the manifests are made from the same files. Of Go's
-//! templates, it knows what these files use.
+//! Renders the templates of the chart as Helm does, so that the manifests are made from the same files. It supports the
+//! part of Go's templates that these files use.
 
 use std::{
     collections::{BTreeMap, HashMap},

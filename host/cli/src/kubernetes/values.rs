@@ -96,27 +96,27 @@ impl fmt::Display for KubernetesVersion {
 }
 
 impl KubernetesVersion {
-    /// Whether webhooks may have match conditions.
+    /// Returns whether webhooks may have match conditions.
     pub(super) fn has_match_conditions(self) -> bool {
         self.0 >= 28
     }
 
-    /// Whether the API server can read webhooks from files.
+    /// Returns whether the API server can read webhooks from files.
     pub(super) fn reads_webhooks_from_files(self) -> bool {
         self.0 >= 36
     }
 
-    /// Whether every namespace has a label with its name.
+    /// Returns whether every namespace has a label with its name.
     pub(super) fn labels_namespaces(self) -> bool {
         self.0 >= 21
     }
 
-    /// Whether HorizontalPodAutoscalers are in `autoscaling/v2`.
+    /// Returns whether HorizontalPodAutoscalers are in `autoscaling/v2`.
     pub(super) fn has_stable_autoscaling(self) -> bool {
         self.0 >= 23
     }
 
-    /// Whether PodDisruptionBudgets are in `policy/v1`.
+    /// Returns whether PodDisruptionBudgets are in `policy/v1`.
     pub(super) fn has_stable_policies(self) -> bool {
         self.0 >= 21
     }

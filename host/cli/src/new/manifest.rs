@@ -23,7 +23,7 @@ pub(super) fn resolved(manifest: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The line of the workspace that this one stands for, with the features that this one adds. None for a line that
+/// Returns the workspace's line that this line inherits, with the features that this line adds; `None` for a line that
 /// inherits nothing.
 fn inherited(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {

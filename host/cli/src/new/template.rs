@@ -156,8 +156,8 @@ impl Lang {
 }
 
 impl LanguageTemplate {
-    /// The files besides the SDK, in which `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}` are
-    /// replaced.
+    /// Returns the files besides the SDK, in which `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}`
+    /// are replaced.
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
         [self.own, code, examples, &COMMON].into_iter().flatten().copied()
@@ -165,7 +165,7 @@ impl LanguageTemplate {
 }
 
 impl PluginTemplate {
-    /// A sentence for the manifest.
+    /// Returns a sentence for the manifest.
     pub(super) fn summary(self) -> &'static str {
         match self {
             Self::Validating => "Refuses objects that do not carry a label.",

@@ -1,4 +1,4 @@
-//! Completes names on the command line: the shell asks this program, which asks the running driver.
+//! Completes names on the command line: the shell calls this program, which requests the names from the running driver.
 
 use std::{collections::BTreeSet, env, ffi::OsStr, time::Duration};
 

@@ -96,7 +96,7 @@ impl ServerUrl {
         Err(RemoteError::TokenInTheClear(self.to_string()))
     }
 
-    /// Whether the server is on this machine.
+    /// Returns whether the server is on this machine.
     pub(super) fn is_loopback(&self) -> bool {
         match self.0.host() {
             Some(Host::Domain(name)) => name == "localhost",

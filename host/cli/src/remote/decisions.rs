@@ -188,7 +188,7 @@ impl DecisionsArguments {
     }
 }
 
-/// Whether the reader of the output has closed it.
+/// Returns whether the reader of the output has closed it.
 fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -47,7 +47,7 @@ pub(super) struct CaseSelector {
 }
 
 impl CaseSelector {
-    /// Whether the case is of a test of Kyverno and selected.
+    /// Returns whether the case is of a test of Kyverno and selected.
     pub(super) fn selects(&self, case: &TestCase) -> bool {
         match &case.hooks {
             CaseHooks::Kyverno { policy, .. } => {
@@ -154,7 +154,7 @@ fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene>
             .filter(|object| object["kind"] == "Namespace")
             .cloned(),
     );
-    // Kyverno takes a namespace that it does not know to be one without labels.
+    // Kyverno treats an unknown namespace as one without labels.
     let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
     for name in names {
         let is_it = |known: &Value| known["kind"] == "Namespace" && metadata(known, "name") == Some(name);
@@ -172,7 +172,7 @@ fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene>
     })
 }
 
-/// The object of a namespace, whose kind need not be written.
+/// Returns the object of a namespace, which may omit its kind.
 fn namespace_of(mut namespace: Value) -> Value {
     if let Some(fields) = namespace.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
@@ -219,7 +219,7 @@ fn objects_of(files: &[PathBuf], node: &Node<'_>, mistakes: &mut Mistakes) -> Op
     Some(objects)
 }
 
-/// The content of the file that the node names.
+/// Returns the content of the file that the node names.
 fn read_content(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
     let path = node.file(mistakes)?;
     Some(document::read_one(&path, mistakes)?.root().json())
@@ -295,7 +295,7 @@ fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str()
 }
 
-/// The name of an object, after its namespace if it names one.
+/// Returns the name of an object, after its namespace if it names one.
 fn full_name(object: &Value) -> String {
     let name = metadata(object, "name").unwrap_or_default();
     match metadata(object, "namespace") {
@@ -304,12 +304,12 @@ fn full_name(object: &Value) -> String {
     }
 }
 
-/// Whether an object has this name, in which its namespace may stand first.
+/// Returns whether an object has this name, in which its namespace may stand first.
 fn is_named(object: &Value, name: &str) -> bool {
     full_name(object) == name || metadata(object, "name") == Some(name)
 }
 
-/// The request for an object, with what the values say about it.
+/// Returns the request for an object, with the properties that the values give it.
 fn request_for(
     object: &Value,
     policy: &str,

@@ -60,7 +60,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(suites)
 }
 
-/// Whether a file is likely a suite or a test. Reading it finds mistakes.
+/// Returns whether a file is likely a suite or a test. Reading it finds mistakes.
 fn is_suite(path: &Path) -> bool {
     let is_yaml = path
         .extension()

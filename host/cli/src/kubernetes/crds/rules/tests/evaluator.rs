@@ -148,7 +148,7 @@ fn without_unknown(schema: &mut Json) {
     }
 }
 
-/// Whether the value is valid by the schema, whose references are resolved in `root`.
+/// Returns whether the value is valid by the schema, whose references are resolved in `root`.
 pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     let Json::Object(keywords) = schema else {
         return *schema == Json::Bool(true);
@@ -157,8 +157,8 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
 }
 
-/// Whether a value satisfies a keyword with this argument. Most keywords are about values of one type, and accept all
-/// others.
+/// Returns whether a value satisfies a keyword with this argument. Most keywords are about values of one type, and
+/// accept all others.
 fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
     let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
     let text = || value.as_str();
