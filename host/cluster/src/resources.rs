@@ -395,7 +395,7 @@ impl Resources {
 }
 
 impl ResourceError {
-    /// `needed` is what the account needs.
+    /// Converts the error; `needed` is the permission that the account needs.
     pub(crate) fn of(failure: RequestError, needed: &str) -> Self {
         let message = failure.advice(needed);
         match failure {

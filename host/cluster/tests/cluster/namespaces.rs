@@ -225,8 +225,8 @@ async fn an_expired_watch_is_up_only_after_the_list() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// An API server that starts refuses what it allows later, until it has read its roles. Were each refusal waited for as a
-/// missing right is, the rounds would take longer than this test waits for anything.
+/// An API server that starts refuses what it allows later, until it has read its roles. If the watch waited after each
+/// refusal as it does after a missing right, the rounds would exceed the timeout of this test.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();
