@@ -211,7 +211,7 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     LIBRARY.get(name, style)
 }
 
-/// The function of this name and call style in expressions of Kyverno.
+/// Returns the function of this name and call style in expressions of Kyverno.
 pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Function> {
     KYVERNO.get(name, style).or_else(|| find(name, style))
 }

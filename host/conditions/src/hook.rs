@@ -227,7 +227,8 @@ impl PolicyHook {
         found
     }
 
-    /// Returns the parameters; a single `None` if the policy is bound without. The inner error says why none can be read.
+    /// Returns the parameters; a single `None` if the binding has no parameters. The inner error says why they cannot
+    /// be read.
     async fn params(
         &self,
         request: &Request,
@@ -331,7 +332,7 @@ impl PolicyHook {
         variables.with_exceptions(texts(|known| &known.images), texts(|known| &known.values))
     }
 
-    /// Whether all match conditions are true. The inner error is a failed condition.
+    /// Returns whether all match conditions are true. The inner error is a failed condition.
     async fn applies(&self, inputs: Inputs<'_>) -> Result<Result<bool, Objection>, Failure> {
         let policy = &*self.policy;
         if policy.conditions.is_empty() {

@@ -102,7 +102,7 @@ impl PolicyExpression {
         &self.text
     }
 
-    /// Whether the value of the expression is a JSON Patch.
+    /// Returns whether the value of the expression is a JSON Patch.
     pub fn is_json_patch(&self) -> bool {
         matches!(self.checked.kind, Type::List(_))
     }
@@ -205,7 +205,7 @@ impl PolicyCompiler {
         })
     }
 
-    /// Whether a variable of this name is defined.
+    /// Returns whether a variable of this name is defined.
     pub fn is_defined(&self, name: &str) -> bool {
         self.policy.definitions.iter().any(|known| &*known.name == name)
     }
@@ -267,17 +267,17 @@ impl Policy {
         self.lookups.extend(checked.lookups.iter().cloned());
     }
 
-    /// The kinds of objects that expressions of Kyverno look up in the cluster.
+    /// Returns the kinds of objects that expressions of Kyverno look up in the cluster.
     pub fn lookups(&self) -> impl Iterator<Item = &ClusterKind> {
         self.lookups.iter()
     }
 
-    /// Whether an expression may use the authorizer, so that the stage needs a cluster.
+    /// Returns whether an expression may use the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.uses.authorizer
     }
 
-    /// Whether an expression reads the object of the request's namespace, which comes from the cluster.
+    /// Returns whether an expression reads the object of the request's namespace, which comes from the cluster.
     pub fn uses_namespace(&self) -> bool {
         self.uses.namespace
     }

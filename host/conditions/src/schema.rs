@@ -143,7 +143,7 @@ pub(crate) fn reference(schema: &Json) -> Option<&str> {
     schema.get("$ref").or_else(only)?.as_str()
 }
 
-/// Whether kube-apiserver converts values of this format to other types than strings and numbers.
+/// Returns whether kube-apiserver converts values of this format to other types than strings and numbers.
 fn is_converted(format: &Json) -> bool {
     let converted = ["byte", "date", "date-time", "duration", "int-or-string"];
     format.as_str().is_some_and(|format| converted.contains(&format))

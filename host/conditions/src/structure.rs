@@ -45,8 +45,8 @@ impl Structure {
         builtin::unknown()
     }
 
-    /// Whether an object has this field at a path that begins with `Object`. On the path, a list stands for its items. The
-    /// result is true for an unknown path, whose first unknown field is reported instead.
+    /// Returns whether an object has this field at a path that begins with `Object`. On the path, a list stands for its
+    /// items. The result is true for an unknown path, whose first unknown field is reported instead.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }

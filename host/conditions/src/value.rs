@@ -194,7 +194,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A value that shares nothing with this tree.
+    /// Copies a tree to a value that shares nothing with it.
     pub(crate) fn owned(tree: &Tree) -> Value<'static> {
         match tree {
             Tree::Null => Value::Null,
@@ -306,7 +306,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether a comparison with a value of another type is an error, as for the types of Kubernetes' libraries.
+    /// Returns whether a comparison with a value of another type is an error, as for the types of Kubernetes'
+    /// libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(
             self,
@@ -314,7 +315,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    /// Whether the value is the zero value of its type, which `optional.ofNonZeroValue` drops.
+    /// Returns whether the value is the zero value of its type, which `optional.ofNonZeroValue` drops.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,

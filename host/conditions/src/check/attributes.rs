@@ -83,7 +83,7 @@ impl Checker<'_> {
         Some(Ok((Expression::Composed(index), known.kind.clone())))
     }
 
-    /// Whether the node is this global variable, and no variable of a macro shadows it.
+    /// Returns whether the node is this global variable, and no variable of a macro shadows it.
     pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }

@@ -129,7 +129,7 @@ impl Clause {
         format!("error during formatting: {takes}, was given {kind}")
     }
 
-    /// Whether a value of this type can be formatted. A dynamic value may be of any type.
+    /// Returns whether a value of this type can be formatted. A dynamic value may be of any type.
     fn takes(self, kind: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint,

@@ -45,7 +45,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// The outer error: the cost is exceeded.
+/// Parses the name of an image. The outer error means that the cost is exceeded.
 fn read(machine: &mut Machine<'_>, text: &str) -> Result<Result<ImageName, String>, Fault> {
     machine.charge_bytes(text.len())?;
     Ok(ImageName::parse(text))

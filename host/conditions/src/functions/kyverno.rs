@@ -34,7 +34,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The reason for which a function of Kyverno cannot be called.
+/// Returns the reason for which a function of Kyverno cannot be called.
 pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
     Some(match (space, name) {
         ("http", "Get" | "get" | "Post" | "post" | "Client" | "client") => {
@@ -176,7 +176,7 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// The field `value` of each item of `values` by the field `key` of the item of `keys` at the same place.
+/// Returns the field `value` of each item of `values` by the field `key` of the item of `keys` at the same place.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &List<'a>,

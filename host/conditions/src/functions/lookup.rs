@@ -44,8 +44,8 @@ pub(crate) fn is_lookup(name: &str) -> bool {
     )
 }
 
-/// The kind of the objects that a lookup with these first arguments reads: the version and the plural. They must be known
-/// when the policy is read, since the host is given the right to read each kind before the policy runs.
+/// Returns the kind of the objects that a lookup with these first arguments reads: the version and the plural. They
+/// must be known when the policy is read, since the host is given the right to read each kind before the policy runs.
 pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
     let [
         Expression::Constant(Value::String(version)),
@@ -68,7 +68,8 @@ pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
 }
 
 impl Lookup {
-    /// The object, null if there is none, or a list with `items`. The error is for the expression.
+    /// Looks up an object, which is null if it does not exist, or a list with `items`. The error becomes that of the
+    /// expression.
     pub(crate) async fn find(
         &self,
         cluster: Option<RecordedCluster<'_>>,
@@ -145,7 +146,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// The labels as a selector.
+/// Converts labels to a selector.
 fn selector(labels: &Map<'_>) -> Result<LabelSelector, Fault> {
     let requirements = labels.entries().map(|(key, value)| match (key, value) {
         (Value::String(key), Value::String(value)) => {

@@ -62,7 +62,7 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(i64,), i64>("math.bitNot", |_, (value,)| Ok(!value));
 }
 
-/// The largest or smallest of these numbers.
+/// Returns the largest or smallest of these numbers.
 fn extreme<'a>(machine: &mut Machine<'a>, values: &[Value<'a>], is_greatest: bool) -> Outcome<'a> {
     machine.charge_items(values.len())?;
     let mut found: Option<&Value<'a>> = None;

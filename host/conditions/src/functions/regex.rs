@@ -80,7 +80,7 @@ pub(super) fn register_for_kyverno(library: &mut Library) {
     });
 }
 
-/// The text in which the replacement takes the place of each match. `\1` in it is the first group of the match.
+/// Replaces each match in the text. `\1` in the replacement is the first group of the match.
 fn replace<'a>(
     machine: &mut Machine<'_>,
     text: &str,

@@ -176,7 +176,7 @@ fn must_escape(byte: u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte))
 }
 
-/// Whether a path needs no escapes.
+/// Returns whether a path needs no escapes.
 fn is_escaped(path: &str) -> bool {
     let allowed = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte);
     path.bytes().all(allowed)

@@ -27,7 +27,8 @@ impl<'a> Machine<'a> {
         self.charge(cost)
     }
 
-    /// Whether two values are equal. Numbers of different types may be equal, other values of different types are not.
+    /// Returns whether two values are equal. Numbers of different types may be equal, other values of different types
+    /// are not.
     pub(crate) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
         match (one, other) {
             (Value::List(one), Value::List(other)) => {

@@ -10,7 +10,7 @@ use crate::expression::Expression;
 /// The cost of expressions after which the task yields to others.
 const YIELD_COST: u64 = 100_000;
 
-/// The sources of what is not in a request.
+/// The sources of values that are not in a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'s> {
     pub(crate) request: &'s Request,
@@ -20,9 +20,9 @@ pub(crate) struct Sources<'s> {
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. If it asks one of the sources, it is evaluated again when the answer has arrived, so that no
-    /// thread is blocked; the cost limits allow two calls of the authorizer in an expression. If it turns out to be expensive,
-    /// it is evaluated again on a thread for long work.
+    /// Evaluates an expression. If it needs an answer of one of the sources, it is evaluated again when the answer has
+    /// arrived, so that no thread is blocked; the cost limits allow two calls of the authorizer in an expression. If it
+    /// turns out to be expensive, it is evaluated again on a thread for long work.
     pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {

@@ -77,7 +77,7 @@ async fn admit(policy: Policy, binding: Binding, cluster: Option<Arc<Shelf>>) ->
         .await
 }
 
-/// The message of the denial; none if the request is allowed.
+/// Returns the message of the denial; none if the request is allowed.
 fn message(answer: &Response) -> Option<&str> {
     match &answer.verdict {
         Verdict::Deny(denial) => Some(&denial.message),
