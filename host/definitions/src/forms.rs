@@ -101,7 +101,7 @@ pub struct DocumentKind {
 }
 
 impl DocumentKind {
-    /// A kind of definitions without a namespace.
+    /// Creates a kind of definitions without a namespace.
     pub const fn new(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -114,7 +114,7 @@ impl DocumentKind {
         }
     }
 
-    /// A kind of definitions in namespaces.
+    /// Creates a kind of definitions in namespaces.
     pub const fn namespaced(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             is_namespaced: true,
@@ -122,7 +122,7 @@ impl DocumentKind {
         }
     }
 
-    /// A kind of definitions on which chains depend.
+    /// Creates a kind of definitions on which chains depend.
     pub const fn supporting(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             is_supporting: true,
@@ -130,7 +130,7 @@ impl DocumentKind {
         }
     }
 
-    /// A kind of definitions that other documents refer to.
+    /// Creates a kind of definitions that other documents refer to.
     pub const fn needed(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             is_needed: true,
@@ -138,7 +138,7 @@ impl DocumentKind {
         }
     }
 
-    /// A kind of definitions that are refused for this reason, with this fix.
+    /// Creates a kind of definitions that are refused for this reason, with this fix.
     pub const fn refused(name: &'static str, reason: &'static str, fix: &'static str) -> Self {
         Self {
             refusal: Some((reason, fix)),
@@ -146,7 +146,7 @@ impl DocumentKind {
         }
     }
 
-    /// Whether this version is supported.
+    /// Returns whether this version is supported.
     pub fn supports(&self, version: &str) -> bool {
         let is_it =
             |known: &&&str| **known == version || known.ends_with('/') && version.starts_with(**known);

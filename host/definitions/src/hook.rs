@@ -63,9 +63,9 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Whether `now`, which replaces this hook, may refuse fewer requests than this hook. Changes that a truncated file
-    /// cannot cause do not count, such as another module or URL, or other values in settings. Default: whether the two
-    /// differ.
+    /// Returns whether `now`, which replaces this hook, may refuse fewer requests than this hook. Changes that a
+    /// truncated file cannot cause do not count, such as another module or URL, or other values in settings. Default:
+    /// whether the two differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }
@@ -83,8 +83,8 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Whether nothing is lost in `native`, which was read from this hook's native form. Default: whether the two are
-    /// equal.
+    /// Returns whether nothing is lost in `native`, which was read from this hook's native form. Default: whether the
+    /// two are equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
@@ -101,7 +101,7 @@ pub trait HookKind: HookValue {
 pub trait HookValue: Any + fmt::Debug + Send + Sync {
     /// Clones the hook.
     fn boxed(&self) -> Box<dyn HookKind>;
-    /// Whether the other hook has the same type and value.
+    /// Returns whether the other hook has the same type and value.
     fn equals(&self, other: &dyn HookKind) -> bool;
 }
 

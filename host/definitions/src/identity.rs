@@ -56,7 +56,7 @@ pub enum InvalidId {
 }
 
 impl DefinitionId {
-    /// Whether both identify the same definition. Case does not matter in kinds, as in BCS.
+    /// Returns whether both identify the same definition. Case does not matter in kinds, as in BCS.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.name == other.name && self.kind.eq_ignore_ascii_case(&other.kind)
     }
@@ -108,7 +108,7 @@ fn split_phase(text: &str) -> Option<(Phase, &str)> {
 }
 
 impl StageId {
-    /// Whether this is the name of a stage. Names of BCS may contain `/`, so the whole texts are compared.
+    /// Returns whether this is the name of a stage. Names of BCS may contain `/`, so the whole texts are compared.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)

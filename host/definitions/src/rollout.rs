@@ -62,8 +62,8 @@ pub enum RolloutLimit {
 }
 
 impl RolloutDefinition {
-    /// Whether the candidate of this stage decides the request while it has this share. A request in a share is also in
-    /// every larger one. The result depends only on the arguments, so all replicas decide alike.
+    /// Returns whether the candidate of this stage decides the request while it has this share. A request in a share is
+    /// also in every larger one. The result depends only on the arguments, so all replicas decide alike.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
         if share == Share::ALL {
             return true;

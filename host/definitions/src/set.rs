@@ -59,7 +59,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Whether the files that definitions name, such as files of settings, are unchanged since they were read.
+    /// Returns whether the files that definitions name, such as files of settings, are unchanged since they were read.
     pub fn is_current(&self) -> bool {
         self.reads.are_current()
     }

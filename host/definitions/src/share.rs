@@ -33,8 +33,8 @@ impl Share {
         self.0.get()
     }
 
-    /// Whether the request with this number, counted from 0, is in the share. The first request is; among ten thousand
-    /// consecutive requests, exactly the share is, spread evenly.
+    /// Returns whether the request with this number, counted from 0, is in the share. The first request is; among ten
+    /// thousand consecutive requests, exactly the share is, spread evenly.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());

@@ -137,7 +137,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
         StoreKind::Entries
     }
 
-    /// Whether this path belongs to the store, even if nothing is there yet.
+    /// Returns whether this path belongs to the store, even if nothing is there yet.
     fn owns(&self, path: &Path) -> bool;
 
     /// Returns the path for a new definition of this name, with a number appended if a file has that path already; `None`

@@ -87,8 +87,8 @@ impl ChainDefinition {
         })
     }
 
-    /// Whether the stage sees Pods but not the containers added to them. A mutating stage for CREATE alone is not reported:
-    /// it only completes new Pods, as the injection of a sidecar does.
+    /// Returns whether the stage sees Pods but not the containers added to them. A mutating stage for CREATE alone is
+    /// not reported: it only completes new Pods, as the injection of a sidecar does.
     fn misses_ephemeral_containers(&self, stage: &StageDefinition) -> bool {
         let updates = self.sees_pods(stage, Operation::Update, None);
         let judges = self.phase == Phase::Validating && self.sees_pods(stage, Operation::Create, None);

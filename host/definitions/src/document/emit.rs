@@ -49,7 +49,7 @@ impl Serialize for Text<'_> {
     }
 }
 
-/// Whether the text needs no quotes: it does not begin like a number, and has no indicator character of YAML.
+/// Returns whether the text needs no quotes: it does not begin like a number, and has no indicator character of YAML.
 fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
         && !text.ends_with(' ')
@@ -58,14 +58,14 @@ fn is_word(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || " !$%&()*+-./;<=>?@^_|~".contains(c))
 }
 
-/// Whether the text can be written as lines of a block scalar.
+/// Returns whether the text can be written as lines of a block scalar.
 fn is_block(text: &str) -> bool {
     text.contains('\n')
         && !text.starts_with([' ', '\t', '\n'])
         && text.chars().all(|c| matches!(c, '\n' | '\t') || is_printable(c))
 }
 
-/// Whether the character is printable in YAML 1.1 and is not a line break there.
+/// Returns whether the character is printable in YAML 1.1 and is not a line break there.
 fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,

@@ -97,14 +97,14 @@ impl<'a> Fields<'a> {
         present.collect()
     }
 
-    /// Whether the field of this name is present.
+    /// Returns whether the field of this name is present.
     pub fn has(&self, name: &str) -> bool {
         self.entries
             .iter()
             .any(|entry| self.is(entry, name) && !matches!(entry.value.value, super::tree::Value::Null))
     }
 
-    /// Whether the field of this name is present with the value `null`.
+    /// Returns whether the field of this name is present with the value `null`.
     pub fn is_null(&self, name: &str) -> bool {
         self.entries
             .iter()

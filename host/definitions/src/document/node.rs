@@ -64,7 +64,7 @@ impl<'a> Node<'a> {
         mistakes.push(self.mistake(message, fix));
     }
 
-    /// Whether the value is `null` or omitted.
+    /// Returns whether the value is `null` or omitted.
     pub fn is_null(&self) -> bool {
         matches!(self.value.value, Value::Null)
     }
@@ -117,7 +117,7 @@ impl<'a> Node<'a> {
         text.clone()
     }
 
-    /// Whether the document may contain relative paths.
+    /// Returns whether the document may contain relative paths.
     pub(crate) fn is_in_directory(&self) -> bool {
         self.document.directory.is_some()
     }

@@ -215,7 +215,7 @@ impl CandidateDefinition {
     }
 }
 
-/// Whether the settings `now` may be the truncated settings `before`.
+/// Returns whether the settings `now` may be the truncated settings `before`.
 pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
     match (before, now) {
         (before, Json::Null) => !before.is_null(),

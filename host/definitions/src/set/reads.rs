@@ -62,7 +62,7 @@ impl Reads {
         Self::new(self.0.forms.clone())
     }
 
-    /// Whether the files that definitions name are unchanged since they were read.
+    /// Returns whether the files that definitions name are unchanged since they were read.
     pub(crate) fn are_current(&self) -> bool {
         let texts = self.0.texts.lock();
         let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {

@@ -282,13 +282,13 @@ impl Usable {
         self.set.with_contents(files.cloned().collect())
     }
 
-    /// Whether this path is of a file, not of an entry.
+    /// Returns whether this path is of a file, not of an entry.
     pub fn is_file(&self, path: &Path) -> bool {
         let mut files = self.set.files().iter();
         files.any(|file| file.path == path && file.kind == StoreKind::Files)
     }
 
-    /// Whether the text at this path is usable and is not in force yet.
+    /// Returns whether the text at this path is usable and is not in force yet.
     pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
         let mut files = self.set.files().iter();
         !self.held.iter().any(|held| held == path)

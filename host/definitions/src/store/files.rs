@@ -263,8 +263,8 @@ impl Complete {
         Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
-    /// Whether the files may be half-written: a file is truncated, or is new and blank, or the definitions enforce less
-    /// than before. Files with mistakes do not go live, so they lose nothing.
+    /// Returns whether the files may be half-written: a file is truncated, or is new and blank, or the definitions
+    /// enforce less than before. Files with mistakes do not go live, so they lose nothing.
     fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;

@@ -6,8 +6,8 @@ use admittance_admission::Phase;
 
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
-/// Whether a stage may refuse less than before: it is gone, its conditions or policies differ, or its plugin lost
-/// settings; or there is a new exception.
+/// Returns whether a stage may refuse less than before: it is gone, its conditions or policies differ, or its plugin
+/// lost settings; or there is a new exception.
 ///
 /// A stage that became stricter counts too: telling the two apart would take a comparison of selectors and expressions.
 /// A change that a truncated file cannot cause does not count: another module or URL, other values in settings, more

@@ -206,7 +206,7 @@ impl Listing {
     }
 }
 
-/// The state of a path; `None` if it cannot be accessed.
+/// Returns the state of a path; `None` if it cannot be accessed.
 fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
     metadata.ok().map(|metadata| Stamp::of(&metadata))
 }

@@ -160,7 +160,7 @@ fn is_draft(name: &OsStr) -> bool {
     random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// Whether a program that is still writing the draft has locked it.
+/// Returns whether a program that is still writing the draft has locked it.
 fn is_locked(path: &Path) -> bool {
     let locked = file::open(path).map(|file| file.try_lock());
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))

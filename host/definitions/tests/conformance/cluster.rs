@@ -10,7 +10,7 @@ use admittance_admission::{
 use admittance_definitions::{CelDefinition, ChainDefinition};
 use serde_json::{Value, json};
 
-/// The user of all requests.
+/// Returns the user of all requests.
 pub(crate) fn alice() -> UserInfo {
     UserInfo {
         username: "alice".to_owned(),
@@ -84,7 +84,7 @@ impl ClusterReader for Objects {
     }
 }
 
-/// The namespaces of the cluster.
+/// Returns the namespaces of the cluster.
 pub(crate) fn namespaces() -> Vec<Value> {
     let namespaces = [
         ("polns", Some("prod")),

@@ -36,7 +36,7 @@ fn policy(name: &str, validation: &Value) -> [Value; 2] {
     ]
 }
 
-/// The object for which the expressions were evaluated.
+/// Returns the object for which the expressions were evaluated.
 fn object(is_shown: bool) -> Object {
     let mut object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},

@@ -174,7 +174,7 @@ fn the_documented_examples_are_wrong_where_the_page_says() {
     assert_eq!(whole, found, "the example as a whole");
 }
 
-/// Gives these members to each object that has all of them.
+/// Sets these members in each object that has all of them.
 fn put(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {
@@ -362,7 +362,7 @@ fn mistakes_around_the_hooks_are_reported_with_places() {
         ),
     ];
     for (text, expected) in table {
-        // Each field is on a line of its own, so that the line of a mistake tells the field.
+        // Each field is on a line of its own, so that the line of a mistake identifies the field.
         let fields = text.trim_start_matches('{').strip_suffix('}').unwrap_or_default();
         let fields = fields
             .replace(", resource", "\nresource")

@@ -24,7 +24,7 @@ const WEBHOOK: [(&str, &str); 5] = [
     ),
 ];
 
-/// A configuration of one webhook, changed: a line `field: value` takes the place of the field, or comes
+/// Returns a configuration of one webhook, changed: a line `field: value` takes the place of the field, or comes
 /// after the others; a change that begins with `- ` is a second webhook.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
     let (of_first, second) = if change.starts_with("- ") {

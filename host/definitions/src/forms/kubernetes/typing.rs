@@ -173,7 +173,7 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Whether a rule names this resource. A wildcard names no resource.
+/// Returns whether a rule names this resource. A wildcard names no resource.
 fn names(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
     let has = |matcher: &Matcher<String>, word: &String| match matcher {
         Matcher::Any => false,

@@ -1,4 +1,4 @@
-//! The stages of a policy for Pods that are for the resources that create Pods.
+//! Adds stages to a policy for Pods, for the resources that create Pods.
 
 use admittance_admission::{Matcher, Phase, ResourcePattern, Rule};
 use admittance_conditions::Role;
@@ -8,7 +8,7 @@ use crate::forms::kubernetes::policy::Constraints;
 /// The place of a Pod in the object of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// The object is the Pod, or what else the policy is for.
+    /// The object itself: a Pod, or another resource of the policy.
     Object,
     /// The Pod is a template in the object's specification.
     Template,
@@ -26,8 +26,8 @@ const CONTROLLERS: [(&str, &str, Level); 6] = [
     ("cronjobs", "batch", Level::JobTemplate),
 ];
 
-/// The further levels of a policy with these constraints, with the constraints of each. `controllers` are the resources
-/// that the policy names; without them, it is for all. There are none unless the policy is for all Pods alone.
+/// Returns the further levels of a policy with these constraints, with the constraints of each; none unless the policy
+/// is for all Pods and nothing else. `controllers` are the resources that the policy names; by default, all of them.
 pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) -> Vec<(Level, Constraints)> {
     let Some(pods) = pods_alone(constraints) else {
         return Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) 
         .collect()
 }
 
-/// The rule of a policy that is for Pods, whatever their labels and names, and for nothing else.
+/// Returns the rule of a policy that is for Pods, whatever their labels and names, and for nothing else.
 fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
     let [rule] = constraints.rules.as_slice() else {
         return None;
@@ -79,7 +79,7 @@ fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
 }
 
 impl Level {
-    /// The path from the object to the Pod, with a dot at its end.
+    /// Returns the path from the object to the Pod, with a dot at its end.
     fn path(self) -> &'static str {
         match self {
             Self::Object => "",
@@ -88,7 +88,7 @@ impl Level {
         }
     }
 
-    /// The name of a further stage.
+    /// Returns the name of a further stage.
     pub(super) fn stage_name(self) -> Option<&'static str> {
         match self {
             Self::Object => None,
@@ -97,7 +97,7 @@ impl Level {
         }
     }
 
-    /// The expression for an object at this level, as Kyverno rewrites its text. Match conditions have no role.
+    /// Returns the expression for an object at this level, as Kyverno rewrites its text. Match conditions have no role.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,
@@ -122,7 +122,7 @@ impl Level {
         }
     }
 
-    /// The change of a Pod as the change of an object that has the Pod at this level.
+    /// Wraps a change of a Pod as a change of the object that contains the Pod at this level.
     fn wrapped(self, text: &str) -> Option<String> {
         let rest = text
             .trim()

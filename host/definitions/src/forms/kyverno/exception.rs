@@ -50,7 +50,7 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
     let spec = fields.get_required("spec", fix, Node::object, mistakes);
     fields.finish(mistakes);
     let mut spec = spec?;
-    // Both are for Kyverno's reports, and the mode for its other servers.
+    // These fields are for Kyverno's reports and its other servers.
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
     let until = spec.get_optional("expiresAt", read_end, mistakes);
     let fix = "list the policies, each with `name` and `kind`";

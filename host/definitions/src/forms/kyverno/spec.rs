@@ -156,7 +156,7 @@ fn read_policy(
     policy
 }
 
-/// `autogen`: the resources that create Pods for which the policy is too; none for all of them.
+/// Reads `autogen`: the resources that create Pods to which the policy applies too; `None` for all of them.
 fn read_autogen(
     fields: &mut Fields<'_>,
     warnings: &mut Vec<Mistake>,
@@ -181,7 +181,7 @@ fn read_autogen(
     controllers
 }
 
-/// `enabled` of a part of a policy.
+/// Reads `enabled` of a part of a policy.
 fn is_enabled(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<bool> {
     let mut fields = node.object(mistakes)?;
     let enabled = fields.get_optional("enabled", Node::boolean, mistakes);
@@ -189,7 +189,7 @@ fn is_enabled(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<bool> {
     enabled
 }
 
-/// `evaluation`: whether the policy is for requests.
+/// Reads `evaluation`: whether the policy applies to requests.
 fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) -> bool {
     let Some(mut fields) = fields
         .optional("evaluation")

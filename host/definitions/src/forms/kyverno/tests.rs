@@ -15,7 +15,7 @@ fn cel(stage: &StageDefinition) -> &CelDefinition {
     stage.hook.get().unwrap()
 }
 
-/// A policy for Pods with these further lines of its specification.
+/// Returns a policy for Pods with these further lines of its specification.
 fn of_pods(kind: &str, lines: &str) -> String {
     let lines = lines.trim().replace('\n', "\n  ");
     format!(
@@ -25,7 +25,7 @@ fn of_pods(kind: &str, lines: &str) -> String {
     )
 }
 
-/// The mistakes of a document, one a line.
+/// Returns the mistakes of a document, one a line.
 fn mistakes(text: &str) -> String {
     load_text("p.yaml", text).unwrap_err().to_string()
 }
@@ -323,7 +323,7 @@ fn unsupported_fields_and_kinds_are_refused_by_name() {
     }
 }
 
-/// The policy `p` for Pods, and this exception from it.
+/// Returns the policy `p` for Pods, and this exception from it.
 fn with_exception(kind: &str, spec: &str) -> String {
     let expressions = match kind {
         "MutatingPolicy" => "mutations: [{ patchType: JSONPatch, jsonPatch: { expression: \"[]\" } }]",

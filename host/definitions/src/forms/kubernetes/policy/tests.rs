@@ -24,7 +24,7 @@ const MUTATING: [(&str, &str); 3] = [
 ];
 const BINDING: [(&str, &str); 2] = [("policyName", "p"), ("validationActions", "[Deny]")];
 
-/// A document with these fields, one of which is changed: `field: value`, or `field:` for none.
+/// Returns a document with these fields, one of which is changed: `field: value`, or `field:` for none.
 fn document(kind: &str, name: &str, fields: &[(&str, &str)], change: &str) -> String {
     let mut text = format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec:\n"
