@@ -150,7 +150,7 @@ impl FromStr for ItemPath {
     }
 }
 
-/// A value that can be a segment of a path. Servers would remove dots, and an empty segment.
+/// Returns a value that can be a segment of a path. Servers would remove dots, and an empty segment.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {
@@ -186,7 +186,7 @@ impl ListRoute {
         }
     }
 
-    /// The path of a page, of this size if the list has pages; the first one has no token.
+    /// Returns the path of a page, of this size if the list has pages; the first one has no token.
     pub fn page_path(&self, path: &PathAndQuery, size: u32, token: Option<&str>) -> String {
         let Some(pages) = &self.pages else {
             return path.to_string();

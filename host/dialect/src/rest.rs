@@ -87,7 +87,7 @@ pub enum RouteProblem {
     /// No method is given.
     #[error("name at least one method, such as PUT")]
     NoMethod,
-    /// The route has PATCH, and nothing tells the result of the patch.
+    /// The route has PATCH, and nothing says how to get the result of the patch.
     #[error(
         "the body of a PATCH is only a part of the object, and chains would judge it as the whole: write `get: {{}}` if a \
          GET of the same path returns the stored object, or `get: {{ path: /v1/job/{{id}} }}`; or `partial: true` if \
@@ -296,7 +296,7 @@ impl Dialect for Rest {
         let (mut request, canonical) = match matched.document(head, body)? {
             Document::Nothing => return Ok(Reading::Nothing),
             Document::Empty => {
-                // Without a body, only the stored object tells the name and the namespace.
+                // Without a body, only the stored object has the name and the namespace.
                 let text = old_object
                     .as_ref()
                     .map(|stored| enclosed(stored.text(), &matched.route.route.object));
@@ -480,7 +480,7 @@ impl Matched {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The first source with a non-empty value.
+    /// Returns the first source with a non-empty value.
     fn first(
         &self,
         sources: &[ValueSource],

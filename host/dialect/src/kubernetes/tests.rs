@@ -53,7 +53,7 @@ fn method_and_path_decide_what_chains_inspect() {
     ] {
         assert_eq!(class(&head(method, path, headers)), expected, "{method} {path}");
     }
-    // An update or a patch of what is not there creates it.
+    // An update or a patch of a missing object creates it.
     let mut patch = head("PATCH", "/api/v1/namespaces/n/pods/a", &[]);
     patch.extensions.insert(StoredState::default());
     assert_eq!(class(&patch), "CREATE v1/pods");

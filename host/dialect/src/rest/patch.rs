@@ -1,4 +1,4 @@
-//! Patches of clients: the stages see their results, and what they change is sent on as a patch of the same type.
+//! Patches of clients: the stages see the results, and their changes are sent on as a patch of the same type.
 
 use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;

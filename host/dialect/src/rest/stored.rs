@@ -123,7 +123,7 @@ impl Matched {
     /// Returns the path and query of the stored object, for a request with this body.
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
-            // A query may ask for a part of the object, or for another version of it.
+            // A query may select a part of the object, or another version of it.
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;
