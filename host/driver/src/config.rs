@@ -83,7 +83,7 @@ impl Config {
         self.definitions.iter().filter_map(|place| place.path())
     }
 
-    /// Whether this replica goes live with a change when all replicas have prepared it.
+    /// Returns whether this replica goes live with a change when all replicas have prepared it.
     pub fn goes_live_together(&self) -> bool {
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
@@ -91,7 +91,7 @@ impl Config {
         }
     }
 
-    /// Whether the replicas have a leader that holds a Lease.
+    /// Returns whether the replicas have a leader that holds a Lease.
     pub fn has_lease(&self) -> bool {
         let has_ensemble = false;
         has_leader(&*self.front, &self.definitions, has_ensemble)
@@ -130,7 +130,7 @@ pub struct ListConfig {
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-/// Whether replicas with these definitions have a leader, in the cluster or in its ensemble of ZooKeeper.
+/// Returns whether replicas with these definitions have a leader, in the cluster or in its ensemble of ZooKeeper.
 fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>], has_ensemble: bool) -> bool {
     front.webhooks().is_some()
         || front.audit().is_some()

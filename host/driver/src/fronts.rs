@@ -91,7 +91,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether the replicas agree on a table through the cluster's ensemble of ZooKeeper.
+    /// Returns whether the replicas agree on a table through the cluster's ensemble of ZooKeeper.
     fn agrees_in_zookeeper(&self) -> bool {
         false
     }

@@ -21,7 +21,7 @@ metric_table! {
         "Always 1; the label is the program's version";
 }
 
-/// The metrics of the driver and of the crates below it, without the metrics of the library.
+/// Returns the metrics of the driver and of the crates below it, without the metrics of the library.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     let tables = [
         METRICS,

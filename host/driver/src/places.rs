@@ -36,7 +36,8 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
         None
     }
 
-    /// Whether the replicas of a driver with this front end share the place, so that they go live together by default.
+    /// Returns whether the replicas of a driver with this front end share the place, so that they go live together by
+    /// default.
     fn is_shared(&self, _front: &dyn FrontConfig) -> bool {
         false
     }

@@ -57,7 +57,7 @@ impl Shutdown {
         }
     }
 
-    /// Does this work until the second signal, after which it returns `None`.
+    /// Completes this work, or returns `None` at the second signal.
     async fn unless_now(&self, work: impl Future<Output = ()>) -> Option<()> {
         self.now.run_until_cancelled(work).await
     }

@@ -152,7 +152,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     let (_, answer) = driver.define("DELETE", &one, "").await;
     assert_eq!(refusal(&answer).0, 1_405_202);
 
-    // Another program is first every time.
+    // Another program writes first every time.
     fs::write(&file, at("https://theirs.example")).unwrap();
     let theirs = |number: usize| {
         (
@@ -168,7 +168,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         message.contains("was changed by someone else meanwhile"),
         "{message}"
     );
-    // Another program is first one time less, so the last attempt succeeds.
+    // Another program writes first one time fewer, so the last attempt succeeds.
     store.contest((5..9).map(theirs).collect());
     assert_eq!(
         driver.define("PUT", ROUTE, at("https://ours.example")).await.1,

@@ -309,7 +309,7 @@ async fn consoles_are_on_hosts_of_their_cluster() {
             assert_eq!(received, at_driver, "{path}");
         }
     }
-    // Only consoles name their cluster so: everything else can send a header.
+    // Only consoles name their cluster in this way: all other clients can send a header.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
     let (_, body) = envelope(
         gateway
