@@ -18,7 +18,7 @@ fn registration() -> Registration {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A native chain of webhooks, which need no file.
+/// Returns a native chain of webhooks, which need no file.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
     let stages = stages.iter().enumerate().map(|(index, stage)| {
         format!(
@@ -34,19 +34,19 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
-/// The webhooks for a text of definitions.
+/// Returns the webhooks for a text of definitions.
 fn webhooks(text: &str, registration: &Registration) -> Vec<Webhook> {
     let chains = load_text("chains.yaml", text).unwrap();
     let chains: Vec<_> = chains.iter().map(RegisteredChain::from).collect();
     Webhook::of(&chains, registration, LIMIT)
 }
 
-/// The configurations for a text of definitions.
+/// Returns the configurations for a text of definitions.
 fn configured(text: &str, registration: &Registration) -> Vec<Json> {
     configurations(registration, &webhooks(text, registration), "the CA")
 }
 
-/// The only webhook of a mutating chain.
+/// Returns the only webhook of a mutating chain.
 fn webhook(rules: &str, stages: &[&str]) -> Json {
     let text = chain("c", "Mutating", rules, stages);
     let found = configured(&text, &registration());

@@ -56,7 +56,7 @@ fn bad(served: Served, is_transient: bool) -> Standing {
     Standing::Bad(bad)
 }
 
-/// The type, the status and the reason of each condition.
+/// Returns the type, the status and the reason of each condition.
 fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
     let conditions = status["conditions"].as_array().unwrap().iter();
     conditions

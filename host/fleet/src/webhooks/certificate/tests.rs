@@ -8,7 +8,7 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// The content that follows this one after this number of days.
+/// Returns the content that follows this one after this number of days.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
