@@ -31,7 +31,7 @@ pub(super) struct KnownClusters {
     /// Whether the clusters were ever read.
     pub(super) is_known: bool,
     pub(super) lost: Option<String>,
-    /// Whether the metric has the number of these clusters: Mesos clusters are counted.
+    /// Whether the metric counts these clusters, as it does for Mesos clusters.
     is_counted: bool,
 }
 
@@ -126,7 +126,7 @@ impl Clusters {
         )
     }
 
-    /// These clusters, and those that are found below this node of an ensemble.
+    /// Follows these clusters, and the clusters that are found below this node of an ensemble.
     pub(super) fn following(
         drivers: &UpstreamConfig,
         listed: BTreeMap<ClusterId, Arc<Drivers>>,

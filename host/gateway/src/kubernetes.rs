@@ -82,7 +82,7 @@ pub(crate) struct OtherGateways<'a> {
     /// This gateway, as it is registered.
     pub(crate) own: Server,
     pub(crate) zookeeper: &'a ZooKeeper,
-    /// The node that all of them register below.
+    /// The node below which all gateways register.
     pub(crate) path: NodePath,
 }
 

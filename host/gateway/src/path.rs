@@ -21,7 +21,7 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     rewritten(uri, prefix, PREFIX)
 }
 
-/// The path with `inner` in place of its beginning, `outer`. The query and percent-encoding stay the same.
+/// Returns the path with `inner` in place of its beginning, `outer`. The query and percent-encoding stay the same.
 pub(super) fn rewritten(uri: &Uri, outer: &str, inner: &str) -> Result<PathAndQuery, GatewayError> {
     let rest = uri.path().strip_prefix(outer).filter(|rest| rest.len() > 1);
     let rest = rest.ok_or(GatewayError::NoRoute)?;

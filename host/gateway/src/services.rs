@@ -101,7 +101,7 @@ impl Services {
         found.map(|(row, drivers)| ServiceTarget::Service(*row, drivers))
     }
 
-    /// The servers of a service that is for every cluster.
+    /// Returns the servers of a service that is for every cluster.
     pub(super) fn servers(row: Row, drivers: &Arc<Drivers>) -> Result<Arc<Drivers>, GatewayError> {
         match drivers.no_driver() {
             None => Ok(drivers.clone()),
@@ -109,7 +109,7 @@ impl Services {
         }
     }
 
-    /// The drivers of a Kubernetes cluster.
+    /// Returns the drivers of a Kubernetes cluster.
     pub(super) async fn kubernetes_driver(&self, cluster: &str) -> Result<Arc<Drivers>, GatewayError> {
         let found = self.kubernetes.find(cluster).await;
         found.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES.node)))

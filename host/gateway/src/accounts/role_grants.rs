@@ -260,7 +260,8 @@ impl Accounts {
         Ok(revision)
     }
 
-    /// Makes this holder the one that writes roles into clusters, or keeps it, unless another one's lease is still valid.
+    /// Takes or renews the lease of the gateway that writes roles into clusters, unless another holder's lease is still
+    /// valid.
     pub(crate) async fn lease_roles(&self, holder: &str, lifetime: Duration) -> Result<bool, AccountsError> {
         let now = seconds(now());
         let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or_default();

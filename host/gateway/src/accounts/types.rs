@@ -54,7 +54,7 @@ impl UserName {
         &self.0
     }
 
-    /// `plain:{name}`, or the name as it is if it has a kind.
+    /// Parses a name: `plain:{name}`, or the name unchanged if it has a kind.
     pub fn plain(name: &str) -> Result<Self, InvalidUserName> {
         if name.contains(':') {
             return name.parse();
@@ -112,7 +112,7 @@ impl Access {
         }
     }
 
-    /// The permission up to which the gateway forwards requests to the cluster.
+    /// Returns the permission up to which the gateway forwards requests to the cluster.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
@@ -164,14 +164,14 @@ words!(ClusterKind, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BcsInfo {
     pub project_id: String,
-    /// Such as `BCS-K8S-15091`.
+    /// The ID of the cluster in the platform, such as `BCS-K8S-15091`.
     pub cluster_id: String,
     pub kind: ClusterKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Such as `plain-dev` and `bcs-bcs-k8s-15091-k3f9x2ab`: lower case, unique.
+    /// The unique ID in lower case, such as `plain-dev` and `bcs-bcs-k8s-15091-k3f9x2ab`.
     pub id: String,
     /// The part of `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random letters and digits. Unique.
     pub identifier: String,

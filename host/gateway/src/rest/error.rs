@@ -93,7 +93,7 @@ impl RestError {
             Self::Accounts(Why::Denied(Denied::RegisterToken)) => {
                 (StatusCode::BAD_REQUEST, Code::BadRequest, "INVALID_RTOKEN")
             }
-            // As at bcs-api, which does not say 403.
+            // As in bcs-api, which never replies 403.
             Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }

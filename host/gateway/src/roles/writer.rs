@@ -1,4 +1,4 @@
-//! Makes the role bindings of every cluster what the database says.
+//! Writes the role bindings of every cluster from the grants in the database.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -159,7 +159,7 @@ impl Roles {
         for role in roles {
             writer.ensure_role(role).await?;
         }
-        // What is taken away goes first, in case something else cannot be written.
+        // Withdrawn bindings are deleted first, in case other bindings cannot be written.
         let extra: Vec<_> = stored
             .keys()
             .filter(|path| !bindings.contains_key(*path))

@@ -195,7 +195,7 @@ impl Inner {
         })
     }
 
-    /// The holder of the token, who may do this.
+    /// Returns the holder of the token, who has the needed permission.
     async fn holder(
         &self,
         head: &Parts,

@@ -121,7 +121,7 @@ mod tests {
         assert!(tunnels[0].charge(250).is_ok());
         let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.held());
         assert_eq!(held(), [250, 250, 250, 0]);
-        // Each of them is a limit, and nothing stays charged where another has too few left.
+        // Each budget is a limit, and nothing stays charged to one if another has too little left.
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
         assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
         assert_eq!(held(), [250, 250, 250, 0]);

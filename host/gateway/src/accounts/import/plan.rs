@@ -1,4 +1,4 @@
-//! Compares bcs-api's rows with what is here, before anything is written.
+//! Compares bcs-api's rows with the rows of this database, before anything is written.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},

@@ -7,7 +7,7 @@ const OWN: [(&str, &str); 4] = [
     ("impersonate-user", "plain.alice"),
 ];
 
-/// The headers that reach the cluster for these of a client.
+/// Returns the headers that reach the cluster for these of a client.
 fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {

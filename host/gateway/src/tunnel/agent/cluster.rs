@@ -89,7 +89,7 @@ impl AgentCredentials {
 }
 
 impl ApiServers {
-    /// The addresses, sorted if they were requested.
+    /// Returns the addresses, sorted if they were requested.
     pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
         match self {
             Self::Listed(servers) => Ok(servers.clone()),
@@ -104,7 +104,7 @@ impl ApiServers {
         }
     }
 
-    /// The addresses to use as long as none were listed.
+    /// Returns the addresses to use as long as none were listed.
     pub(super) fn fallback(&self, credentials: &ReadCredentials) -> Vec<Uri> {
         match self {
             Self::Listed(servers) => servers.clone(),

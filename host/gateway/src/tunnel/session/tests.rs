@@ -14,7 +14,7 @@ async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
     ]
 }
 
-/// The gateway's side of a tunnel, with this budget.
+/// Returns the gateway's side of a tunnel, with this budget.
 fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Session {
     let (session, outgoing) = Session::new(budget.clone());
     let running = session.clone();
@@ -27,7 +27,7 @@ async fn open(session: &Session, to: Destination) -> io::Result<DuplexStream> {
     session.open(to, session.budget()).await
 }
 
-/// A gateway's side of a tunnel to an agent that connects to this address only, and the task of the agent.
+/// Returns a gateway's side of a tunnel to an agent that connects to this address only, and the task of the agent.
 async fn tunnel(allowed: String) -> (Session, tokio::task::JoinHandle<String>) {
     let [ours, theirs] = socket().await;
     let agent = tokio::spawn(serve_agent(theirs, vec![allowed]));
@@ -74,7 +74,7 @@ async fn connections_are_carried_and_end_on_both_sides() {
     while !session.0.connections.lock().is_empty() {
         tokio::task::yield_now().await;
     }
-    // What is sent is echoed whole, although only a part of it fits anywhere.
+    // All sent bytes are echoed, although no buffer holds all of them.
     let (mut read, mut write) = tokio::io::split(open(&session, to(&address)).await.unwrap());
     let length = 5 << 20;
     let writing = tokio::spawn(async move {
@@ -127,7 +127,7 @@ async fn an_address_that_no_frame_can_hold_leaves_the_tunnel_open() {
     assert_eq!(stream.read_u8().await.unwrap(), b'a');
 }
 
-/// An agent that sends what it likes.
+/// An agent that sends arbitrary frames.
 struct Attacker(WebSocketStream<DuplexStream>);
 
 impl Attacker {
@@ -136,7 +136,7 @@ impl Attacker {
         self.0.send(Message::Binary(frame)).await.unwrap();
     }
 
-    /// The next frame for a connection that is an error, or asks to pause.
+    /// Returns the next frame for a connection that is an error, or asks to pause.
     async fn next(&mut self) -> Frame {
         loop {
             if let Message::Binary(bytes) = self.0.next().await.unwrap().unwrap() {
@@ -188,7 +188,7 @@ async fn a_peer_that_goes_on_sending_after_a_pause_loses_the_connection() {
         panic!("it is not ended");
     };
     assert!(why.contains("goes on sending"), "{why}");
-    // What has arrived is not kept for a reader that may never come.
+    // Received bytes are not kept for a reader that may never come.
     let mut all = Vec::new();
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());

@@ -39,7 +39,7 @@ async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
     learn(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 0);
 
-    // What cannot be used is left out; what cannot be read ends the tunnel.
+    // An announcement that cannot be used is left out; one that cannot be read ends the tunnel.
     let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
     assert!(learn(broken, &new, &mut after).is_ok() && after.is_empty());
     for text in [&b"a"[..], b"\xff\n"] {
@@ -64,7 +64,7 @@ async fn only_a_new_proof_answers_a_challenge() {
     for (message, expected) in [
         (Some(Message::text(proof(Role::Answers, "now"))), true),
         (Some(Message::binary(proof(Role::Answers, "now"))), false),
-        // Recorded earlier, or what the gateway itself has sent.
+        // Proofs that were recorded earlier, or that the gateway itself has sent.
         (Some(Message::text(proof(Role::Answers, "before"))), false),
         (Some(Message::text(proof(Role::Accepts, "now"))), false),
         (Some(Message::Close(None)), false),
