@@ -163,8 +163,8 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // These may be the rest of a request that was answered early, or the next request. If it was the rest, the
-            // body of the response follows, and counts as informational responses only if it begins like one.
+            // These bytes may be the rest of a request that was answered early, or the next request. If it was the
+            // rest, the body of the response follows, and counts as informational responses only if it begins like one.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,

@@ -151,7 +151,7 @@ pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// The number of client connections for this many file descriptors, since each may also need a connection to
+/// Returns the number of client connections for this many file descriptors, since each may also need a connection to
 /// the upstream. `None` means that descriptors are not limited.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);

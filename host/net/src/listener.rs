@@ -125,7 +125,8 @@ pub struct ConnectionLimits {
 /// A bound port.
 #[derive(Debug)]
 pub struct Listener {
-    /// Belongs to no runtime yet: another runtime than the one that binds may accept connections.
+    /// The listener belongs to no runtime yet, since the runtime that accepts connections may differ from the one that
+    /// binds.
     tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
@@ -493,7 +494,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Whether a handshake failed because the client does not speak TLS.
+/// Returns whether a handshake failed because the client does not speak TLS.
 fn is_without_tls(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(

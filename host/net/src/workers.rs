@@ -63,7 +63,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // Otherwise the threads for long work would inherit the time slice: those that serve start them.
+        // Otherwise the threads for long work, which serving threads start, would inherit the time slice.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: getpriority_process(None)?,
         sched_priority: 0,

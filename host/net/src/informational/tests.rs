@@ -16,7 +16,7 @@ use crate::causes::{chain, find};
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// A connection on which a request was sent, and its server.
+/// Returns a connection on which a request was sent, and its server.
 fn requested() -> ConnectionState {
     let mut connection = ConnectionState::Idle;
     connection.count_sent(b"GET / HTTP/1.1\r\n\r\n");
@@ -106,7 +106,7 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A frame with this status.
+/// Returns a frame with this status.
 fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     let mut block = vec![8, 3];
     block.extend(status);

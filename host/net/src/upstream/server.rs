@@ -55,7 +55,7 @@ impl Server {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Host and port.
+    /// Returns the host and the port.
     pub(super) fn authority(&self) -> &str {
         self.authority.as_str()
     }
