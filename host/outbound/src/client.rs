@@ -72,7 +72,7 @@ impl Pools {
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();
         }
-        // All pools are dropped, because nothing tells which of them are still needed.
+        // All pools are dropped, because it is unknown which of them are still needed.
         if pools.len() >= POOLS {
             pools.clear();
         }

@@ -110,7 +110,7 @@ impl Scene {
         format!("{scheme}://{host}:{}", self.address.port())
     }
 
-    /// Everything on the server under its own name, and the address that it has.
+    /// Grants requests to the server under its own name, and connections to its address.
     fn grant(&self) -> HttpGrant {
         HttpGrant {
             networks: vec!["127.0.0.0/8".parse().unwrap()],
@@ -166,7 +166,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Rece
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: ReceivedPaths) {
     let service = service_fn(move |request| answer(request, seen.clone()));
-    // The result only says how the client left.
+    // The result only says how the client disconnected.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
