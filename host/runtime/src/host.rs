@@ -144,7 +144,7 @@ impl Host {
         &self.0.observer.decisions
     }
 
-    /// The requests that matched a chain in the last hour, and in the hour before it.
+    /// Returns the requests that matched a chain in the last hour, and in the hour before it.
     pub fn traffic(&self) -> [TrafficHour; 2] {
         self.0.observer.traffic.hours(Instant::now())
     }

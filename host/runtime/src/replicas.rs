@@ -1,5 +1,5 @@
-//! Replicas that go live together: each tells the others what it serves and what it has prepared, and goes live with
-//! what they agree on.
+//! Replicas that go live together: each reports to the others what it serves and has prepared, and goes live with the
+//! table on which they agree.
 
 pub mod agreement;
 

@@ -173,7 +173,7 @@ impl Stores {
         self.set(files_of(self.known()))
     }
 
-    /// Returns the definitions that are known once these contents are; of an unreadable store, the content of before.
+    /// Returns the definitions after these contents are known; an unreadable store keeps its previous content.
     pub(crate) fn set_after_reading(&self, contents: &Contents) -> DefinitionSet {
         contents
             .parsed

@@ -91,7 +91,7 @@ enum PassiveResult {
 }
 
 impl<'a> Row<'a> {
-    /// `None` if the stage had another result, or wrote to its log.
+    /// Packs a row; `None` if the stage has another result, or wrote to its log.
     fn of(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
             StageResult::Skipped(reason) => PassiveResult::Skipped(*reason),

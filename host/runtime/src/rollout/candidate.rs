@@ -177,7 +177,7 @@ impl Shadowed {
         }
     }
 
-    /// Calls the one that did not answer with the same request, in the background.
+    /// Calls the other one of plugin and candidate with the same request, in the background.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
@@ -312,8 +312,8 @@ impl Comparisons {
         })
     }
 
-    /// Counts a difference. The samples that leave are old ones of a kind and an effect with a newer sample, as long as
-    /// there are any.
+    /// Counts a difference and keeps its sample. Beyond the limit, old samples whose kind and effect have a newer
+    /// sample are dropped first.
     fn add(&mut self, sample: DifferenceSample) {
         *self.kind(&sample.kind).with_effect_mut(sample.effect) += 1;
         self.samples.push_front(sample);

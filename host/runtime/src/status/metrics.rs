@@ -241,7 +241,7 @@ impl RequestMetrics {
     }
 }
 
-/// Counts what is rare: exceptions, and failures of stages.
+/// Counts rare results: exceptions, and failures of stages.
 fn record_rows(outcome: &Outcome) {
     for row in &outcome.trace {
         if let Some(exception) = &row.exception {

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(requests(&before)[58..], [1, 2]);
         let total = before.total;
         assert_eq!((total.requests, total.changed, total.denied), (3, 1, 1));
-        // The ring has turned: what is two hours old is gone, also without a request since.
+        // Minutes that are two hours old are gone, even without a request since then.
         let [last, before] = traffic.hours(begun + minutes(121));
         assert_eq!((last.total.requests, before.total.requests), (0, 1));
         record(DecisionVerdict::Allowed, 500);

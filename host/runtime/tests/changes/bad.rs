@@ -16,7 +16,7 @@ fn junk() -> [String; 6] {
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),
         bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-        // The definition of n/x is for the same.
+        // The definition n/x has the same operation and kind.
         bcs("y", "Application", "2"),
     ]
 }
@@ -53,7 +53,7 @@ fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
 #[tokio::test]
 async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
     for text in junk() {
-        // (the choice, what is served, what after a change of the other, what is bad)
+        // (choice, served definitions, served definitions after a change of the other one, invalid place)
         for (on_bad, served, changed, place) in [
             (
                 OnBadDefinition::KeepLast,
@@ -81,7 +81,7 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
             drop(host);
             let host = begin().build().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
-            // Others change.
+            // Other definitions can change.
             shelf.put("n/x", &bcs("x", "Application", "2"));
             host.reload().await.unwrap();
             assert_eq!(live(&host), changed, "{text}");
@@ -122,7 +122,7 @@ async fn definitions_can_be_changed_beside_an_invalid_entry() {
                 host.build().await.unwrap()
             };
             let host = begin().await;
-            // Other definitions are made, changed and deleted, and the bad one is left alone.
+            // Other definitions are created, changed and deleted, and the invalid one stays.
             let new = bcs("z", "Process", "1");
             host.apply(&new, "new", &expecting(Expected::New)).await.unwrap();
             host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
@@ -132,7 +132,7 @@ async fn definitions_can_be_changed_beside_an_invalid_entry() {
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(shelf.text("n/y"), text);
-            // It is listed, is not new, and can be replaced.
+            // The invalid definition is listed, is not new, and can be replaced.
             let stored = host.definitions().await.unwrap();
             let found = stored
                 .iter()
@@ -149,13 +149,13 @@ async fn definitions_can_be_changed_beside_an_invalid_entry() {
                 .await
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
-            // Or it is deleted, with the previous version that is in force.
+            // The invalid definition can also be deleted, with the previous version that is in force.
             shelf.put("n/y", &text);
             host.reload().await.unwrap();
             host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
             assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
             assert_eq!(bad(&host), [""; 0]);
-            // What is not there is not there.
+            // A missing definition is reported as missing.
             let unknown = host
                 .delete(&id("admissionwebhook/n/y"), &by("ci"))
                 .await

@@ -54,7 +54,7 @@ async fn a_stage_stays_disabled_when_definitions_change() {
     host.rollback(1, None).await.unwrap();
     assert_eq!(skipped(&host).await, ["a"]);
 
-    // It disappears, and comes back.
+    // The stage disappears, and returns.
     host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
         .await
         .unwrap();

@@ -161,7 +161,7 @@ async fn a_dropped_evaluation_lets_the_next_one_begin() {
 #[tokio::test]
 async fn settings_replace_those_of_a_live_chain() {
     let scene = Scene::new();
-    // It refuses settings other than `{}`.
+    // This plugin refuses settings other than `{}`.
     let strict =
         Guest::default().with_configure("(if (i32.ne (local.get $length) (i32.const 2)) (then unreachable))");
     module(&scene, "strict.wasm", &strict);
@@ -254,7 +254,7 @@ async fn webhooks_are_called_only_if_that_is_allowed() {
         evaluated.decision.stages[0].failure.as_deref(),
         Some("unreachable")
     );
-    // One that is for other requests matters to none.
+    // A chain for other requests does not apply.
     let nodes = text.replace("[Pod]", "[Node]");
     assert!(
         evaluate(&host, &nodes, pod(json!({})))
@@ -280,7 +280,7 @@ spec:
     - { name: effects, sideEffects: Some, webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" } }
 ";
 
-/// `chain: yes; stage: no (why)`, a line for each.
+/// Returns a line for each chain, such as `chain: yes; stage: no (why)`.
 fn summary(chains: &[ChainApplies]) -> Vec<String> {
     let line = |name: &str, applies: Applies, reason: &Option<String>| {
         let reason = reason

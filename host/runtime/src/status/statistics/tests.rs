@@ -87,7 +87,7 @@ fn calls_are_forgotten_after_two_periods() {
     recent.record(2, Duration::from_micros(30), start + 3 * PERIOD);
     assert_eq!(of(&recent, start + 3 * PERIOD), [Some(30), Some(30)]);
     assert_eq!(counts(&recent, start + 3 * PERIOD), (300, 0, 2, 0));
-    // Also without another call.
+    // The calls are forgotten even without another call.
     let idle = start + 5 * PERIOD;
     assert_eq!(
         (of(&recent, idle), counts(&recent, idle)),
