@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_the_same_blank() {
         let snapshot = |data: &str| {
-            // With what wizer leaves of a segment, and code that names it.
+            // The text contains the rest that wizer leaves of a segment, and code that names the segment.
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );

@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_confined_process_opens_no_files_and_sockets() {
         if std::env::var_os(CHILD).is_some() {
-            // Not through the harness, which writes files of its own.
+            // The test exits without the harness, which writes files of its own.
             process::exit(if confined() { 0 } else { 1 });
         }
         let program = std::env::current_exe().unwrap();

@@ -255,7 +255,7 @@ mod tests {
             warnings: vec!["defg".into()],
             audit_annotations: vec![("hi".into(), "jkl".into()), (String::new(), String::new())],
         };
-        // The empty ones of a list too.
+        // Empty strings of a list are counted too.
         assert_eq!(size(&response), 12 + 5 * EACH);
     }
 }

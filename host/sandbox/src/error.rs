@@ -95,7 +95,7 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn refused(reason: String) -> Self {
-        // The name of the feature in the reason is the only sign of it.
+        // Only the name of the feature in the reason identifies this error.
         let needs_async = ["component model async", "component-model-async"];
         if needs_async.iter().any(|text| reason.contains(text)) {
             Self::NeedsAsync(reason)

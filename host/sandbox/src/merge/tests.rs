@@ -48,7 +48,7 @@ impl Op {
         ]
     }
 
-    /// The step in the text format, for the function with this number. Functions call only those before them.
+    /// Writes the step in the text format, for the function with this number. Functions call only those before them.
     fn write(&self, text: &mut String, function: usize) {
         let library = function / 2;
         let step = match self {

@@ -178,7 +178,7 @@ async fn a_call_starts_with_fresh_memory() {
     }
 }
 
-/// Keeps the last byte of its settings, and answers with it as the code of a denial.
+/// Returns a plugin that keeps the last byte of its settings, and answers with it as the code of a denial.
 fn keeps_settings() -> Guest {
     Guest::running(&format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -402,7 +402,7 @@ async fn many_calls_run_concurrently() {
     assert_eq!(sandbox().fingerprint(), small(1).fingerprint());
 }
 
-/// `result<_, list<settings-error>>` with one mistake.
+/// Returns a `result<_, list<settings-error>>` with one mistake.
 fn mistaken() -> String {
     let words = |words: &[u32]| {
         words

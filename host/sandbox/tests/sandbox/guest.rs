@@ -241,7 +241,7 @@ impl Answer {
                 length(message),
             ]),
             Self::Warn(text) => {
-                // One warning, and the list of it behind the response.
+                // There is one warning, and the list of warnings follows the response.
                 words[7..9].copy_from_slice(&[ANSWER + 44, 1]);
                 let list = [texts, length(text)];
                 return words

@@ -313,7 +313,7 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     }
 }
 
-/// Code that grows the memory to 128 MiB, and fills this many bytes of it.
+/// Returns code that grows the memory to 128 MiB, and fills this many bytes of it.
 fn filling(bytes: usize) -> String {
     format!(
         "(drop (memory.grow (i32.const 2000)))
