@@ -175,7 +175,7 @@ async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     }
 }
 
-/// `timeout=` is what is left of the deadline, rounded up to a second.
+/// `timeout=` is the remaining time until the deadline, rounded up to a second.
 #[tokio::test]
 async fn the_deadline_is_sent_as_the_timeout() {
     let (mut server, webhook) = serve(review(V1), always(|| answer(500, "")));

@@ -95,7 +95,7 @@ async fn a_dropped_call_is_given_up_and_leaves_no_trace() {
     }
 }
 
-/// Creates a peer that accepts TCP and says nothing, with what came of its connection.
+/// Creates a peer that accepts TCP connections and sends nothing, and clients for it.
 async fn mute() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -195,7 +195,7 @@ async fn an_answer_over_the_limit_is_cut_off() {
     }
 }
 
-/// Also the text of a wrong status is not read to its end, if it has one.
+/// The text of a wrong status is not read to its end, even if it has none.
 #[tokio::test]
 async fn an_endless_body_of_an_error_is_cut_off() {
     for version in BOTH {

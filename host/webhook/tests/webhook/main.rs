@@ -25,7 +25,7 @@ use server::Server;
 /// The BCS name of the service that the tests call.
 const BCS_HOST: &str = "hook.ns";
 
-/// Its Kubernetes name.
+/// The Kubernetes name of the server.
 const KUBERNETES_HOST: &str = "hook.ns.svc";
 
 fn service(naming: ServiceNaming, path: &str) -> WebhookTarget {

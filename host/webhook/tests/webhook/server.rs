@@ -138,7 +138,7 @@ struct Desk {
 impl Desk {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request| self.clone().answer(request));
-        // The result only says how the client left.
+        // The result only says how the client disconnected.
         let _ = auto::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(stream), service)
             .await;
@@ -218,7 +218,7 @@ pub(crate) fn echo() -> Handler {
     Arc::new(|seen| Some(answer(200, seen.body.clone())))
 }
 
-/// The first requests are never answered, all others with their own body.
+/// Returns a handler that never answers the first requests, and answers all others with their own body.
 pub(crate) fn silent_at_first(silent: usize) -> Handler {
     let left = Mutex::new(silent);
     Arc::new(move |seen| {
