@@ -105,7 +105,7 @@ pub fn list<T: DeserializeOwned>(
 pub struct List(PageRequest);
 
 impl List {
-    /// All objects of a kind, in all namespaces, whole. `api_version` is `v1` or `apps/v1`.
+    /// Returns all objects of a kind, in all namespaces, whole. `api_version` is `v1` or `apps/v1`.
     pub fn of(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self(PageRequest {
             api_version: api_version.into(),
@@ -124,27 +124,27 @@ impl List {
         self
     }
 
-    /// Only those whose labels match: `app=web,tier!=cache`.
+    /// Selects only objects whose labels match: `app=web,tier!=cache`.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.0.label_selector = selector.into();
         self
     }
 
-    /// Only these fields, as JSON Pointers in which `*` stands for every element of a list:
-    /// `/spec/containers/*/image`. Name and namespace are always there. A list of which only
-    /// fields below `/metadata` are read costs least.
+    /// Reads only these fields, given as JSON Pointers in which `*` stands for every element of a list:
+    /// `/spec/containers/*/image`. Name and namespace are always included. A list of which only fields below
+    /// `/metadata` are read costs least.
     pub fn fields<P: Into<String>>(mut self, pointers: impl IntoIterator<Item = P>) -> Self {
         self.0.fields.extend(pointers.into_iter().map(Into::into));
         self
     }
 
-    /// The most objects that are in memory at once; by default, and at most, 500.
+    /// Sets the most objects that are in memory at once; by default, and at most, 500.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.0.limit = objects;
         self
     }
 
-    /// The objects. A page is read when it is needed; the first error is the last item.
+    /// Returns the objects. A page is read when it is needed; the first error is the last item.
     pub fn objects<T: DeserializeOwned>(self) -> Objects<T> {
         Objects {
             next: Some(self.0),
@@ -207,8 +207,8 @@ pub struct CanI {
 }
 
 impl CanI {
-    /// Whether the user of the request may do this with all objects of a resource. `group` is empty for the core group;
-    /// `resource` is `pods`, or `pods/log` with a subresource.
+    /// Returns whether the user of the request may do this with all objects of a resource. `group` is empty for the
+    /// core group; `resource` is `pods`, or `pods/log` with a subresource.
     pub fn new(verb: impl Into<String>, group: impl Into<String>, resource: &str) -> Self {
         let (resource, subresource) = match resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -227,7 +227,7 @@ impl CanI {
         }
     }
 
-    /// Whether the user of the request may do this with a path of the API server: `get` and `/healthz`.
+    /// Returns whether the user of the request may do this with a path of the API server: `get` and `/healthz`.
     pub fn path(verb: impl Into<String>, path: impl Into<String>) -> Self {
         Self {
             action: Action::Path(PathAction {
@@ -254,7 +254,7 @@ impl CanI {
         self
     }
 
-    /// Whether this user may, instead of the user of the request.
+    /// Returns whether this user may, instead of the user of the request.
     pub fn user(mut self, user: UserInfo) -> Self {
         self.user = Some(user);
         self

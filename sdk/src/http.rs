@@ -54,7 +54,7 @@ pub enum Error {
 pub struct Request(contract::Request);
 
 impl Request {
-    /// A request of any method to an absolute URL: `https`, or `http` for a loopback address.
+    /// Returns a request of any method to an absolute URL: `https`, or `http` for a loopback address.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self(contract::Request {
             method: method.into(),
@@ -74,14 +74,14 @@ impl Request {
         Self::new("POST", url)
     }
 
-    /// Add a header. The host sets `host`, `content-length`, hop-by-hop headers and the header of a granted
+    /// Adds a header. The host sets `host`, `content-length`, hop-by-hop headers and the header of a granted
     /// credential: a request with one of them is invalid.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Set the body.
+    /// Sets the body.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.0.body = body.into();
         self
@@ -104,7 +104,7 @@ impl Request {
 }
 
 impl Response {
-    /// The body, parsed as JSON.
+    /// Returns the body, parsed as JSON.
     ///
     /// # Errors
     /// The body cannot be parsed as the type.

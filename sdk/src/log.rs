@@ -33,7 +33,7 @@ macro_rules! __log {
     };
 }
 
-/// A formatted line; a string without arguments is not copied.
+/// Returns a formatted line; a string without arguments is not copied.
 #[doc(hidden)]
 pub fn line(text: std::fmt::Arguments<'_>) -> std::borrow::Cow<'static, str> {
     match text.as_str() {

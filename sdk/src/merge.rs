@@ -126,7 +126,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     sources
 }
 
-/// The names of the elements, if all are objects with a unique name.
+/// Returns the names of the elements, if all are objects with a unique name.
 fn names(list: &[Value]) -> Option<Vec<&str>> {
     let names: Vec<&str> = list
         .iter()
@@ -136,7 +136,7 @@ fn names(list: &[Value]) -> Option<Vec<&str>> {
     (distinct.len() == names.len()).then_some(names)
 }
 
-/// A longest common subsequence, as pairs of indexes in ascending order.
+/// Returns a longest common subsequence, as pairs of indexes in ascending order.
 fn common(before: &[Value], after: &[Value]) -> Vec<(usize, usize)> {
     let width = after.len() + 1;
     if before.len().saturating_mul(width) > COMPARISONS {

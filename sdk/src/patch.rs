@@ -35,12 +35,12 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// An empty patch. A response with it is the verdict `allow`.
+    /// Returns an empty patch. A response with it is the verdict `allow`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether there are no operations.
+    /// Returns whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -110,7 +110,7 @@ impl Patch {
         self.ensure(path.as_ref(), exists, "[]")
     }
 
-    /// The JSON text of the patch, `[]` if it is empty.
+    /// Returns the JSON text of the patch, `[]` if it is empty.
     pub fn into_json(mut self) -> String {
         if self.text.is_empty() {
             self.text.push('[');

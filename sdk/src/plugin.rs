@@ -51,7 +51,7 @@ pub trait Describe {
     fn describe() -> Description;
 }
 
-/// The JSON Schema of a plugin's settings.
+/// Returns the JSON Schema of a plugin's settings.
 #[doc(hidden)]
 pub fn settings_schema<P: Plugin>() -> Option<String> {
     P::Settings::schema()
@@ -84,7 +84,7 @@ impl<P: Plugin> Configured<P> {
         })
     }
 
-    /// The export `admit`.
+    /// Returns the export `admit`.
     ///
     /// # Errors
     /// The plugin's failure.

@@ -60,43 +60,43 @@ impl Request {
         self.0.operation
     }
 
-    /// The type of the object.
+    /// Returns the type of the object.
     pub fn kind(&self) -> &GroupVersionKind {
         &self.0.kind
     }
 
-    /// The resource type.
+    /// Returns the resource type.
     pub fn resource(&self) -> &GroupVersionResource {
         &self.0.resource
     }
 
-    /// `status`, `scale`, ...; absent for the resource itself.
+    /// Returns the subresource, such as `status` or `scale`; absent for the resource itself.
     pub fn subresource(&self) -> Option<&str> {
         self.0.subresource.as_deref()
     }
 
-    /// The object's name; absent if the control plane has not generated it yet.
+    /// Returns the object's name; absent if the control plane has not generated it yet.
     pub fn name(&self) -> Option<&str> {
         Some(self.0.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// Absent for a cluster-scoped resource.
+    /// Returns the namespace; absent for a cluster-scoped resource.
     pub fn namespace(&self) -> Option<&str> {
         self.0.namespace.as_deref()
     }
 
-    /// The user who sent the request. All fields are empty if the control plane does not provide them.
+    /// Returns the user who sent the request. All fields are empty if the control plane does not provide them.
     pub fn user(&self) -> &UserInfo {
         &self.0.user
     }
 
-    /// The result will not be stored: a plugin must not cause side effects.
+    /// Returns whether this is a dry run, whose result is not stored: a plugin must not cause side effects.
     pub fn dry_run(&self) -> bool {
         self.0.dry_run
     }
 
-    /// The object, as changed by the previous stages, parsed as your type, which names the fields that you need.
-    /// Absent for a DELETE.
+    /// Returns the object, as changed by the previous stages, parsed as your type, which names the fields that you
+    /// need. Absent for a DELETE.
     ///
     /// # Errors
     /// The object cannot be parsed as the type; the message says where.
@@ -104,7 +104,7 @@ impl Request {
         self.read(Document::Object)
     }
 
-    /// The object as it is stored now, if the control plane sent it with an UPDATE or a DELETE.
+    /// Returns the object as it is stored now, if the control plane sent it with an UPDATE or a DELETE.
     ///
     /// # Errors
     /// The object cannot be parsed as the type; the message says where.
@@ -112,7 +112,7 @@ impl Request {
         self.read(Document::OldObject)
     }
 
-    /// The options of the operation (`CreateOptions` and so on), if the control plane has them.
+    /// Returns the options of the operation (`CreateOptions` and so on), if the control plane has them.
     ///
     /// # Errors
     /// The options cannot be parsed as the type; the message says where.
@@ -120,7 +120,7 @@ impl Request {
         self.read(Document::Options)
     }
 
-    /// The whole object as a tree. Several times slower than [`Request::object`] with a type.
+    /// Returns the whole object as a tree. Several times slower than [`Request::object`] with a type.
     ///
     /// # Errors
     /// The object is not JSON, or nested deeper than 128 levels.
@@ -128,12 +128,12 @@ impl Request {
         self.object()
     }
 
-    /// The object's JSON text.
+    /// Returns the object's JSON text.
     pub fn object_json(&self) -> Option<&str> {
         self.0.object.as_deref()
     }
 
-    /// The old object's JSON text.
+    /// Returns the old object's JSON text.
     pub fn old_object_json(&self) -> Option<&str> {
         self.0.old_object.as_deref()
     }

@@ -8,8 +8,8 @@ use crate::{Error, Patch};
 pub use crate::bindings::admittance::plugin::types::Denial;
 
 impl Denial {
-    /// A denial with the status 403 and the reason `Forbidden`. The message is for people: what is wrong, where in the
-    /// object, and how to fix it.
+    /// Returns a denial with the status 403 and the reason `Forbidden`. The message is for people: what is wrong, where
+    /// in the object, and how to fix it.
     ///
     /// ```
     /// use admittance_sdk::{Denial, Response};
@@ -30,13 +30,13 @@ impl Denial {
         }
     }
 
-    /// An HTTP status from 400 to 599. The host replaces anything else with 403.
+    /// Sets the HTTP status, from 400 to 599. The host replaces anything else with 403.
     pub fn code(mut self, code: u16) -> Self {
         self.code = code;
         self
     }
 
-    /// A machine-readable CamelCase word.
+    /// Sets the reason, a machine-readable CamelCase word.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self

@@ -11,8 +11,8 @@ use crate::pointer;
 
 pub use crate::bindings::admittance::plugin::types::SettingsError;
 
-/// A type that can be the settings of a plugin: [`#[settings]`](macro@crate::settings) makes it one.
-// The traits that it needs are not supertraits: the compiler would name those instead of this one.
+/// A type that can be the settings of a plugin: [`#[settings]`](macro@crate::settings) makes it one. The required
+/// traits are not supertraits, because the compiler would name them in errors instead of this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the settings of a plugin",
     label = "put `#[settings]` on `{Self}`",
@@ -27,7 +27,7 @@ pub trait Settings: Sized {
     #[doc(hidden)]
     fn parse(json: &str) -> Result<Self, SettingsErrors>;
 
-    /// The JSON Schema of the settings.
+    /// Returns the JSON Schema of the settings.
     #[doc(hidden)]
     fn schema() -> Option<String>;
 }
@@ -49,12 +49,12 @@ impl<T: DeserializeOwned + JsonSchema> Settings for T {
 pub struct NoSettings {}
 
 impl SettingsError {
-    /// Where, as a JSON Pointer into the settings; empty for the settings as a whole.
+    /// Returns the place of the mistake, as a JSON Pointer into the settings; empty for the settings as a whole.
     pub fn pointer(&self) -> &str {
         &self.pointer
     }
 
-    /// The problem, and how to fix it.
+    /// Returns the problem, and how to fix it.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -86,7 +86,7 @@ impl SettingsErrors {
         Self::default()
     }
 
-    /// A single mistake: `Err(SettingsErrors::one(pointer!["registry"], "..."))`.
+    /// Returns a single mistake: `Err(SettingsErrors::one(pointer!["registry"], "..."))`.
     pub fn one(pointer: impl AsRef<Pointer>, message: impl Into<String>) -> Self {
         let mut errors = Self::new();
         errors.push(pointer, message);
@@ -101,22 +101,22 @@ impl SettingsErrors {
         });
     }
 
-    /// Whether there are no mistakes.
+    /// Returns whether there are no mistakes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The number of mistakes.
+    /// Returns the number of mistakes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The mistakes, in the order in which they were added.
+    /// Returns the mistakes, in the order in which they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, SettingsError> {
         self.0.iter()
     }
 
-    /// `Ok` if there are no mistakes: end the validation with `errors.check()?`.
+    /// Returns `Ok` if there are no mistakes: end the validation with `errors.check()?`.
     pub fn check(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }

@@ -50,19 +50,19 @@ pub fn configure<P: Plugin>(settings: impl fmt::Display) -> Result<P, SettingsEr
     plugin::configure(&settings.to_string())
 }
 
-/// The description of a plugin.
+/// Returns the description of a plugin.
 pub fn describe<P: Plugin + Describe>() -> Description {
     P::describe()
 }
 
-/// The CREATE of an object, given as JSON text or a [`Value`].
+/// Returns the CREATE of an object, given as JSON text or a [`Value`].
 ///
 /// Kind, resource, name and namespace are taken from the object, as far as it has them.
 pub fn create(object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Create, Some(object.to_string()), None)
 }
 
-/// The UPDATE of an old object to a new one.
+/// Returns the UPDATE of an old object to a new one.
 pub fn update(old_object: impl fmt::Display, object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(
         Operation::Update,
@@ -71,12 +71,12 @@ pub fn update(old_object: impl fmt::Display, object: impl fmt::Display) -> Reque
     )
 }
 
-/// The DELETE of an object.
+/// Returns the DELETE of an object.
 pub fn delete(old_object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Delete, None, Some(old_object.to_string()))
 }
 
-/// A CONNECT, such as `exec`, with its options as the object.
+/// Returns a CONNECT, such as `exec`, with its options as the object.
 pub fn connect(options: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Connect, Some(options.to_string()), None)
 }
@@ -163,7 +163,7 @@ impl RequestBuilder {
         self.with(|contract| contract.dry_run = true)
     }
 
-    /// The request itself.
+    /// Returns the request itself.
     pub fn build(self) -> Request {
         self.0
     }
@@ -230,17 +230,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The object after the verdict; unchanged if it was `allow` or `deny`.
+    /// Returns the object after the verdict; unchanged if it was `allow` or `deny`.
     pub fn object(&self) -> Option<&Value> {
         self.object.as_ref()
     }
 
-    /// The value at a JSON Pointer in the object after the verdict.
+    /// Returns the value at a JSON Pointer in the object after the verdict.
     pub fn at(&self, pointer: &str) -> Option<&Value> {
         self.object.as_ref()?.pointer(pointer)
     }
 
-    /// The operations of the patch, if the verdict was `patch`.
+    /// Returns the operations of the patch, if the verdict was `patch`.
     pub fn patch(&self) -> Option<&Value> {
         self.patch.as_ref()
     }
@@ -250,17 +250,17 @@ impl Outcome {
         self.denial.as_ref()
     }
 
-    /// Whether the request is allowed, changed or not.
+    /// Returns whether the request is allowed, changed or not.
     pub fn is_allowed(&self) -> bool {
         self.denial.is_none()
     }
 
-    /// The warnings for the client.
+    /// Returns the warnings for the client.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The audit annotations.
+    /// Returns the audit annotations.
     pub fn audit_annotations(&self) -> &[(String, String)] {
         &self.audit_annotations
     }

@@ -92,7 +92,7 @@ pub struct Misspelt {
 }
 
 impl<'a> Workload<'a> {
-    /// The workload in the object of a request; `None` if there is no object, or no pod template in it.
+    /// Returns the workload in the object of a request; `None` if there is no object, or no pod template in it.
     ///
     /// # Errors
     /// The object is of a kind that has containers, but cannot be parsed as one. Objects of other kinds are
@@ -101,7 +101,7 @@ impl<'a> Workload<'a> {
         Self::read_document(request, Document::Object)
     }
 
-    /// The workload in the old object of a request, if the control plane sent it.
+    /// Returns the workload in the old object of a request, if the control plane sent it.
     ///
     /// # Errors
     /// Fails as [`Workload::read`] does.
@@ -129,23 +129,23 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Whether the object is itself a Kubernetes Pod, most of which cannot be changed after its creation.
+    /// Returns whether the object is itself a Kubernetes Pod, most of which cannot be changed after its creation.
     pub fn is_pod(&self) -> bool {
         self.is_pod
     }
 
-    /// The pod templates: exactly one, in every kind of Kubernetes and BCS.
+    /// Returns the pod templates: exactly one, in every kind of Kubernetes and BCS.
     pub fn templates(&self) -> &[PodTemplate<'a>] {
         &self.templates
     }
 
-    /// A field that BCS reads as another one because of its spelling. A plugin that enforces a policy should deny
-    /// such an object.
+    /// Returns a field that BCS reads as another one because of its spelling. A plugin that enforces a policy should
+    /// deny such an object.
     pub fn misspelt(&self) -> Option<&Misspelt> {
         self.misspelt.as_ref()
     }
 
-    /// The value of an annotation of the object itself, not of the pod template.
+    /// Returns the value of an annotation of the object itself, not of the pod template.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(key)
     }
@@ -244,7 +244,7 @@ impl<'a> PodTemplate<'a> {
         ]
     }
 
-    /// The value of an annotation of the pod.
+    /// Returns the value of an annotation of the pod.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(key)
     }
@@ -312,7 +312,7 @@ fn is_pod(request: &Request) -> bool {
     kind.group.is_empty() && kind.version == "v1" && kind.kind == "Pod"
 }
 
-/// Whether the control plane itself defines containers for this kind.
+/// Returns whether the control plane itself defines containers for this kind.
 fn is_known(request: &Request) -> bool {
     let kind = request.kind();
     let name = kind.kind.as_str();
@@ -327,7 +327,7 @@ fn is_known(request: &Request) -> bool {
     }
 }
 
-/// Whether an object that could not be parsed has a list in a place for containers.
+/// Returns whether an object that could not be parsed has a list in a place for containers.
 #[cold]
 fn has_containers(request: &Request, document: Document) -> bool {
     let Ok(Some(object)) = request.read::<Value>(document) else {

@@ -157,7 +157,8 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// `v1`, `v2beta1`: no API group has such a name, so it is a version of the core group.
+/// Returns whether a part of a group is a version, such as `v1` or `v2beta1`: no API group has such a name, so it is a
+/// version of the core group.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

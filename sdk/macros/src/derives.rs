@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Result};
 
-/// `Deserialize` and `JsonSchema`; unknown fields are mistakes.
+/// Derives `Deserialize` and `JsonSchema`; unknown fields are mistakes.
 pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     no_arguments("settings", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
@@ -32,7 +32,7 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
     })
 }
 
-/// `Deserialize`; unknown fields are skipped.
+/// Derives `Deserialize`; unknown fields are skipped.
 pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     no_arguments("view", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
@@ -90,7 +90,7 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
     Ok(attributes)
 }
 
-/// Whether the author wrote this in a `#[serde(...)]` of the type.
+/// Returns whether the author wrote this in a `#[serde(...)]` of the type.
 fn has(item: &DeriveInput, name: &str) -> Result<bool> {
     let mut found = false;
     for attribute in item

@@ -124,7 +124,7 @@ fn description(arguments: &Arguments) -> TokenStream {
     }
 }
 
-/// The argument, or the value from the author's Cargo.toml.
+/// Returns the argument, or the value from the author's Cargo.toml.
 fn or_else(given: Option<&syn::LitStr>, variable: &str) -> TokenStream {
     match given {
         Some(given) => quote!(#given),

@@ -150,7 +150,7 @@ pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
     })
 }
 
-/// The part of a value at these keys; all of it if there are none.
+/// Returns the part of a value at these keys; all of it if there are none.
 fn select(value: &Value, masks: &[&[&str]]) -> Option<Value> {
     if masks.is_empty() || masks.iter().any(|mask| mask.is_empty()) {
         return Some(value.clone());

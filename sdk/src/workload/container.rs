@@ -18,7 +18,7 @@ impl<'de> Deserialize<'de> for Raw<'de> {
 }
 
 impl<'a> Container<'a> {
-    /// The resources that it requests, and their limits.
+    /// Returns the resources that it requests, and their limits.
     ///
     /// # Errors
     /// Fails if it cannot be parsed; the message names the container and the field.
@@ -50,7 +50,7 @@ impl<'a> Container<'a> {
         self.part("securityContext", self.security_context.as_ref())
     }
 
-    /// The probe for whether it still works; `None` if it has none.
+    /// Returns the probe for whether it still works; `None` if it has none.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -58,7 +58,7 @@ impl<'a> Container<'a> {
         self.part("livenessProbe", self.liveness_probe.as_ref())
     }
 
-    /// The probe for whether it gets traffic; `None` if it has none.
+    /// Returns the probe for whether it gets traffic; `None` if it has none.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -66,7 +66,7 @@ impl<'a> Container<'a> {
         self.part("readinessProbe", self.readiness_probe.as_ref())
     }
 
-    /// The probe for whether it has started; `None` if it has none.
+    /// Returns the probe for whether it has started; `None` if it has none.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -100,12 +100,12 @@ pub struct Resources<'a> {
 }
 
 impl Resources<'_> {
-    /// The limit of a resource as it is written: `512Mi`.
+    /// Returns the limit of a resource as it is written: `512Mi`.
     pub fn limit(&self, resource: &str) -> Option<&str> {
         self.limits.as_ref()?.0.get(resource)
     }
 
-    /// The amount that is reserved of a resource, as it is written: `250m`.
+    /// Returns the amount that is reserved of a resource, as it is written: `250m`.
     pub fn request(&self, resource: &str) -> Option<&str> {
         self.requests.as_ref()?.0.get(resource)
     }

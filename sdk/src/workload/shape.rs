@@ -20,7 +20,7 @@ macro_rules! shape {
         }
 
         impl<'a> $name<'a> {
-            /// The misspelt key of this object itself.
+            /// Returns the misspelt key of this object itself.
             #[allow(dead_code, reason = "only some shapes use it")]
             pub(super) fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
                 self.misspelt.as_ref().map(|(key, expected)| Misspelt {
@@ -171,14 +171,14 @@ shape! {
 }
 
 impl Volume<'_> {
-    /// The image of an image volume, at `image.reference`.
+    /// Returns the image of an image volume, at `image.reference`.
     pub fn image_reference(&self) -> Option<&str> {
         self.image.as_ref()?.reference.as_deref()
     }
 }
 
 impl Object<'_> {
-    /// The first misspelt key above the pod specs.
+    /// Returns the first misspelt key above the pod specs.
     pub(super) fn misspelt(&self) -> Option<Misspelt> {
         let root = PointerBuf::new();
         self.misspelt_here(&root).or_else(|| {
@@ -194,7 +194,7 @@ impl Object<'_> {
 }
 
 impl PodSpec<'_> {
-    /// The first misspelt key in the pod spec at `at`.
+    /// Returns the first misspelt key in the pod spec at `at`.
     pub(super) fn misspelt(&self, at: &Pointer) -> Option<Misspelt> {
         let lists = [
             ("containers", &self.containers),
@@ -221,7 +221,7 @@ impl PodSpec<'_> {
 pub struct TextMap<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl<'a> TextMap<'a> {
-    /// The value of a key; the last one if the key is duplicate.
+    /// Returns the value of a key; the last one if the key is duplicate.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -230,7 +230,7 @@ impl<'a> TextMap<'a> {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Whether there is such a key.
+    /// Returns whether there is such a key.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -277,15 +277,15 @@ impl<'de> Deserialize<'de> for TextMap<'de> {
     }
 }
 
-/// Whether Go's `encoding/json` matches `key` with the field `name`: it folds ASCII case, and two Unicode letters
-/// fold to ASCII ones (the long s and the Kelvin sign). `name` is ASCII.
+/// Returns whether Go's `encoding/json` matches `key` with the field `name`: it folds ASCII case, and two Unicode
+/// letters fold to ASCII ones (the long s and the Kelvin sign). `name` is ASCII.
 fn folds_to(key: &str, name: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // Each letter may be one of the two, which are up to two bytes longer.
+    // Each letter may be one of these two letters, which are up to two bytes longer.
     key.len() >= name.len()
         && key.len() <= name.len() * 3
         && key
