@@ -57,7 +57,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Whether the control plane has lost contact with the node, and it is not marked as unhealthy.
+    /// Returns whether the control plane has lost contact with the node, and it is not marked as unhealthy.
     pub(crate) fn keeps(self, node: &Node) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
@@ -107,7 +107,7 @@ pub(crate) fn patch(request: &Request, judge: Judge) -> Result<Patch, Error> {
     if !evicting.is_empty() && evicting.len() == taints.len() {
         patch.remove(pointer!["spec", "taints"]);
     } else {
-        // From last to first, so that removals do not shift the remaining indexes.
+        // Taints are removed from last to first, so that removals do not shift the remaining indexes.
         for index in evicting.into_iter().rev() {
             patch.remove(pointer!["spec", "taints", index]);
         }

@@ -18,7 +18,7 @@ pub(crate) struct Nodes<'r> {
 }
 
 impl<'r> Nodes<'r> {
-    /// An empty cache; `look_up` is called once per node.
+    /// Returns an empty cache; `look_up` is called once per node.
     pub(crate) fn new(
         judge: Judge,
         look_up: impl FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r,
@@ -35,7 +35,7 @@ impl<'r> Nodes<'r> {
         Self::new(judge, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Whether the judge keeps the node with this name; false without a name or a node.
+    /// Returns whether the judge keeps the node with this name; false without a name or a node.
     pub(crate) fn keeps(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);

@@ -70,7 +70,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
 }
 
 impl Conditions {
-    /// Not ready, and not terminating: terminating endpoints get no new connections.
+    /// Returns whether the endpoint is neither ready nor terminating: terminating endpoints get no new connections.
     fn can_become_ready(&self) -> bool {
         self.ready == Some(false) && self.terminating != Some(true)
     }

@@ -17,7 +17,7 @@ fn plugin(settings: &Value) -> EdgeHealth {
     testing::configure(settings).expect("the settings are right")
 }
 
-/// A Node with this status of its condition `Ready`, and these annotations.
+/// Returns a Node with this status of its condition `Ready`, and these annotations.
 fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -40,7 +40,7 @@ fn nodes() -> [Value; 5] {
     ]
 }
 
-/// The outcome of a request with those nodes. A second run on the result must not change it.
+/// Returns the outcome of a request with those nodes. A second run on the result must not change it.
 fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
     let plugin = plugin(settings);
     testing::with_cluster(nodes(), || {

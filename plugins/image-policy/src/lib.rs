@@ -136,7 +136,7 @@ impl Plugin for ImagePolicy {
 }
 
 impl ImagePolicy {
-    /// Whether there is a rule that can deny an image.
+    /// Returns whether there is a rule that can deny an image.
     fn checks(&self) -> bool {
         self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
     }
@@ -193,7 +193,7 @@ impl ImagePolicy {
         Ok(())
     }
 
-    /// The first rule that an image breaks, and how to fix it.
+    /// Returns the first rule that an image breaks, and how to fix it.
     fn broken(&self, image: &Reference<'_>) -> Option<String> {
         if let Some(prefix) = self.refused.iter().find(|prefix| image.is_under_any_port(prefix)) {
             return Some(format!(
@@ -263,7 +263,7 @@ impl Image<'_> {
     }
 }
 
-/// All images of a template.
+/// Returns all images of a template.
 fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> {
     let containers = template
         .container_lists()
@@ -299,7 +299,7 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> 
     containers.chain(volumes)
 }
 
-/// Whether the old object has the image in a container of the same name and list.
+/// Returns whether the old object has the image in a container of the same name and list.
 fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     old.templates().iter().flat_map(images).any(|other| {
         Image {
@@ -309,7 +309,7 @@ fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     })
 }
 
-/// Whether the stored object is being deleted. The new object is ignored, because the client
+/// Returns whether the stored object is being deleted. The new object is ignored, because the client
 /// controls it.
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
@@ -329,7 +329,7 @@ fn is_being_deleted(request: &Request) -> Result<bool, Error> {
         .is_some_and(|metadata| metadata.deletion_timestamp.is_some()))
 }
 
-/// The path in the notation of Kubernetes: `spec.containers[0].image`.
+/// Returns the path in the notation of Kubernetes: `spec.containers[0].image`.
 fn field_path(pointer: &Pointer) -> String {
     let mut path = String::new();
     for token in pointer.tokens() {

@@ -96,7 +96,7 @@ impl<'a> Reference<'a> {
         })
     }
 
-    /// Whether the version is not fixed: no digest, and no tag or the tag `latest`.
+    /// Returns whether the version is not fixed: no digest, and no tag or the tag `latest`.
     pub(crate) fn is_latest(&self) -> bool {
         self.digest.is_none() && self.tag.is_none_or(|tag| tag == "latest")
     }
@@ -105,12 +105,12 @@ impl<'a> Reference<'a> {
         self.digest.is_some()
     }
 
-    /// Whether the reference is under a prefix. Registries are case-insensitive, like host names.
+    /// Returns whether the reference is under a prefix. Registries are case-insensitive, like host names.
     pub(crate) fn is_under(&self, prefix: &Prefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
-    /// Like [`Reference::is_under`], but a prefix without a port matches every port of its host.
+    /// Returns whether the reference is under a prefix, where a prefix without a port matches every port of its host.
     pub(crate) fn is_under_any_port(&self, prefix: &Prefix) -> bool {
         let host = if prefix.has_port() {
             self.registry
@@ -120,7 +120,7 @@ impl<'a> Reference<'a> {
         host.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
-    /// The reference with `from` replaced by `to`, if it is under `from`.
+    /// Returns the reference with `from` replaced by `to`, if it is under `from`.
     pub(crate) fn rewritten(&self, from: &Prefix, to: &Prefix) -> Option<String> {
         if !self.is_under(from) {
             return None;
@@ -150,7 +150,7 @@ impl<'a> Reference<'a> {
         Some(text)
     }
 
-    /// The rest of the path after the prefix, if the prefix ends at a component boundary.
+    /// Returns the rest of the path after the prefix, if the prefix ends at a component boundary.
     fn below(&self, prefix: &Prefix) -> Option<&str> {
         if prefix.path.is_empty() {
             return Some(&self.path);
@@ -208,7 +208,7 @@ impl Prefix {
         })
     }
 
-    /// Whether everything under `other` is under this prefix too.
+    /// Returns whether everything under `other` is under this prefix too.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         self.registry.eq_ignore_ascii_case(&other.registry)
             && (self.path.is_empty()
@@ -218,7 +218,7 @@ impl Prefix {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// The length, by which matches are compared: the longest prefix is used.
+    /// Returns the length, by which matches are compared: the longest prefix is used.
     pub(crate) fn specificity(&self) -> usize {
         self.path.len()
     }
@@ -239,7 +239,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Docker Hub has a second, older name.
+/// Returns the canonical name of a registry: Docker Hub has a second, older name.
 fn canonical(registry: &str) -> &str {
     if registry.eq_ignore_ascii_case("index.docker.io") || registry.eq_ignore_ascii_case(DEFAULT_REGISTRY) {
         DEFAULT_REGISTRY
@@ -248,14 +248,14 @@ fn canonical(registry: &str) -> &str {
     }
 }
 
-/// Whether a first component is a registry, not the beginning of a path on Docker Hub.
+/// Returns whether a first component is a registry, not the beginning of a path on Docker Hub.
 fn looks_like_registry(component: &str) -> bool {
     component.contains(['.', ':'])
         || component == "localhost"
         || component.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-/// The registry without its port.
+/// Returns the registry without its port.
 fn host_of(registry: &str) -> &str {
     match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => host,
@@ -288,7 +288,7 @@ fn is_path(path: &str) -> bool {
     path.split('/').all(is_path_component)
 }
 
-/// `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`
+/// Returns whether a text matches `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`.
 fn is_path_component(component: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = component.as_bytes();
@@ -307,7 +307,7 @@ fn is_path_component(component: &str) -> bool {
             })
 }
 
-/// 64 hexadecimal digits are the identifier of a local image, not a name.
+/// Returns whether a text is the identifier of a local image, 64 hexadecimal digits, and not a name.
 fn is_identifier(name: &str) -> bool {
     name.len() == 64
         && name
@@ -324,7 +324,7 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// An algorithm and at least 32 hexadecimal digits; for known algorithms, exactly as many as they have.
+/// Returns whether a text is an algorithm and at least 32 hexadecimal digits; for known algorithms, exactly as many as they have.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

@@ -34,7 +34,7 @@ pub(crate) struct Rewrite {
     pub(crate) to: Prefix,
 }
 
-/// The rewrites, the longest first.
+/// Returns the rewrites, the longest first.
 pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut SettingsErrors) -> Vec<Rewrite> {
     let mut read = Vec::new();
     for (from, to) in rewrites {

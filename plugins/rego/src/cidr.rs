@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, net::Ipv4Addr};
 use ipnet::{IpNet, Ipv4Net};
 use regorus::Value;
 
-/// `net.cidr_intersects`: whether two networks have an address in common.
+/// Implements `net.cidr_intersects`: whether two networks have an address in common.
 pub(crate) fn intersects(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (network(one)?, network(other)?);
     Some(one.contains(&other.network()) || other.contains(&one.network()))
 }
 
-/// `net.cidr_contains`: whether a network contains an address or another network.
+/// Implements `net.cidr_contains`: whether a network contains an address or another network.
 pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     let outer = network(outer)?;
     match inner.parse::<std::net::IpAddr>() {
@@ -20,7 +20,7 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// `net.cidr_contains_matches`: the pairs of the keys of networks and of what they contain.
+/// Implements `net.cidr_contains_matches`: the pairs of the keys of networks and of the networks in them.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();
@@ -34,7 +34,7 @@ pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value
     Some(pairs.into())
 }
 
-/// `net.cidr_merge`: the fewest networks with the same addresses.
+/// Implements `net.cidr_merge`: the fewest networks with the same addresses.
 ///
 /// An address without a prefix stands for the network of its class, as in OPA, which leaves the address as it is if the
 /// network was merged with no other.
@@ -73,8 +73,8 @@ fn network_or_address(value: &Value) -> Option<IpNet> {
     }
 }
 
-/// Texts with their keys: the index in an array, the element of a set, the key of an object, or a text itself. In place of
-/// a text, there can be an array that begins with it.
+/// Returns texts with their keys: the index in an array, the element of a set, the key of an object, or a text itself.
+/// In place of a text, there can be an array that begins with it.
 fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
     let keyed = |key: Value, item| Some((key, text(item)?));
     match value {

@@ -7,7 +7,7 @@ use regorus::Value;
 /// The longest width and precision; Go has a limit too.
 const WIDEST: usize = 10_000;
 
-/// The text of `sprintf(format, arguments)`.
+/// Returns the text of `sprintf(format, arguments)`.
 pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     let mut arguments = arguments.iter();
     let mut text = String::with_capacity(format.len());
@@ -41,7 +41,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     text
 }
 
-/// A value as OPA shows it in a text: sets and objects too, strings in quotes.
+/// Returns a value as OPA shows it in a text: sets and objects too, strings in quotes.
 pub(crate) fn shown(value: &Value) -> String {
     let mut text = String::new();
     show(value, &mut text);
@@ -81,7 +81,7 @@ fn show_all<'a>(items: impl Iterator<Item = &'a Value>, (open, close): (&str, &s
     text.push_str(close);
 }
 
-/// Go's `strconv.Quote`.
+/// Quotes a string like Go's `strconv.Quote`.
 fn quoted(string: &str) -> String {
     let mut text = String::with_capacity(string.len() + 2);
     text.push('"');
@@ -285,14 +285,14 @@ impl Spec {
     }
 }
 
-/// The number at the beginning, 0 if there is none, and what follows it.
+/// Returns the number at the beginning, 0 if there is none, and what follows it.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     (digits.parse().unwrap_or(0).min(WIDEST), rest)
 }
 
-/// Go's `%g`: the shortest text, with an exponent if that is below -4 or above 5.
+/// Formats a number like Go's `%g`: the shortest text, with an exponent if that is below -4 or above 5.
 fn general(number: f64) -> String {
     let exponent = exponent(number);
     if number == 0.0 || (-4..6).contains(&exponent) {
@@ -302,7 +302,7 @@ fn general(number: f64) -> String {
     }
 }
 
-/// `%.3g`: this many digits, without zeros at the end.
+/// Formats a number like `%.3g`: with this many digits, and without zeros at the end.
 fn rounded(number: f64, digits: usize) -> String {
     let short: f64 = format!("{number:.*e}", digits - 1).parse().unwrap_or(number);
     let exponent = exponent(short);
@@ -321,7 +321,7 @@ fn exponent(number: f64) -> i32 {
         .unwrap_or(0)
 }
 
-/// `1.5e+06`: the exponent has a sign and two digits at least.
+/// Formats a number like `1.5e+06`: the exponent has a sign and at least two digits.
 fn exponential(number: f64, precision: Option<usize>) -> String {
     let text = match precision {
         Some(precision) => format!("{number:.precision$e}"),

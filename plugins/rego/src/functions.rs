@@ -49,12 +49,12 @@ const MISSING: [&str; 13] = [
     "uuid.",
 ];
 
-/// Whether a policy may call the function of this name without defining it.
+/// Returns whether a policy may call the function of this name without defining it.
 pub(crate) fn exists(name: &str) -> bool {
     BUILTINS.contains_key(name) || name == "print" || arity(name).is_some()
 }
 
-/// The number of arguments of a function that is added.
+/// Returns the number of arguments of a function that this plugin adds.
 pub(crate) fn arity(name: &str) -> Option<usize> {
     let found = ADDED.iter().find(|(added, _)| *added == name);
     found.map(|(_, arguments)| usize::from(*arguments))
@@ -138,7 +138,7 @@ fn items(values: &Value) -> Option<Box<dyn Iterator<Item = &Value> + '_>> {
     }
 }
 
-/// `None` if the pattern is not valid.
+/// Returns whether a pattern matches a text; `None` if the pattern is not valid.
 fn is_match(pattern: &str, text: &str, patterns: &Patterns) -> Option<bool> {
     let mut patterns = patterns.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = patterns.get(pattern) {

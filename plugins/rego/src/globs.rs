@@ -24,13 +24,14 @@ impl Part {
     }
 }
 
-/// Whether a text that is not empty matches both globs. `None` if one of them is not a glob, or both are very long.
+/// Returns whether a text that is not empty matches both globs. `None` if one of them is not a glob, or both are very
+/// long.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parts(one)?, parts(other)?);
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // How far a text can have come in both globs, and whether it has a character.
+    // The positions that a text can have reached in both globs, and whether it has a character.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -55,7 +56,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     Some(reached.contains(&(one.len(), other.len(), true)))
 }
 
-/// The parts of a glob. A `+` makes two of its part.
+/// Returns the parts of a glob. A part with `+` becomes two parts.
 fn parts(glob: &str) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut rest = glob.chars().peekable();
@@ -85,10 +86,10 @@ fn parts(glob: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// The ranges of a set, up to its `]`.
+/// Returns the ranges of a set, up to its `]`.
 fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
     let mut ranges: Vec<(char, char)> = Vec::new();
-    // Whether the last one is a character with which a range can begin.
+    // Whether the last item is a character with which a range can begin.
     let mut can_begin = false;
     loop {
         match rest.next()? {

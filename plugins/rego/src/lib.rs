@@ -145,7 +145,7 @@ struct Objects {
 }
 
 impl Rego {
-    /// The constraint that the stage names, or the only one.
+    /// Returns the constraint that the stage names, or the only one.
     fn constraint(&self) -> Result<&Constrained, Error> {
         let named = env::var(CONSTRAINT).ok();
         let found = match &named {
@@ -160,7 +160,7 @@ impl Rego {
         })
     }
 
-    /// The value of the rule that decides.
+    /// Returns the value of the rule that decides.
     fn evaluate(&self, request: &Request, parameters: &Value, objects: Objects) -> Result<Value, Error> {
         let mut review = review::of(request)?;
         if let Some(namespace) = objects.namespace {
@@ -199,7 +199,7 @@ impl Rego {
         Ok(Objects { namespace, inventory })
     }
 
-    /// `data.inventory`, the granted objects of the cluster, which is in the input.
+    /// Returns `data.inventory`: the granted objects of the cluster, which are part of the input.
     fn inventory(&self) -> Result<Value, Error> {
         let (mut namespaced, mut wide) = (Value::new_object(), Value::new_object());
         for (api_version, kind) in &self.inventory {
@@ -224,7 +224,7 @@ impl Rego {
     }
 }
 
-/// The object at this key, which is added if it is missing.
+/// Returns the object at this key, which is added if it is missing.
 fn entry(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
     let object = value.as_object_mut().map_err(failed)?;
     Ok(object.get_or_insert_with(key, Value::new_object))

@@ -23,7 +23,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The value of the rule that decides.
+    /// Returns the value of the rule that decides.
     pub(crate) fn evaluate(&mut self, input: Value) -> Result<Value, String> {
         if let Some(remembered) = &self.remembered {
             remembered.begin(&input);
@@ -34,7 +34,7 @@ impl Compiled {
     }
 }
 
-/// An engine without modules, with the functions that are added.
+/// Returns an engine without modules, with the functions that this plugin adds.
 fn engine(is_v0: bool) -> Result<Engine, String> {
     let mut engine = source::engine(is_v0);
     // OPA and Gatekeeper are not strict: a built-in that fails is undefined.
@@ -138,13 +138,13 @@ impl Scope {
         }
     }
 
-    /// The path that is imported by this name.
+    /// Returns the path that is imported by this name.
     pub(crate) fn import(&self, name: &str) -> Option<&str> {
         let found = self.imports.iter().find(|(alias, _)| alias == name);
         found.map(|(_, path)| path.as_str())
     }
 
-    /// The paths that the name of a function can stand for.
+    /// Returns the paths that the name of a function can stand for.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         let full = self.imports.iter().find_map(|(alias, path)| {
             let rest = name.strip_prefix(alias.as_str())?;
@@ -155,7 +155,7 @@ impl Scope {
     }
 }
 
-/// `data.jobs.deny` for `jobs/deny`, as OPA's tools write it.
+/// Returns `data.jobs.deny` for `jobs/deny`, the spelling of OPA's tools.
 fn canonical(rule: &str) -> String {
     let dotted = rule.trim_matches('/').replace('/', ".");
     match dotted.starts_with("data.") {
@@ -164,7 +164,7 @@ fn canonical(rule: &str) -> String {
     }
 }
 
-/// The mistake and its line in the text, in one line, from a report with a drawing of the place.
+/// Extracts the mistake and its line in the text, on one line, from a report that draws the place.
 pub(crate) fn readable(report: &str) -> String {
     let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
     let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());
@@ -176,7 +176,7 @@ pub(crate) fn readable(report: &str) -> String {
     }
 }
 
-/// The paths of everything that modules define: `data.lib.f`.
+/// Returns the paths of everything that modules define: `data.lib.f`.
 pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     let mut defined = BTreeSet::new();
     for module in modules {
@@ -196,7 +196,7 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     defined
 }
 
-/// A mistake for each call of a function that there is not: it would be found only when it is called.
+/// Returns a mistake for each call of a missing function, which the engine would report only when it is called.
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
     let scope = Scope::of(module);
     let mut unknown = Vec::new();
@@ -213,7 +213,7 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
     unknown
 }
 
-/// A mistake for each rule `violation` that can give no message: it would be found only at a request.
+/// Returns a mistake for each rule `violation` without a message, which the engine would report only at a request.
 fn wrong_violations(module: &Module) -> Vec<String> {
     let mut mistakes = Vec::new();
     for rule in &module.policy {
@@ -241,7 +241,7 @@ fn wrong_violations(module: &Module) -> Vec<String> {
     mistakes
 }
 
-/// Whether the value of this expression can be an object with a text as `msg`.
+/// Returns whether the value of this expression can be an object with a text as `msg`.
 fn can_be_violation(expression: &Expr) -> bool {
     match expression {
         Expr::Object { fields, .. } => {

@@ -1,4 +1,4 @@
-//! Remembers what functions gave for the same arguments, as OPA does while it evaluates a query, and regorus does not.
+//! Remembers the results of functions for the same arguments, as OPA does while it evaluates a query, unlike regorus.
 //!
 //! Calls of these functions are replaced by calls of extensions. An extension evaluates its function with a second engine,
 //! in which no call is replaced, unless it remembers the result. The functions depend on nothing but their arguments and
@@ -97,7 +97,7 @@ impl Remembered {
     }
 }
 
-/// The name of the extension in place of a function, and of its rule in the second engine.
+/// Returns the name of the extension in place of a function, and of its rule in the second engine.
 fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }

@@ -4,7 +4,7 @@ use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value as Json, json};
 use regorus::Value;
 
-/// The review of a request. On DELETE the object is the stored one, as Gatekeeper has it.
+/// Returns the review of a request. On DELETE the object is the stored one, as Gatekeeper has it.
 pub(crate) fn of(request: &Request) -> Result<Value, Error> {
     let old_object = request.old_object_json();
     let object = match (request.operation(), request.object_json()) {

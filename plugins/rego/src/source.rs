@@ -23,8 +23,8 @@ const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 /// The field of the input that is `data.inventory`.
 pub(crate) const INVENTORY: &str = "__inventory";
 
-/// The module as regorus is to read it. A text that cannot be read is returned as far as it could be rewritten: the
-/// mistake is found when it is compiled.
+/// Returns the module as regorus is to read it. A text that cannot be read is returned as far as it could be rewritten:
+/// the mistake is found when it is compiled.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);
@@ -38,7 +38,7 @@ pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     }
 }
 
-/// An engine for modules of this version.
+/// Returns an engine for modules of this version.
 pub(crate) fn engine(is_v0: bool) -> Engine {
     let mut engine = Engine::new();
     engine.set_rego_v0(is_v0);
@@ -68,7 +68,7 @@ struct Token {
     end: usize,
 }
 
-/// `None` if the text has a token that is none.
+/// Splits a text into tokens; `None` if a part of it is not a token.
 fn tokens(path: &str, text: &str) -> Option<Vec<Token>> {
     let source = Source::from_contents(path.to_owned(), text.to_owned()).ok()?;
     let mut lexer = Lexer::new(&source);
@@ -106,7 +106,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // An import has the name of what is imported.
+            // An import has the name of the imported module.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
@@ -123,7 +123,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     };
     let mut insertions = Vec::new();
     let mut open: Vec<&str> = Vec::new();
-    // Where the head of the current rule begins, and where it ends.
+    // The index of the first token of the current rule's head, and of its last one.
     let mut head: Option<(usize, usize)> = None;
     let mut start = None;
     let mut has_else = false;
@@ -168,13 +168,13 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     Some(inserted(text, insertions))
 }
 
-/// Whether a token outside of brackets, first on its line, belongs to what is before it.
+/// Returns whether a token outside of brackets, first on its line, belongs to what is before it.
 fn continues(before: &str, symbol: &str) -> bool {
     matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default")
         || matches!(symbol, "=" | ":=" | "if" | "contains")
 }
 
-/// Whether an expression can end with this token.
+/// Returns whether an expression can end with this token.
 fn ends(token: &Token, written: &str) -> bool {
     match token.kind {
         TokenKind::Symbol => matches!(written, ")" | "]" | "}"),
@@ -210,7 +210,7 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
 
 struct Bindings<'a> {
     text: &'a str,
-    /// The paths of what the module defines.
+    /// The paths of everything that the module defines.
     own: BTreeSet<String>,
     insertions: Vec<Insertion>,
     replaced: Vec<(usize, usize, String)>,
@@ -228,7 +228,7 @@ impl Bindings<'_> {
                 }
                 _ => continue,
             };
-            // `with` would have to apply to what is bound too.
+            // A `with` would have to apply to the bound values too.
             if !statement.with_mods.is_empty() {
                 continue;
             }
@@ -286,7 +286,7 @@ impl Bindings<'_> {
         let Some(written) = self.text.get(from..to) else {
             return;
         };
-        // One of several lines would move what is below.
+        // A line break in the inserted text would move the lines below.
         let written = written.replace('\n', " ");
         if written.contains('#') {
             return;
@@ -300,7 +300,7 @@ impl Bindings<'_> {
     }
 }
 
-/// The references and calls in an argument of a negated call, the outermost ones. Comprehensions have bodies of their
+/// Returns the outermost references and calls in an argument of a negated call. Comprehensions have bodies of their
 /// own.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {

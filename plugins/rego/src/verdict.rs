@@ -14,7 +14,7 @@ pub(crate) struct Constrained {
     pub(crate) actions: Vec<Action>,
 }
 
-/// The response for the violations of a constraint, in the words of Gatekeeper.
+/// Returns the response for the violations of a constraint, in the words of Gatekeeper.
 pub(crate) fn of_constraint(constraint: &Constrained, violations: &Value) -> Result<Response, Error> {
     let mut messages = Vec::new();
     for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {
@@ -41,7 +41,7 @@ pub(crate) fn of_constraint(constraint: &Constrained, violations: &Value) -> Res
     Ok(response)
 }
 
-/// The response for what an entry point gives.
+/// Returns the response for what an entry point gives.
 pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Error> {
     if let Some(items) = items(found) {
         let messages: Vec<String> = items.map(message).collect();
@@ -68,7 +68,7 @@ pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Erro
     }
 }
 
-/// The response of an AdmissionReview, or a whole review.
+/// Returns the response of an AdmissionReview, or a whole review.
 fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
     let response = field(found, "response").unwrap_or(found);
     let denial = || {
@@ -98,7 +98,7 @@ fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
     Ok(answer)
 }
 
-/// A message, or the message of an object.
+/// Returns a message, or the message of an object.
 fn message(item: &Value) -> String {
     let named = ["msg", "message"].iter().find_map(|name| field(item, name));
     match named.unwrap_or(item) {

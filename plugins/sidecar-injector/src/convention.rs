@@ -94,12 +94,12 @@ impl Conventions {
         Self { main, understood }
     }
 
-    /// Whether nothing is injected in a namespace, whatever the annotations.
+    /// Returns whether nothing is injected in a namespace, whatever the annotations.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// The value on a template or its workload; the annotations of the convention take precedence.
+    /// Returns the value on a template or its workload; the annotations of the convention take precedence.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
@@ -118,7 +118,7 @@ impl Conventions {
         })
     }
 
-    /// Whether a template has been injected, and must not be injected again.
+    /// Returns whether a template has been injected, and must not be injected again.
     pub(crate) fn is_done(&self, template: &PodTemplate<'_>) -> bool {
         self.all().any(|marks| marks.says_injected(template))
     }
@@ -129,7 +129,7 @@ impl Conventions {
         lists.then(|| template.annotation(&self.main.status)).flatten()
     }
 
-    /// The annotations that record the injection of a template and are missing there. `containers` lists
+    /// Returns the annotations that record the injection of a template and are missing there. `containers` lists
     /// what was added, `answer` is the annotation that requested it.
     pub(crate) fn missing_status<'a>(
         &'a self,
@@ -173,7 +173,7 @@ impl Style {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // Until 2022 it reads the first ones, since then the others. It has no `no`, which means what it says here.
+            // Until 2022 the injector read the first words, since then the others. It has no `no`, which opts out here.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {
@@ -185,7 +185,7 @@ impl Style {
         }
     }
 
-    /// The values to suggest for opting in and out.
+    /// Returns the values to suggest for opting in and out.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Admittance => ("true", "false"),

@@ -37,7 +37,7 @@ impl Injector {
             mode,
             annotation,
             status_annotation,
-            // It has a plugin of its own.
+            // A SidecarSet is injected by another plugin.
             sidecar_set: _,
         } = settings;
         let mut errors = SettingsErrors::new();
@@ -198,8 +198,8 @@ impl Injector {
         }
     }
 
-    /// Adds what is missing in one template to the patch. Only for templates with containers: templates of other
-    /// things have no such list.
+    /// Adds what is missing in one template to the patch. It does nothing for templates without containers, such as
+    /// templates of other things than Pods.
     fn inject(
         &self,
         template: &PodTemplate<'_>,
@@ -262,7 +262,7 @@ impl Injector {
     }
 }
 
-/// The entries to add whose keys do not exist yet.
+/// Returns the entries to add whose keys do not exist yet.
 fn absent<'a>(
     added: &'a BTreeMap<String, String>,
     present: Option<&TextMap<'_>>,
@@ -273,7 +273,7 @@ fn absent<'a>(
         .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
-/// Whether the element is in the list.
+/// Returns whether the element is in the list.
 ///
 /// BCS drops the names of containers when it stores them. If there are containers without names, one with the same
 /// image counts as present, and so does one in the status: another stage may have rewritten the image since.

@@ -87,7 +87,7 @@ pub enum Mode {
     Always,
 }
 
-/// A list or map; a YAML key without a value is an empty one.
+/// Reads a list or map; a YAML key without a value is an empty one.
 pub(crate) fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -113,7 +113,7 @@ impl Injection {
         Ok(Response::patch(patch))
     }
 
-    /// The annotations that the Pod gets.
+    /// Returns the annotations that the Pod gets.
     fn annotations(&self, metadata: &Metadata<'_>) -> Result<BTreeMap<String, String>, Error> {
         let mut added = BTreeMap::new();
         for PodMetadata {
@@ -145,7 +145,7 @@ impl Injection {
 }
 
 impl Sidecar {
-    /// The container for a Pod with these containers.
+    /// Returns the container for a Pod with these containers.
     fn in_pod(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Value, Error> {
         let mut container = self.container.clone();
         let mut env = self.transferred(own, metadata)?;
@@ -167,7 +167,7 @@ impl Sidecar {
         Ok(Value::Object(container))
     }
 
-    /// The variables that it gets from others.
+    /// Returns the variables that it gets from others.
     fn transferred(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Vec<Value>, Error> {
         let mut env = Vec::new();
         for transfer in &self.transfers {
@@ -204,14 +204,14 @@ fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<V
     container.insert(list.to_owned(), Value::Array(elements));
 }
 
-/// A JSON text, changed by a JSON Merge Patch.
+/// Returns a JSON text, changed by a JSON Merge Patch.
 fn merged(present: &str, change: &str) -> Result<String, serde_json::Error> {
     let mut value = serde_json::from_str(present)?;
     merge_patch(&mut value, serde_json::from_str(change)?);
     serde_json::to_string(&value)
 }
 
-/// RFC 7396.
+/// Applies a JSON Merge Patch (RFC 7396).
 fn merge_patch(value: &mut Value, change: Value) {
     let Value::Object(change) = change else {
         *value = change;
@@ -246,7 +246,7 @@ fn merge(
     patch.ensure_array(&path, present.is_some());
     let present = present.unwrap_or_default();
     let mut names: Vec<&str> = present.iter().map(|container| container.name.as_str()).collect();
-    // Where the containers that other SidecarSets appended begin.
+    // The index of the first container that other SidecarSets appended.
     let mut appended = present.len();
     while let Some(last) = appended.checked_sub(1).and_then(|last| present.get(last))
         && last.is_injected()?
@@ -276,7 +276,7 @@ fn merge(
     Ok(())
 }
 
-/// Appends what is not in a list of the Pod yet, by its name.
+/// Appends the elements whose names are not in a list of the Pod yet.
 fn append(
     list: &str,
     elements: &[(String, Value)],

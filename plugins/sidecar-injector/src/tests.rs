@@ -85,7 +85,7 @@ fn existing_containers_labels_and_volumes_are_kept() {
     );
 }
 
-/// Every kind: where the sidecar goes, and that a second run adds nothing.
+/// For each kind of workload, the sidecar is injected in the right place, and a second run adds nothing.
 #[test]
 fn every_kind_of_workload_is_injected_once() {
     let template =

@@ -21,7 +21,7 @@ fn the_taint_of_a_node_that_is_only_cut_off_is_removed() {
     let marked = || json!({"nodeunhealth": "yes"});
     let other = || taint("dedicated", "NoExecute");
     let schedule = || taint(TAINT, "NoSchedule");
-    // Name, Ready, annotations, taints, alwaysReachable, what is left of the taints.
+    // Name, Ready, annotations, taints, alwaysReachable, remaining taints.
     let table = [
         ("cut off", "Unknown", none(), only(), false, None),
         (

@@ -49,7 +49,8 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// `None` if an expression is evaluated with another input or other functions, by `with`.
+    /// Finds the definitions of modules; `None` if an expression is evaluated with another input or other functions, by
+    /// `with`.
     pub(super) fn of(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {
@@ -130,13 +131,13 @@ impl Definitions {
         }
     }
 
-    /// The path of the function that a call names.
+    /// Returns the path of the function that a call names.
     pub(super) fn callee(&self, scope: &Scope, name: &str) -> Option<String> {
         let mut paths = scope.paths(name).into_iter();
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    /// The bodies that are evaluated for a call.
+    /// Returns the bodies that are evaluated for a call.
     fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
         if !seen.insert(path.to_owned()) {
             return 0;
@@ -207,7 +208,8 @@ impl Rules {
         }
     }
 
-    /// The path of the function that a rule defines, and the definition; none if its result must not be remembered.
+    /// Returns the path of the function that a rule defines, and the definition; none if its result must not be
+    /// remembered.
     fn function(&self, rule: &Rule, module: usize, scope: &Scope) -> Option<(String, Option<Definition>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {

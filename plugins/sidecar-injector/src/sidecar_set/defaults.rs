@@ -114,7 +114,7 @@ fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) 
     }
 }
 
-/// The objects in this list.
+/// Returns the objects in this list.
 fn objects<'a>(object: &'a mut Object, list: &str) -> impl Iterator<Item = &'a mut Object> {
     let items = object.get_mut(list).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut)

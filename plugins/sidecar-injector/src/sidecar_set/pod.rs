@@ -112,7 +112,7 @@ impl Container<'_> {
         Ok(false)
     }
 
-    /// The variable of this name, as it is written.
+    /// Returns the variable of this name, as it is written.
     pub(super) fn variable(&self, name: &str) -> Result<Option<Value>, Error> {
         for raw in self.env.iter().flatten() {
             if parse::<Variable<'_>>(raw)?.name.as_str() == name {
@@ -133,7 +133,7 @@ pub(super) fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a st
     found.next()?.1.as_deref()
 }
 
-/// The names in `$(NAME)`.
+/// Returns the names in `$(NAME)`.
 fn variables(expression: &str) -> impl Iterator<Item = &str> {
     expression.split("$(").skip(1).filter_map(|rest| {
         let (name, _) = rest.split_once(')')?;

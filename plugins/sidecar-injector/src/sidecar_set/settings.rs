@@ -70,7 +70,7 @@ pub(super) struct Sidecar {
     /// Whether it gets their raw block devices.
     pub(super) shares_devices: bool,
     pub(super) transfers: Vec<Transfer>,
-    /// The container that is injected into a Pod from which it takes nothing.
+    /// The container for a Pod from which it takes no variables and mounts.
     pub(super) container: Map<String, Value>,
 }
 
@@ -192,14 +192,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The volumes that containers use, in the order of their first uses.
+    /// Returns the volumes that containers use, in the order of their first uses.
     pub(super) fn used(self) -> Vec<(String, Value)> {
         let Self { volumes, used, .. } = self;
         let find = |name: &String| volumes.iter().find(|(volume, _)| volume == name).cloned();
         used.iter().filter_map(find).collect()
     }
 
-    /// The containers of one list; `place` is the default of `podInjectPolicy`.
+    /// Returns the containers of one list; `place` is the default of `podInjectPolicy`.
     pub(super) fn sidecars(
         &mut self,
         list: &str,
@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A field of a SidecarSet's container that is none of a Pod's.
+/// Removes a field of a SidecarSet's container that a Pod's container does not have.
 fn part<T: for<'de> Deserialize<'de>>(
     container: &mut Map<String, Value>,
     key: &str,
@@ -334,7 +334,7 @@ fn transfer(written: WrittenTransfer) -> Result<Transfer, String> {
     })
 }
 
-/// `metadata.labels['key']` or `metadata.annotations['key']`.
+/// Parses `metadata.labels['key']` or `metadata.annotations['key']`.
 fn field(reference: &FieldRef) -> Result<ContainerName, String> {
     let FieldRef {
         api_version,

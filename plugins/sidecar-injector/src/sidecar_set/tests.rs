@@ -3,7 +3,7 @@ use admittance_sdk::testing::{self, Outcome};
 
 use crate::SidecarInjector;
 
-/// The object after the injection of these SidecarSets, one after another.
+/// Returns the object after the injection of these SidecarSets, one after another.
 fn injected(sets: &[Value], object: Value) -> Value {
     sets.iter().fold(object, |object, set| {
         let outcome = run(set, &object);
@@ -98,7 +98,7 @@ fn containers_are_injected_in_the_order_of_openkruise() {
         (&replaced["name"], &replaced["image"], &replaced["env"]),
         (&json!("same"), &json!(null), &json!([mark()]))
     );
-    // Those of both SidecarSets are in the order of their names.
+    // The containers of both SidecarSets are in the order of their names.
     assert_eq!(
         names(&pod, "initContainers"),
         ["early", "setup", "a", "c", "d", "m", "n"]

@@ -6,7 +6,7 @@ use super::*;
 const ASK: &str = "sidecar-injector-webhook.morven.me/inject";
 const DONE: &str = "sidecar-injector-webhook.morven.me/status";
 
-/// `deploy/configmap.yaml` of `morvencao/kube-sidecar-injector`, the value of `sidecarconfig.yaml`.
+/// Returns the value of `sidecarconfig.yaml` in `deploy/configmap.yaml` of `morvencao/kube-sidecar-injector`.
 fn sidecarconfig() -> Value {
     json!({
         "containers": [{
@@ -163,7 +163,7 @@ fn annotations_of_kube_sidecar_injector_decide() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The plugin's own annotation counts first, and in the whole convention not at all.
+        // The plugin's own annotation takes precedence, and with the whole convention it has no effect.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
