@@ -8,7 +8,7 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// All of it as PEM.
+/// The certificates of the authority, as PEM.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     /// The authority of the server's certificate.
@@ -46,7 +46,7 @@ impl Credentials {
         params.subject_alt_names = vec![
             SanType::IpAddress(Ipv4Addr::LOCALHOST.into()),
             SanType::DnsName("localhost".try_into()?),
-            // As a gateway verifies it.
+            // A gateway verifies this name.
             SanType::DnsName("kubernetes".try_into()?),
         ];
         let certificate = params.signed_by(&key, &issuer)?.pem();

@@ -35,7 +35,7 @@ pub(crate) enum User {
 impl User {
     const ALL: [Self; 3] = [Self::Admin, Self::Alice, Self::Admittance];
 
-    /// The name of the user in the API server, and of the context in kubectl.
+    /// Returns the name of the user in the API server, and of the context in kubectl.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -52,7 +52,7 @@ impl User {
         }
     }
 
-    /// The token does not have to be secret, since no other program can reach the server.
+    /// Returns the token, which does not have to be secret, since no other program can reach the server.
     fn token(self) -> String {
         format!("token-of-{}", self.name())
     }
@@ -148,7 +148,7 @@ impl Cluster {
         Kubectl::new(self.directory.path(), &self.kubeconfig(user))
     }
 
-    /// The API itself, as the administrator.
+    /// Returns the API itself, as the administrator.
     pub(crate) fn rest(&self) -> Result<Rest, Error> {
         let client = Client::trusting(Trust {
             authorities: &self.authority,
@@ -157,12 +157,12 @@ impl Cluster {
         Ok(Rest::new(client, self.url(), &User::Admin.token()))
     }
 
-    /// The kubeconfig of this user, for kubectl or the webhook server.
+    /// Returns the kubeconfig of this user, for kubectl or the webhook server.
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
         kubeconfig(self.directory.path(), user)
     }
 
-    /// The URL of the API server.
+    /// Returns the URL of the API server.
     pub(crate) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
@@ -172,7 +172,7 @@ impl Cluster {
         Kubectl::new(self.directory.path(), kubeconfig)
     }
 
-    /// The PEM file of the authority that signed the API server's client certificate for webhook servers.
+    /// Returns the PEM file of the authority that signed the API server's client certificate for webhook servers.
     pub(crate) fn authority_file(&self) -> PathBuf {
         self.directory.path().join(AUTHORITY)
     }
@@ -193,12 +193,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// A number for unique names.
+    /// Returns a number for unique names.
     pub(crate) fn number(&self) -> usize {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The API server's audit log, one event per line.
+    /// Returns the API server's audit log, one event per line.
     pub(crate) fn audit_log(&self) -> Result<String, Error> {
         let path = self.directory.path().join(AUDIT_LOG);
         fs::read_to_string(&path).map_err(Error::io(path.display().to_string()))
@@ -233,7 +233,7 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // With the port, so that a second attempt does not find data of the first.
+            // The port in the name keeps a second attempt from finding the data of the first.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),
@@ -279,7 +279,7 @@ async fn start_api_server(
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
-            // It would wait for the account `default` of a namespace, which a controller creates.
+            // The plugin would wait for the account `default` of a namespace, which a controller creates.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             format!("--admission-control-config-file={ADMISSION}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),
@@ -302,7 +302,7 @@ async fn start_api_server(
     Ok((api_server, address))
 }
 
-/// All files that the API server reads at startup.
+/// Writes all files that the API server reads at startup.
 fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Error> {
     let tokens: String = User::ALL
         .iter()

@@ -106,7 +106,7 @@ impl Row {
         }
     }
 
-    /// A percentile of the durations.
+    /// Returns a percentile of the durations.
     fn percentile(&self, percent: usize) -> f64 {
         let index = (self.alone.len() * percent / 100).min(self.alone.len() - 1);
         self.alone[index].as_secs_f64() * 1000.0

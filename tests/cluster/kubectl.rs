@@ -89,7 +89,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The next line of its output that contains this.
+    /// Waits for the next line of the output that contains this, and returns it.
     ///
     /// # Panics
     ///
@@ -133,7 +133,8 @@ impl Kubectl {
         self.run_with(arguments, "").await
     }
 
-    /// The command with these arguments, whose input and output are pipes. The process is killed when it is dropped.
+    /// Returns the command with these arguments, whose input and output are pipes. The process is killed when it is
+    /// dropped.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         // kubectl must not use the developer's kubeconfig or a proxy.
@@ -152,7 +153,7 @@ impl Kubectl {
         command
     }
 
-    /// Starts it, for what does not end by itself.
+    /// Starts kubectl for a command that does not end by itself.
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running, Error> {
         let what = format!("kubectl {}", arguments.join(" "));
         let mut child = self.command(arguments).spawn().map_err(Error::io(what))?;
@@ -165,7 +166,7 @@ impl Kubectl {
         let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
         let mut child = self.command(arguments).spawn().map_err(error())?;
         if let Some(mut stdin) = child.stdin.take() {
-            // It may exit before reading everything, and then prints the reason.
+            // kubectl may exit before reading everything, and then prints the reason.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let output = match timeout(NEVER, child.wait_with_output()).await {

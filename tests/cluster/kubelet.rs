@@ -99,7 +99,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
 enum Frame {
     /// The client opens this stream.
     Opened(u32),
-    /// Data for a stream, and whether it is the last.
+    /// Data for a stream, and whether it is the last data.
     Data(u32, Vec<u8>, bool),
     Other,
 }
@@ -191,7 +191,7 @@ async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) 
     }
     let status = br#"{"metadata":{},"status":"Success"}"#;
     send(&mut stream, 1, status, true).await?;
-    // Until kubectl closes it.
+    // The connection stays open until kubectl closes it.
     let _ = stream.read_to_end(&mut Vec::new()).await;
     Ok(())
 }

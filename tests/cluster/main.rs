@@ -99,7 +99,7 @@ impl Arguments {
         Duration::from_secs(self.outage.unwrap_or(unless_chosen))
     }
 
-    /// Whether creations are measured at the end.
+    /// Returns whether creations are measured at the end.
     fn measures(&self) -> bool {
         self.names.is_empty() || self.names.iter().any(|word| word == "figures")
     }

@@ -1,4 +1,5 @@
-//! Measures an audit of many objects, and a start with many chains, with the real API server. Its store has them all.
+//! Measures an audit of many objects, and a start with many chains, with the real API server. All of them are in its
+//! store.
 
 use std::{
     fmt,
@@ -63,7 +64,7 @@ async fn end(mut program: Admittance) {
     program.ended().await.unwrap();
 }
 
-/// A Pod of 1.6 kB. The chain denies every tenth.
+/// Returns a Pod of 1.6 kB. The chain denies every tenth.
 fn large_pod(number: usize) -> Value {
     let image = if number.is_multiple_of(10) {
         "bad"
@@ -120,7 +121,7 @@ async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     times
 }
 
-/// The leader's report of its audit, and the memory of the program before and at most.
+/// Returns the leader's report of its audit, and the memory of the program before and at most.
 async fn audit_all(cluster: Arc<Cluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});

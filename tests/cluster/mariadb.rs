@@ -57,7 +57,7 @@ impl MariaDb {
         })
     }
 
-    /// The keys of the configuration.
+    /// Returns the keys of the configuration.
     pub(crate) fn config(&self) -> Value {
         json!({"server": self.address.to_string(), "database": DATABASE, "user": USER})
     }

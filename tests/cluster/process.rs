@@ -28,7 +28,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Start a program, with `{name}.log` in the directory for its output.
+    /// Starts a program, with `{name}.log` in the directory for its output.
     pub(crate) fn start<A: AsRef<OsStr>>(
         name: &'static str,
         program: &Path,
@@ -97,7 +97,7 @@ impl Process {
     }
 }
 
-/// The end of a long log, enough to see why the process exited.
+/// Returns the end of a long log, enough to see why the process exited.
 fn last_lines(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     let (_, last) = lines.split_at(lines.len().saturating_sub(40));
@@ -153,7 +153,7 @@ fn free_ports<const N: usize>() -> Result<[SocketAddr; N], Error> {
     for port in &mut ports {
         let listener = TcpListener::bind(*port).map_err(what())?;
         *port = listener.local_addr().map_err(what())?;
-        // All are kept open until all are chosen, so that they are different.
+        // All ports stay open until all are chosen, so that they are different.
         held.push(listener);
     }
     Ok(ports)

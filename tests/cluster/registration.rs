@@ -41,7 +41,7 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// A webhook at this path for Pods that are created, which fails closed.
+    /// Returns a webhook at this path for Pods that are created, which fails closed.
     pub(crate) fn new(kind: Kind, path: &'static str) -> Self {
         Self {
             kind,
@@ -78,7 +78,7 @@ impl Registration {
         }
     }
 
-    /// The versions of AdmissionReview, the preferred one first.
+    /// Sets the versions of AdmissionReview, the preferred one first.
     pub(crate) fn versions(self, versions: &'static [&'static str]) -> Self {
         Self { versions, ..self }
     }
@@ -90,27 +90,27 @@ impl Registration {
         }
     }
 
-    /// The name of its configuration.
+    /// Returns the name of its configuration.
     pub(crate) fn name(&self, scene: &str) -> String {
         format!("{scene}-{}{}", self.kind.name(), self.suffix)
     }
 
-    /// The name of its kind in kubectl.
+    /// Returns the name of its kind in kubectl.
     pub(crate) fn resource(&self) -> String {
         self.kind.document_kind().to_lowercase()
     }
 
-    /// The name of the webhook of this scene in messages of the API server.
+    /// Returns the name of the webhook of this scene in messages of the API server.
     pub(crate) fn webhook_name(&self, scene: &str) -> String {
         format!("{}.{scene}.example.com", self.kind.name())
     }
 
-    /// The name of the webhook that shows whether a configuration is in effect.
+    /// Returns the name of the webhook that shows whether a configuration is in effect.
     pub(crate) fn probe_name(probe: &str) -> String {
         format!("{probe}.probe.example.com")
     }
 
-    /// The document for the API server. Its first webhook is unreachable, and matches objects with the label
+    /// Returns the document for the API server. Its first webhook is unreachable, and matches objects with the label
     /// `probe` and this value: when such an object is refused, the document is in effect.
     pub(crate) fn document(&self, scene: &str, url: &str, ca_bundle: &str, probe: &str) -> Value {
         let mut webhook = json!({

@@ -21,17 +21,17 @@ impl Rest {
         }
     }
 
-    /// GET a path.
+    /// Sends a GET of a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Reply, Error> {
         self.send(Method::GET, path, None).await
     }
 
-    /// POST an object to the path of its collection.
+    /// Sends a POST of an object to the path of its collection.
     pub(crate) async fn post(&self, path: &str, object: &Value) -> Result<Reply, Error> {
         self.send(Method::POST, path, Some(object)).await
     }
 
-    /// Send a request, with the object as its body.
+    /// Sends a request, with the object as its body.
     pub(crate) async fn send(
         &self,
         method: Method,

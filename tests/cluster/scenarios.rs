@@ -36,7 +36,7 @@ use crate::cluster::Cluster;
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Runs it. It panics if something is wrong.
+    /// Runs the scenario. It panics if something is wrong.
     pub(crate) play: fn(Arc<Cluster>) -> Playing,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Scene {
     /// The configuration, the certificates, and the chains.
     pub(crate) directory: TempDir,
     program: Option<Admittance>,
-    /// Its address, also after a restart.
+    /// The address of the server, also after a restart.
     address: SocketAddr,
     /// The number of registrations, to distinguish each from the previous one.
     registered: AtomicUsize,
@@ -81,7 +81,7 @@ impl Scene {
         scene.serve().await
     }
 
-    /// A namespace and a configuration.
+    /// Creates a scene with a namespace and a configuration.
     pub(crate) async fn without_server(cluster: Arc<Cluster>, config: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
@@ -103,8 +103,8 @@ impl Scene {
         scene
     }
 
-    /// A scene whose replicas read chains of the cluster, with the rights that the manifests for this configuration
-    /// give. None is started.
+    /// Returns a scene whose replicas read chains of the cluster, with the rights that the manifests for this
+    /// configuration give. None is started.
     pub(crate) async fn of_replicas(cluster: Arc<Cluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
@@ -186,7 +186,7 @@ impl Scene {
         }
     }
 
-    /// The running server.
+    /// Returns the running server.
     pub(crate) fn program(&mut self) -> &mut Admittance {
         self.program.as_mut().unwrap()
     }
@@ -204,7 +204,7 @@ impl Scene {
         self.program.as_ref().unwrap().admin_url("")
     }
 
-    /// A file of the scene.
+    /// Returns a file of the scene.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -224,7 +224,7 @@ impl Scene {
         assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     }
 
-    /// The certificate of the authority in such a directory, as PEM.
+    /// Returns the certificate of the authority in such a directory, as PEM.
     pub(crate) fn authority(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name).join("ca.pem")).unwrap()
     }
@@ -255,12 +255,12 @@ impl Scene {
         fs::rename(mounted.join("..data_new"), mounted.join("..data")).unwrap();
     }
 
-    /// The URL of a path of the server.
+    /// Returns the URL of a path of the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// The number of reviews answered by the server.
+    /// Returns the number of reviews answered by the server.
     pub(crate) async fn reviews(&self) -> f64 {
         let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
         metrics
@@ -274,7 +274,7 @@ impl Scene {
             .await;
     }
 
-    /// Like [`register`](Self::register), with these authorities.
+    /// Registers the server like [`register`](Self::register), with these authorities.
     pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
         let number = self.registered.fetch_add(1, Ordering::Relaxed);
         let probe = format!("{}-{number}", self.namespace);
@@ -306,7 +306,7 @@ impl Scene {
         .await;
     }
 
-    /// Whether the configuration with this probe is in effect.
+    /// Returns whether the configuration with this probe is in effect.
     async fn is_probed(&self, probe: &str) -> bool {
         let object = json!({
             "apiVersion": "v1",
@@ -330,17 +330,17 @@ impl Scene {
         self.apply(&namespace).await.succeeds();
     }
 
-    /// `kubectl apply`, in the namespace of the scene unless the object names another.
+    /// Runs `kubectl apply`, in the namespace of the scene unless the object names another.
     pub(crate) async fn apply(&self, object: &Value) -> KubectlOutput {
         self.with(&["apply", "-f", "-"], object).await
     }
 
-    /// `kubectl create`.
+    /// Runs `kubectl create`.
     pub(crate) async fn create(&self, object: &Value) -> KubectlOutput {
         self.with(&["create", "-f", "-"], object).await
     }
 
-    /// kubectl with an object on its standard input.
+    /// Runs kubectl with an object on its standard input.
     pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> KubectlOutput {
         let arguments: Vec<_> = arguments.iter().copied().chain(self.here(object)).collect();
         self.kubectl
@@ -357,24 +357,24 @@ impl Scene {
             .flatten()
     }
 
-    /// kubectl in the namespace of the scene, with arguments separated by spaces.
+    /// Runs kubectl in the namespace of the scene, with arguments separated by spaces.
     pub(crate) async fn run(&self, arguments: &str) -> KubectlOutput {
         let here = ["--namespace", &self.namespace];
         let arguments: Vec<_> = here.into_iter().chain(arguments.split(' ')).collect();
         self.kubectl.run(&arguments).await.unwrap()
     }
 
-    /// The stored object: `kubectl get`.
+    /// Returns the stored object: `kubectl get`.
     pub(crate) async fn get(&self, what: &str) -> Value {
         self.run(&format!("get {what} --output=json")).await.json()
     }
 
-    /// The containers of a stored Pod.
+    /// Returns the containers of a stored Pod.
     pub(crate) async fn containers(&self, pod: &str) -> Vec<String> {
         containers(&self.get(&format!("pod {pod}")).await)
     }
 
-    /// The part of the configuration for reading namespaces and nodes, and the permissions for it.
+    /// Returns the part of the configuration for reading namespaces and nodes, and the permissions for it.
     pub(crate) async fn cluster_access(cluster: &Cluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
@@ -418,7 +418,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // The panic reports what is wrong; the log shows more.
+        // The panic says what is wrong; the log has more details.
         if std::thread::panicking()
             && let Some(program) = &self.program
         {
@@ -437,7 +437,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) {
     fs::rename(&new, path).unwrap();
 }
 
-/// The store of compiled plugins, kept between runs.
+/// Returns the store of compiled plugins, kept between runs.
 pub(crate) fn compiled() -> PathBuf {
     admittance_tests::repository().join("target/kubernetes/compiled")
 }
@@ -453,7 +453,7 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// The names of a Pod's containers, in their order.
+/// Returns the names of a Pod's containers, in their order.
 pub(crate) fn containers(pod: &Value) -> Vec<String> {
     let containers = pod["spec"]["containers"].as_array().unwrap();
     containers
@@ -462,14 +462,14 @@ pub(crate) fn containers(pod: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The image of the container with this name.
+/// Returns the image of the container with this name.
 pub(crate) fn image(pod: &Value, container: &str) -> Option<String> {
     let containers = pod["spec"]["containers"].as_array()?;
     let container = containers.iter().find(|found| found["name"] == container)?;
     Some(container["image"].as_str()?.to_owned())
 }
 
-/// A Pod with one container, `web`.
+/// Returns a Pod with one container, `web`.
 pub(crate) fn pod(name: &str, image: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -482,7 +482,7 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
 /// An image that every policy here allows.
 pub(crate) const GOOD_IMAGE: &str = "registry.example.com/web:1.0";
 
-/// A chain with these rules.
+/// Returns a chain with these rules.
 pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -492,19 +492,19 @@ pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     })
 }
 
-/// A chain that may only allow and deny.
+/// Returns a chain that may only allow and deny.
 pub(crate) fn validating(chain: Value) -> Value {
     let mut chain = chain;
     chain["spec"]["phase"] = "Validating".into();
     chain
 }
 
-/// A rule for resources of the core group.
+/// Returns a rule for resources of the core group.
 pub(crate) fn core(operations: &[&str], resources: &[&str]) -> Value {
     json!([{"operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": resources}])
 }
 
-/// A stage of a plugin, by the name of its package.
+/// Returns a stage of a plugin, by the name of its package.
 pub(crate) fn plugin(package: &str, settings: Value) -> Value {
     let component = Artifacts::find().unwrap().component(package).unwrap();
     json!({
@@ -521,7 +521,7 @@ pub(crate) fn ignored(stage: Value) -> Value {
     stage
 }
 
-/// A stage that adds the container `log-agent` of this version.
+/// Returns a stage that adds the container `log-agent` of this version.
 pub(crate) fn sidecar(version: &str) -> Value {
     let image = format!("registry.example.com/log-agent:{version}");
     plugin(
@@ -530,12 +530,12 @@ pub(crate) fn sidecar(version: &str) -> Value {
     )
 }
 
-/// A stage that denies images without a fixed version.
+/// Returns a stage that denies images without a fixed version.
 pub(crate) fn images() -> Value {
     plugin("image-policy", json!({"refuseLatest": true}))
 }
 
-/// A stage with this bad behavior.
+/// Returns a stage with this bad behavior.
 pub(crate) fn misbehaves(behaviour: &str) -> Value {
     plugin("guest-misbehaves", json!({"behaviour": behaviour}))
 }

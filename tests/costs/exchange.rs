@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-/// A POST request.
+/// Returns a POST request.
 pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     format!(
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",

@@ -31,7 +31,7 @@ fn count_alone() -> MutexGuard<'static, ()> {
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A request of the two kinds that are counted.
+/// Returns the object of the two kinds of requests that are counted.
 fn pod() -> serde_json::Value {
     let container = |index: usize| {
         json!({
@@ -49,12 +49,12 @@ fn pod() -> serde_json::Value {
     })
 }
 
-/// The AdmissionReview of a created Pod, as an HTTP request.
+/// Returns the AdmissionReview of a created Pod, as an HTTP request.
 fn review() -> Vec<u8> {
     exchange::post("/admit", &review_of_pod(&pod()))
 }
 
-/// A Pod that is created through the proxy, as an HTTP request.
+/// Returns a Pod that is created through the proxy, as an HTTP request.
 fn creation() -> Vec<u8> {
     exchange::post("/api/v1/pods", &pod().to_string())
 }

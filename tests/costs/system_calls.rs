@@ -29,13 +29,13 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     // The program watches the directory of its definitions, and must not notice that the trace grows.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
-    // As a grandchild (-D), so that the process that is started is the program.
+    // strace runs as a grandchild (-D), so that the started process is the program.
     let mut around = vec![strace.into_os_string()];
     around.extend(["-D", "-f", "-qq", "-e", "signal=none", "-o"].map(Into::into));
     around.push(trace.clone().into_os_string());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let serve = Serve::new(config).unwrap().store(directory.join("store"));
-    // Without the access log, as in the benchmarks.
+    // The access log is off, as in the benchmarks.
     let serve = serve.arguments(["--log", "error,admittance=info,admittance::access=off"]);
     let program = runtime.block_on(serve.around(around).start()).unwrap();
     let address = program.url("").trim_start_matches("http://").parse().unwrap();
@@ -59,7 +59,7 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     Some(calls)
 }
 
-/// The number of calls of each name in a trace, in which every line begins with the thread.
+/// Returns the number of calls of each name in a trace, in which every line begins with the thread.
 fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     // The clock of the sandbox ticks without requests too, so `clock_nanosleep` depends on the speed of the machine.

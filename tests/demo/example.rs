@@ -117,7 +117,7 @@ pub(crate) const BCS: Api = Api {
 const CLUSTER: (&str, &str) = ("BCS-ClusterID", "BCS-MESOS-10001");
 
 impl Example {
-    /// A command for a shell at the top of the repository, which calls the driver at this URL.
+    /// Returns a command for a shell at the top of the repository, which calls the driver at this URL.
     pub(crate) fn curl(&self, driver: &str) -> String {
         let url = format!("{driver}{}", self.path);
         match self.body {

@@ -156,7 +156,7 @@ fn print_changes(api: &Api, driver: &Admittance) {
     );
 }
 
-/// A line for a request that reached the upstream.
+/// Returns a line for a request that reached the upstream.
 fn arrival(received: &Received) -> String {
     let body = String::from_utf8_lossy(&received.body);
     let first_words: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();

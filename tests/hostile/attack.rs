@@ -43,7 +43,7 @@ pub(crate) enum Means {
 }
 
 impl Means {
-    /// Whether it is about the admin port.
+    /// Returns whether the attack is on the admin port.
     pub(crate) fn is_of_admin(&self) -> bool {
         matches!(self, Self::Admin(_) | Self::Decisions(_))
     }
@@ -58,7 +58,7 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
-/// Servers that the program asks.
+/// Servers to which the program sends requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     Upstream,
@@ -78,7 +78,7 @@ pub(crate) enum Unfinished {
 
 /// Settings of the guest `misbehaves`.
 pub(crate) enum Settings {
-    /// One of its behaviours.
+    /// One of the behaviours of the guest.
     Behaviour(&'static str),
     /// The plugin returns this patch.
     Patch(fn() -> String),
@@ -221,7 +221,7 @@ const WRITING: &str = r#"cel:
                 [JSONPatch{op: 'add', path: '/spec/a', value:
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
 
-/// A form of 8 MB.
+/// Returns a form of 8 MB.
 fn sign_in() -> Call {
     Call {
         method: Method::POST,
@@ -251,17 +251,17 @@ fn applies() -> Call {
     }
 }
 
-/// Each operation copies the whole object into itself.
+/// Returns each operation copies the whole object into itself.
 fn doubling() -> String {
     patch_of((0..35).map(|number| format!(r#"{{"op":"copy","from":"","path":"/b{number}"}}"#)))
 }
 
-/// Each operation copies most of the object.
+/// Returns each operation copies most of the object.
 fn copying() -> String {
     patch_of((0..1000).map(|number| format!(r#"{{"op":"copy","from":"/spec","path":"/b{number}"}}"#)))
 }
 
-/// Each operation shifts what the previous ones have added.
+/// Returns each operation shifts what the previous ones have added.
 fn inserting(count: usize) -> String {
     let begin = r#"{"op":"add","path":"/spec/a","value":[]}"#.to_owned();
     let insert = r#"{"op":"add","path":"/spec/a/0","value":0}"#.to_owned();
@@ -276,7 +276,7 @@ fn documents() -> String {
     "---\n1\n".repeat(200_000)
 }
 
-/// Some hundred bytes, in which each line repeats the line before nine times.
+/// Returns some hundred bytes, in which each line repeats the line before nine times.
 fn aliases(open: &str, close: &str) -> String {
     let lines = (1..10).map(|line| {
         let entries = vec![format!("*a{}", line - 1); 9].join(",");

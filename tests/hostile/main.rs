@@ -54,8 +54,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// A runtime for the well-behaved client and its upstream, and one for attackers. Real ones do not use the processor of the
-/// program: so the thread of the attackers runs only while nothing else has to, and the others interrupt every thread.
+/// Returns a runtime for the well-behaved client and its upstream, and one for attackers. Real ones do not use the
+/// processor of the program: so the thread of the attackers runs only while nothing else has to, and the others
+/// interrupt every thread.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
@@ -70,20 +71,21 @@ fn runtimes() -> io::Result<(Runtime, Runtime)> {
     Ok((others, attackers))
 }
 
-/// Every other thread that wakes up interrupts this thread from now on. A kernel that refuses this leaves it as it was.
+/// Lets every other thread that wakes up interrupt this thread from now on. If the kernel refuses this, the thread
+/// keeps its priority.
 fn run_only_when_idle() {
     set_scheduler(libc::SCHED_IDLE, 0);
 }
 
-/// This thread interrupts every other one when it wakes up. Without the right to do so, it interrupts those with a longer
-/// time slice.
+/// Lets this thread interrupt every other one when it wakes up. Without the right to do so, it interrupts threads with
+/// a longer time slice.
 fn interrupt_all_others() {
     if !set_scheduler(libc::SCHED_FIFO, 1) {
         shorten_time_slice();
     }
 }
 
-/// Whether the kernel schedules this thread so.
+/// Returns whether the kernel schedules this thread so.
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority };
@@ -93,7 +95,7 @@ fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Whether all attacks stayed within the limits.
+/// Runs all attacks. Returns whether all of them stayed within the limits.
 async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}  outcome",

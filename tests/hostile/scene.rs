@@ -48,7 +48,7 @@ const WATCHES: usize = 256;
 /// The path of the driver's API.
 const API: &str = "/mesosdriver/v4";
 
-/// The path for creating objects in a namespace. The path of the API precedes it.
+/// Returns the path for creating objects in a namespace. The path of the API precedes it.
 fn applications(namespace: &str) -> String {
     format!("/namespaces/{namespace}/applications")
 }
@@ -176,7 +176,7 @@ impl Scene {
         })
     }
 
-    /// The host and port for clients.
+    /// Returns the host and port for clients.
     fn address(&self) -> String {
         self.program.url("").trim_start_matches("http://").to_owned()
     }
@@ -198,7 +198,7 @@ impl Scene {
         requests.send(time).await
     }
 
-    /// The memory of the program and its child processes, in bytes.
+    /// Returns the memory of the program and its child processes, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Error> {
         let children = self.program.children()?;
         let children = children.iter().filter_map(|child| resident(child));
@@ -394,7 +394,7 @@ impl Scene {
     }
 }
 
-/// The definition of a chain for objects in the namespace with its name.
+/// Returns the definition of a chain for objects in the namespace with its name.
 fn chain(name: &str, hook: &str, more: &str) -> String {
     format!(
         "---
@@ -435,7 +435,7 @@ async fn repeating(url: String, text: String, outcomes: Outcomes) {
     }
 }
 
-/// The configuration of a gateway to this driver of a cluster.
+/// Returns the configuration of a gateway to this driver of a cluster.
 fn gateway(driver: &str) -> String {
     format!(
         "dialect:
@@ -492,7 +492,7 @@ async fn flooding(
                     Err(error) => outcomes.add(error.to_string()),
                 }
             }
-            // Those that were ended are replaced.
+            // The connections that were ended are replaced.
             tokio::time::sleep(Duration::from_secs(5)).await;
             outcomes.add(format!("{} watches that nobody reads", held.len()));
             let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;
@@ -582,7 +582,7 @@ impl Outcomes {
     }
 }
 
-/// The name of a stage's failure, or the status and the beginning of the message.
+/// Returns the name of a stage's failure, or the status and the beginning of the message.
 fn outcome(status: u16, text: &str) -> String {
     let failure = text
         .split_once("failed (")

@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether everything was correct.
+/// Runs all rounds. Returns whether everything was correct.
 async fn run(arguments: &Arguments) -> Result<bool, Error> {
     println!("modules of {} kB", Versions::find()?.size() / 1000);
     let mut is_good = true;

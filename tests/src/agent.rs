@@ -1,4 +1,4 @@
-//! An agent that attacks its gateway: no reply of it ends, and it ignores requests to pause.
+//! An agent that attacks its gateway: its replies never end, and it ignores requests to pause.
 
 use std::{
     collections::HashMap,
@@ -219,7 +219,7 @@ fn server() -> Result<(TlsAcceptor, String), Error> {
     Ok((TlsAcceptor::from(Arc::new(config)), certified.cert.pem()))
 }
 
-/// A number as frames have it; these are never negative.
+/// Returns a number as frames have it; these are never negative.
 fn varint(value: i64) -> Vec<u8> {
     let mut rest = value.cast_unsigned() << 1;
     let mut bytes = Vec::new();

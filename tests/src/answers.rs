@@ -8,12 +8,12 @@ use std::{
 pub struct Answer {
     /// When it came.
     pub at: Instant,
-    /// The version, which its message says.
+    /// The version in the message.
     pub version: u32,
 }
 
 impl Answer {
-    /// An answer that comes now. Its message says `version N` or `version-N`; `None` if it does not.
+    /// Returns an answer that arrives now. Its message contains `version N` or `version-N`; `None` if it does not.
     pub fn now(message: &str) -> Option<Self> {
         let (_, number) = message.split_once("version")?;
         let number = number.strip_prefix([' ', '-'])?;
@@ -25,8 +25,8 @@ impl Answer {
     }
 }
 
-/// The longest time that an answer of a table came after the first one of a newer table, with its version. The answers are in
-/// the order in which they came.
+/// Returns the longest time from the first answer of a table to a later answer of an older one, with its version. The
+/// answers are in the order in which they came.
 pub fn longest_overlap(answers: &[Answer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);

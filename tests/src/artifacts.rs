@@ -5,7 +5,7 @@ use std::{
 
 use crate::Error;
 
-/// The top of the repository.
+/// Returns the top of the repository.
 pub fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
@@ -19,7 +19,7 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// Find the target directory.
+    /// Finds the target directory.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Artifacts {
         }
     }
 
-    /// A program of this workspace, built with the same profile as this one.
+    /// Returns a program of this workspace, built with the same profile as this one.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Artifacts {
         there(path, "cargo build --workspace --bins")
     }
 
-    /// A program of the Kubernetes API server that `cargo task cluster` builds.
+    /// Returns a program of the Kubernetes API server that `cargo task cluster` builds.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Artifacts {
         )
     }
 
-    /// The component of a plugin or guest, by the name of its package.
+    /// Returns the component of a plugin or guest, by the name of its package.
     ///
     /// # Errors
     ///
@@ -71,7 +71,8 @@ impl Artifacts {
         self.module("wasm32-wasip2", &package.replace('-', "_"))
     }
 
-    /// A Kubewarden policy of `tests/policies`: `guest_policy`, which is called by waPC, or `guest_policy_program`.
+    /// Returns a Kubewarden policy of `tests/policies`: `guest_policy`, which is called by waPC, or
+    /// `guest_policy_program`.
     ///
     /// # Errors
     ///

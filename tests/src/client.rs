@@ -45,12 +45,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Reply {
 }
 
 impl Client {
-    /// A client for plain HTTP.
+    /// Returns a client for plain HTTP.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Client {
         Self::trusting(Trust::default())
     }
 
-    /// A client for plain HTTP that attacks, with the [`ATTACKING_SEND_BUFFER`].
+    /// Returns a client for plain HTTP that attacks, with the [`ATTACKING_SEND_BUFFER`].
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Client {
         Self::connecting(Version::HTTP_11, Trust::default(), Some(ATTACKING_SEND_BUFFER))
     }
 
-    /// A client for HTTP over TLS as well.
+    /// Returns a client for HTTP over TLS as well.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Client {
         Self::connecting(Version::HTTP_11, trust, None)
     }
 
-    /// A client for HTTP over TLS, which offers HTTP/2 as well.
+    /// Returns a client for HTTP over TLS, which offers HTTP/2 as well.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Client {
         })
     }
 
-    /// GET.
+    /// Sends a GET.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Client {
         self.send(request).await
     }
 
-    /// A request with a JSON body, and the header required by the BCS driver.
+    /// Sends a request with a JSON body, and the header required by the BCS driver.
     ///
     /// # Errors
     ///

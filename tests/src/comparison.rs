@@ -44,7 +44,7 @@ impl Comparison {
         })
     }
 
-    /// Whether this build is better or worse than the other.
+    /// Returns whether this build is better or worse than the other.
     pub fn verdict(&self) -> Verdict {
         if self.range.1 < 1.0 && self.ratio < 1.0 - Self::LEAST {
             Verdict::Lost

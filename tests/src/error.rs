@@ -50,7 +50,7 @@ pub enum Error {
     Ended {
         /// The awaited event.
         what: String,
-        /// All that it wrote to standard error.
+        /// The text that the program wrote to standard error.
         log: String,
     },
     /// Something did not happen within the limit, which only ends hanging tests.
@@ -60,7 +60,7 @@ pub enum Error {
         what: String,
         /// The time limit.
         limit: Duration,
-        /// All that was written to standard error until then.
+        /// The text that the program had written to standard error until then.
         log: String,
     },
 }

@@ -38,7 +38,7 @@ pub struct Killed {
     pub acknowledged: u32,
     /// The longest time from a start until it served again.
     pub longest_start: Duration,
-    /// Descriptions of what was wrong.
+    /// Descriptions of mistakes.
     pub mistakes: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct Killed {
 enum Moment {
     /// Applying what has to be fetched and compiled.
     New,
-    /// Applying what is in the store.
+    /// Applying a module that is in the store.
     Known,
     /// Starting.
     Start,
@@ -78,7 +78,7 @@ impl Kills {
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
         let mut killed = Killed::default();
-        // How long each takes without a kill.
+        // The usual duration of each step without a kill.
         let mut usual = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
@@ -246,7 +246,7 @@ impl Scene {
         }
     }
 
-    /// The common generation of all chains, or what is wrong with them.
+    /// Returns the common generation of all chains, or what is wrong with them.
     async fn generation(&self, program: &Admittance) -> Result<Result<u32, String>, Error> {
         let object = json!({
             "apiVersion": "v4",
@@ -262,7 +262,7 @@ impl Scene {
     }
 }
 
-/// A chain whose stages report the generation.
+/// Returns a chain whose stages report the generation.
 fn chain(name: &str, generation: u32, url: &str, file: &Path) -> String {
     format!(
         "---
@@ -281,7 +281,7 @@ spec:
     )
 }
 
-/// The generation reported by every stage of every chain, each with the right module.
+/// Returns the generation reported by every stage of every chain, each with the right module.
 fn generation(answer: &Value) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let annotations: BTreeMap<String, String> = annotations

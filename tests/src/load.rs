@@ -118,7 +118,7 @@ impl Load {
         }
     }
 
-    /// The results so far.
+    /// Returns the results so far.
     pub fn counts(&self) -> LoadCounts {
         self.told.borrow().clone()
     }
@@ -180,7 +180,7 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watc
     }
 }
 
-/// The common version of all stages in a response.
+/// Returns the common version of all stages in a response.
 fn version(answer: &Value, stages: usize) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let mut versions = annotations

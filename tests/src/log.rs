@@ -39,17 +39,17 @@ impl LogLine {
         Self { text, fields }
     }
 
-    /// The message of the line.
+    /// Returns the message of the line.
     pub fn message(&self) -> &str {
         self.field("message")
     }
 
-    /// A string field; empty if it is missing.
+    /// Returns a string field; empty if it is missing.
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// All of its fields.
+    /// Returns all of its fields.
     pub fn fields(&self) -> &Value {
         &self.fields
     }
@@ -59,7 +59,7 @@ impl LogLine {
     }
 }
 
-/// The first matching line from this one on, past or future.
+/// Waits for the first matching line from this one on, past or future, and returns it.
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<Log>,
     from: usize,

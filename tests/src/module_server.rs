@@ -56,7 +56,7 @@ struct Shared {
 const PIECE: usize = 4096;
 
 impl ModuleServer {
-    /// Listen on a port that the kernel chooses.
+    /// Listens on a port that the kernel chooses.
     ///
     /// # Errors
     ///
@@ -93,17 +93,17 @@ impl ModuleServer {
         })
     }
 
-    /// The certificate of its authority, as PEM.
+    /// Returns the certificate of its authority, as PEM.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// The URL of this module.
+    /// Returns the URL of this module.
     pub fn url(&self, name: &str) -> String {
         format!("https://localhost:{}/{name}", self.address.port())
     }
 
-    /// Serve this module.
+    /// Serves this module.
     pub fn put(&self, name: &str, module: impl Into<Bytes>) {
         let mut modules = self.shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules.insert(format!("/{name}"), module.into());
@@ -135,7 +135,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A new authority, and a certificate for `localhost`.
+    /// Returns a new authority, and a certificate for `localhost`.
     ///
     /// # Errors
     ///
@@ -169,14 +169,14 @@ impl Identity {
         })
     }
 
-    /// The certificate of its authority, as PEM.
+    /// Returns the certificate of its authority, as PEM.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
-    // They end with this task.
+    // The connections end with this task.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}

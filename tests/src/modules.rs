@@ -23,7 +23,7 @@ pub fn exploding() -> Result<Vec<u8>, Error> {
     compiled(&text)
 }
 
-/// A valid plugin with an additional core module of 28 KiB: blocks with a thousand results each.
+/// Returns a valid plugin with an additional core module of 28 KiB: blocks with a thousand results each.
 ///
 /// # Errors
 ///
@@ -36,7 +36,8 @@ pub fn slow() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// A component that is expensive within the structural limits: it is compiled until the compiler is stopped by a limit.
+/// Returns a component that is expensive within the structural limits: it is compiled until the compiler is stopped by
+/// a limit.
 ///
 /// # Errors
 ///
@@ -51,8 +52,8 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
     beside_a_plugin(&format!("(module {})", function.repeat(27)))
 }
 
-/// A policy of Kubewarden that lets the host verify a certificate. Each of its 31 intermediates could have signed all
-/// others, and no path leads to the root.
+/// Returns a policy of Kubewarden that lets the host verify a certificate. Each of its 31 intermediates could have
+/// signed all others, and no path leads to the root.
 ///
 /// # Errors
 ///
@@ -69,7 +70,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let metadata =
         r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
-    // At 0 is the operation, at 64 the texts of the call, at 1024 the answers.
+    // The operation is at 0, the texts of the call are at 64, and the answers at 1024.
     compiled(&format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}")
             (import "wapc" "__guest_request" (func $request (param i32 i32)))

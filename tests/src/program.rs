@@ -34,7 +34,7 @@ pub struct Admittance {
 /// A program that has exited.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Its exit code; `None` if it was killed by a signal.
+    /// The exit code; `None` if the program was killed by a signal.
     pub code: Option<i32>,
     /// The text on standard output.
     pub stdout: String,
@@ -55,7 +55,7 @@ impl Mark {
 }
 
 impl Admittance {
-    /// The program, without arguments and without environment variables that would affect it.
+    /// Returns the program, without arguments and without environment variables that would affect it.
     ///
     /// # Errors
     ///
@@ -143,17 +143,17 @@ impl Admittance {
         Ok(())
     }
 
-    /// The URL of a path, over plain HTTP.
+    /// Returns the URL of a path, over plain HTTP.
     pub fn url(&self, path: &str) -> String {
         Self::at("http", self.listen, path)
     }
 
-    /// The URL of a path, over TLS.
+    /// Returns the URL of a path, over TLS.
     pub fn tls_url(&self, path: &str) -> String {
         Self::at("https", self.listen, path).replace("127.0.0.1", "localhost")
     }
 
-    /// The URL of a path on the admin port.
+    /// Returns the URL of a path on the admin port.
     pub fn admin_url(&self, path: &str) -> String {
         Self::at("http", self.admin, path)
     }
@@ -166,7 +166,7 @@ impl Admittance {
         }
     }
 
-    /// The id of its process.
+    /// Returns the id of its process.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Admittance {
         self.signal(Signal::TERM)
     }
 
-    /// Suspends it with SIGSTOP, as if its machine hung. Its connections stay open.
+    /// Suspends the program with SIGSTOP, as if its machine hung. Its connections stay open.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl Admittance {
         resident_memory(self.id()?)
     }
 
-    /// The ids of its running child processes.
+    /// Returns the ids of its running child processes.
     ///
     /// # Errors
     ///
@@ -244,17 +244,17 @@ impl Admittance {
             .collect())
     }
 
-    /// The log so far.
+    /// Returns the log so far.
     pub fn log(&self) -> Vec<LogLine> {
         self.log.borrow().lines.clone()
     }
 
-    /// The current end of the log.
+    /// Returns the current end of the log.
     pub fn mark(&self) -> Mark {
         Mark(self.log.borrow().lines.len())
     }
 
-    /// The first matching line of the log, past or future.
+    /// Waits for the first matching line of the log, past or future, and returns it.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl Admittance {
         until_logged(self.log.clone(), 0, what, wanted).await
     }
 
-    /// Like [`until_logged`](Self::until_logged), from this place on.
+    /// Waits like [`until_logged`](Self::until_logged), from this place on.
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ impl Admittance {
         until_logged(self.log.clone(), mark.0, what, wanted).await
     }
 
-    /// Like [`until_logged`](Self::until_logged), without borrowing the program.
+    /// Waits like [`until_logged`](Self::until_logged), without borrowing the program.
     pub fn when_logged<F>(
         &self,
         what: &'static str,
@@ -294,7 +294,7 @@ impl Admittance {
         async move { until_logged(log, 0, what, wanted).await }
     }
 
-    /// The current metrics.
+    /// Returns the current metrics.
     ///
     /// # Errors
     ///
@@ -304,13 +304,13 @@ impl Admittance {
         Ok(Metrics(reply.text()))
     }
 
-    /// Whether `/readyz` says that it is ready.
+    /// Returns whether `/readyz` says that it is ready.
     pub async fn is_ready(&self) -> bool {
         let asked = async { Client::new()?.get(&self.admin_url("/readyz")).await };
         asked.await.is_ok_and(|reply| reply.status == 200)
     }
 
-    /// The current `/v1/status`.
+    /// Returns the current `/v1/status`.
     ///
     /// # Errors
     ///
@@ -381,7 +381,7 @@ impl Admittance {
     }
 }
 
-/// The resident memory of a process, in bytes.
+/// Returns the resident memory of a process, in bytes.
 ///
 /// # Errors
 ///

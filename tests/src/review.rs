@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-/// The AdmissionReview that kube-apiserver sends when this Pod is created.
+/// Returns the AdmissionReview that kube-apiserver sends when this Pod is created.
 pub fn review_of_pod(pod: &Value) -> String {
     let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
     let resource = json!({"group": "", "version": "v1", "resource": "pods"});

@@ -67,11 +67,11 @@ struct Shared {
 pub struct SchedulerRequest {
     /// The HTTP method.
     pub method: Method,
-    /// Its path and query.
+    /// The path and the query.
     pub uri: Uri,
     /// The HTTP headers.
     pub headers: HeaderMap,
-    /// Its whole body.
+    /// The whole body.
     pub body: Bytes,
     /// Whether the scheduler was the master when it arrived.
     pub by_master: bool,
@@ -80,12 +80,12 @@ pub struct SchedulerRequest {
 }
 
 impl SchedulerRequest {
-    /// The method, the path and the query.
+    /// Returns the method, the path and the query.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.uri)
     }
 
-    /// The body as JSON; null if it is not JSON.
+    /// Returns the body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -103,7 +103,7 @@ pub struct SchedulerTls<'a> {
 }
 
 impl Scheduler {
-    /// Listen on a port that the kernel chooses. It is the master.
+    /// Listens on a port that the kernel chooses. The scheduler is the master.
     ///
     /// # Errors
     ///
@@ -146,17 +146,17 @@ impl Scheduler {
         })
     }
 
-    /// The address that the scheduler listens on.
+    /// Returns the address that the scheduler listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         self.scheme
     }
 
-    /// `http://127.0.0.1:...`
+    /// Returns the URL, `http://127.0.0.1:...`.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
@@ -177,12 +177,12 @@ impl Scheduler {
         self.task.abort();
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn received(&self) -> Vec<SchedulerRequest> {
         self.shared.received.borrow().clone()
     }
 
-    /// All problems with the requests so far, each with the request line.
+    /// Returns all problems with the requests so far, each with the request line.
     pub fn mistakes(&self) -> Vec<String> {
         let of = |received: &SchedulerRequest| {
             let line = received.line();
@@ -256,7 +256,7 @@ impl SchedulerTls<'_> {
 }
 
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    // They end with this task.
+    // The connections end with this task.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -316,7 +316,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     shared.received.send_modify(|all| all.push(received));
     // The gate's other end lives as long as the scheduler.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
-    // The original sets no type; its server detects this one.
+    // The original sets no content type; its server detects this one.
     let (status, text) = reply;
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

@@ -22,7 +22,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Serve with this configuration, on ports that the kernel chooses.
+    /// Serves with this configuration, on ports that the kernel chooses.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Serve {
         }
     }
 
-    /// Listen here.
+    /// Listens on this address.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = Some(address);
         self
@@ -62,7 +62,7 @@ impl Serve {
         self
     }
 
-    /// Forward to this upstream.
+    /// Forwards to this upstream.
     pub fn upstream(self, url: &str) -> Self {
         self.arguments(["--upstream", url])
     }
@@ -78,7 +78,7 @@ impl Serve {
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     pub fn arguments<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.command.args(arguments);
         self
@@ -90,7 +90,7 @@ impl Serve {
         self
     }
 
-    /// Starts it through another program: the whole command is appended to these arguments. The other program must
+    /// Starts the program through another one: the whole command is appended to these arguments. The other program must
     /// be replaced by it.
     pub fn around<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.around = arguments.into_iter().map(Into::into).collect();
@@ -128,7 +128,7 @@ impl Serve {
         finish(command).await
     }
 
-    /// The command, and its temporary history.
+    /// Returns the command, and its temporary history.
     fn command(self) -> Result<(Command, Option<TempDir>), Error> {
         let Self {
             mut command,

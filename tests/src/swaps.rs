@@ -31,14 +31,14 @@ pub struct Swapped {
     pub memory_before: u64,
     /// The maximum after any change.
     pub memory_most: u64,
-    /// Under load after the last change.
+    /// The memory under load after the last change.
     pub memory_after: u64,
     /// The final `/v1/status`, when no request was in flight.
     pub status: Value,
 }
 
 impl Swapped {
-    /// A percentile of the latencies.
+    /// Returns a percentile of the latencies.
     pub fn latency(&self, percent: usize) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() * percent / 100).min(last);
@@ -85,7 +85,7 @@ impl Swaps {
             replace(&module, bytes)?;
             load.until_seen(version).await?;
             latencies.push(started.elapsed());
-            // All connections use the same table.
+            // All connections use the same table now.
             load.oldest(version);
             memory_most = memory_most.max(program.resident_memory()?);
             progress(version - 1, &load.counts());
@@ -110,7 +110,7 @@ impl Swaps {
     }
 }
 
-/// A chain with this number of stages, all with this module.
+/// Returns a chain with this number of stages, all with this module.
 fn chain(stages: usize, module: &Path) -> String {
     let stages = (0..stages).map(|stage| {
         format!(

@@ -51,16 +51,16 @@ enum Bodies {
 pub struct Received {
     /// The HTTP method.
     pub method: Method,
-    /// Its path and query.
+    /// The path and the query.
     pub uri: Uri,
     /// The HTTP headers.
     pub headers: HeaderMap,
-    /// Its whole body.
+    /// The whole body.
     pub body: Bytes,
 }
 
 impl Received {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl Received {
 pub struct Gate(watch::Sender<bool>);
 
 impl Gate {
-    /// The gate that this opens again.
+    /// Returns the gate that this opens again.
     pub(crate) fn of(open: &watch::Sender<bool>) -> Self {
         Self(open.clone())
     }
@@ -100,7 +100,7 @@ struct Shared {
 type Watcher = Box<dyn Fn(&Received) + Send>;
 
 impl Upstream {
-    /// Listen on a port that the kernel chooses.
+    /// Listens on a port that the kernel chooses.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Upstream {
         Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
     }
 
-    /// Like [`start`](Self::start), but without recording requests: for more requests than fit into memory.
+    /// Starts like [`start`](Self::start), but without recording requests: for more requests than fit into memory.
     ///
     /// # Errors
     ///
@@ -118,7 +118,8 @@ impl Upstream {
         Self::start_with(any_port(), None, Bodies::Returned, ReplyForm::Envelope).await
     }
 
-    /// Like [`forgetful`](Self::forgetful), but without returning objects, so that a large one delays no other request.
+    /// Starts like [`forgetful`](Self::forgetful), but without returning objects, so that a large object delays no
+    /// other request.
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl Upstream {
         Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
     }
 
-    /// Listen on a port that the kernel chooses, reply in this form, and call `watcher` with each request.
+    /// Listens on a port that the kernel chooses, replies in this form, and calls `watcher` with each request.
     ///
     /// # Errors
     ///
@@ -162,7 +163,7 @@ impl Upstream {
         };
         let router = Router::new().fallback(answer).with_state(shared);
         let task = tokio::spawn(async move {
-            // It only ends when it is aborted.
+            // The server only ends when it is aborted.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {
@@ -173,22 +174,22 @@ impl Upstream {
         })
     }
 
-    /// The address that the upstream listens on.
+    /// Returns the address that the upstream listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http://127.0.0.1:...`
+    /// Returns the URL, `http://127.0.0.1:...`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All requests so far, except health checks.
+    /// Returns all requests so far, except health checks.
     pub fn received(&self) -> Vec<Received> {
         self.received.borrow().clone()
     }
 
-    /// The requests whose body names this object.
+    /// Returns the requests whose body names this object.
     pub fn received_of(&self, namespace: &str, name: &str) -> Vec<Received> {
         let of = |body: &Value| {
             let is = |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);

@@ -14,7 +14,7 @@ pub struct Versions {
 const PREFIX: &str = "version-";
 
 impl Versions {
-    /// Read the component.
+    /// Reads the component.
     ///
     /// # Errors
     ///
@@ -36,17 +36,17 @@ impl Versions {
         }
     }
 
-    /// The version string of the plugin with this number. Numbers have at most six digits.
+    /// Returns the version string of the plugin with this number. Numbers have at most six digits.
     pub fn name(number: u32) -> String {
         format!("{PREFIX}{number:06}")
     }
 
-    /// The number of a version string.
+    /// Returns the number of a version string.
     pub fn number(name: &str) -> Option<u32> {
         name.strip_prefix(PREFIX)?.parse().ok()
     }
 
-    /// The bytes of the version with this number.
+    /// Returns the bytes of the version with this number.
     pub fn module(&self, number: u32) -> Vec<u8> {
         let mut module = self.component.clone();
         for (byte, new) in module.iter_mut().skip(self.at).zip(Self::name(number).bytes()) {
@@ -55,7 +55,7 @@ impl Versions {
         module
     }
 
-    /// The size of each in bytes.
+    /// Returns the size of each version in bytes.
     pub fn size(&self) -> usize {
         self.component.len()
     }

@@ -55,7 +55,7 @@ impl Scene {
     }
 }
 
-/// Start the program, and wait until it has read the database.
+/// Starts the program, and waits until it has read the database.
 async fn serve(directory: &TempDir) -> Admittance {
     let config = directory.path().join("admittance.yaml");
     let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
@@ -375,7 +375,7 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
         reply.status.as_u16()
     };
     assert_eq!(ask("GET", "unknown").await, 401);
-    // Whoever registers a cluster with the ID of another has no right to its drivers.
+    // A user who registers a cluster with the ID of another one has no right to its drivers.
     assert_eq!(ask("GET", &token).await, 400);
     assert!(driver.received().is_empty());
     scene
@@ -440,7 +440,7 @@ async fn a_lost_key_is_reported_and_never_replaced() {
     }
     assert!(!key.exists() && refused.code != Some(0));
 
-    // As the message says.
+    // The key is restored, as the message advises.
     write_key(&scene.directory, 'A');
     scene.program = serve(&scene.directory).await;
     let finished = scene.tell(&["clusters", "reencrypt"]).await;

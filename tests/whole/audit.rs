@@ -1,4 +1,4 @@
-//! `admittance audit`: what chains say of the objects that a cluster has.
+//! `admittance audit`: the verdicts of chains about the objects of a cluster.
 
 use std::{
     collections::BTreeMap,
@@ -63,8 +63,9 @@ fn pods() -> Vec<Value> {
     ]
 }
 
-/// An API server with five Pods in pages of two. Deployments exist in two versions and may not be listed by this user;
-/// Secrets cannot be listed at all. The first token for the second page has expired, and the server is overloaded once.
+/// Returns an API server with five Pods in pages of two. Deployments exist in two versions and may not be listed by
+/// this user; Secrets cannot be listed at all. The first token for the second page has expired, and the server is
+/// overloaded once.
 async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
     let bundle = certificate(directory.path(), "--host", "localhost").await;
     let counts: BTreeMap<&str, Arc<AtomicUsize>> = ["overloaded", "expired", "pages"]
@@ -217,7 +218,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
         report["verdicts"],
         json!({"denied": 1, "failed": 0, "would-be-denied": 1, "failure-ignored": 0, "changed": 1, "allowed": 2})
     );
-    // What could not be listed is reported, and does not stop the rest.
+    // A resource that could not be listed is reported, and the audit continues.
     let not_listed = report["notListed"].as_array().unwrap();
     assert_eq!(not_listed.len(), 1, "{not_listed:?}");
     assert_eq!(not_listed[0]["resource"], "deployments.apps");
@@ -271,7 +272,7 @@ async fn an_audit_compares_chains() {
         ]
     );
     assert_eq!(report["findings"][0]["before"]["verdict"], "would-be-denied");
-    // Nothing is refused that was not refused before.
+    // The chains refuse nothing that they did not refuse before.
     write(
         &directory,
         "new.yaml",
@@ -328,8 +329,8 @@ async fn an_audit_writes_reports_of_openreports() {
     }
 }
 
-/// A chain whose verdicts depend on labels of namespaces, on the user, on what the user may do, and on an object of the
-/// cluster.
+/// Returns a chain whose verdicts depend on labels of namespaces, on the user, on what the user may do, and on an
+/// object of the cluster.
 pub(crate) fn looking_up() -> Value {
     let validation = |expression: &str, message: &str| json!({"validations": [{"expression": expression, "message": message}]});
     json!({
@@ -378,7 +379,7 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// A cluster with these objects, and others that pass.
+/// Puts these objects, and others that pass, into a cluster.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [
@@ -464,7 +465,7 @@ async fn lookups_of_an_audit_are_made_as_the_given_user() {
     assert_eq!(report["verdicts"]["allowed"], 2);
     check_access_reviews(&setting);
 
-    // Another user, who may do everything.
+    // Another user may do everything.
     setting.server.access(json!({"allowed": true}));
     let audited = admittance(
         directory,
@@ -477,7 +478,7 @@ async fn lookups_of_an_audit_are_made_as_the_given_user() {
     assert_eq!(names, ["by-namespace", "by-plugin"]);
 }
 
-/// A chain that denies Pods without this label, as the API server has it.
+/// Returns a chain that denies Pods without this label, as the API server has it.
 fn labelled(name: &str, label: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",

@@ -47,7 +47,7 @@ async fn finished(mut command: Command) -> Finished {
     }
 }
 
-/// A new project, with the versions of this workspace and a target directory that is kept between test runs.
+/// Returns a new project, with the versions of this workspace and a target directory that is kept between test runs.
 async fn project(name: &str, template: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let new = admittance(folder.path(), &["new", name, "--template", template]).await;
@@ -91,7 +91,7 @@ async fn a_new_project_passes_its_tests() {
     let case = both.find("ok    a Pod without the label is refused").unwrap();
     assert!(case < both.find("cargo test").unwrap(), "{both}");
 
-    // What is written is right for the other commands too.
+    // The written project is valid for the other commands too.
     for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
         let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b, labels: {team: shop}}}";
         fs::write(directory.join("pod.yaml"), pod).unwrap();
@@ -137,7 +137,7 @@ async fn a_new_project_passes_its_tests() {
         );
     }
 
-    // And one that it does not find.
+    // This mistake is not found by the compiler.
     fs::write(&code, text).unwrap();
     let manifest = directory.join("Cargo.toml");
     let lines = fs::read_to_string(&manifest).unwrap();
@@ -191,7 +191,7 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
             .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
         "{measured}"
     );
-    // At least its stack and its heap, in pages of the kernel; and not the whole memory.
+    // The memory is at least the stack and the heap, in pages of the kernel; and not the whole memory.
     let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
         (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),
@@ -244,7 +244,7 @@ async fn run_follows_changes() {
     until("allowed").await;
 }
 
-/// `dev` serves what was built last.
+/// `dev` serves the plugin as it was last built.
 #[tokio::test]
 async fn dev_follows_changes() {
     let folder = project("dev-label", "validating").await;
@@ -296,7 +296,7 @@ async fn dev_follows_changes() {
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     replace(&code, text.replace("is missing; add it", "is absent; add it")).unwrap();
-    // Its tests fail now, and it is served all the same.
+    // The tests fail now, and the plugin is served nevertheless.
     until("failed").await;
     let deadline = Instant::now() + Duration::from_secs(60);
     while !message().await.ends_with("`team` is absent; add it") {

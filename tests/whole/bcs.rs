@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::scene::{Scene, application, bcs_message, source};
 
-/// The two stock plugins, for every namespace but `excluded`.
+/// Starts a driver with the two stock plugins, for every namespace but `excluded`.
 async fn scene() -> Scene {
     let (sidecar, images) = (source("sidecar-injector"), source("image-policy"));
     Scene::bcs(&format!(
@@ -121,7 +121,7 @@ async fn creations_and_changes_go_through_the_chain() {
                 "mirror.example.com/ops/log-agent:2.4"
             ]
         );
-        // Everything else is unchanged, and the client gets the scheduler's reply.
+        // All other fields are unchanged, and the client gets the scheduler's reply.
         for path in [
             "/restartPolicy",
             "/killPolicy",

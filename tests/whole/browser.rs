@@ -70,7 +70,7 @@ impl Browser {
                 break port.trim_end_matches('.').to_owned();
             }
         };
-        // It must be able to go on writing.
+        // The driver must be able to go on writing.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let profile = tempfile::tempdir().unwrap();
         let mut wanted = DesiredCapabilities::chrome();
@@ -110,7 +110,7 @@ impl Browser {
         self.page.goto(url).await.unwrap();
     }
 
-    /// The address of the page.
+    /// Returns the address of the page.
     pub(crate) async fn address(&self) -> String {
         self.page.current_url().await.unwrap().to_string()
     }
@@ -120,7 +120,7 @@ impl Browser {
         let wanted = text.to_owned();
         let has_text = move |element: WebElement| {
             let wanted = wanted.clone();
-            // It may be replaced while it is read.
+            // The element may be replaced while it is read.
             async move { Ok(element.text().await.is_ok_and(|text| text.contains(&wanted))) }
         };
         let found = self.page.query(By::Css(selector)).wait(NEVER, POLL);
@@ -138,19 +138,19 @@ impl Browser {
         self.find_with(selector, "").await
     }
 
-    /// The elements of this selector that are on the page now.
+    /// Returns the elements of this selector that are on the page now.
     pub(crate) async fn all(&self, selector: &str) -> Vec<WebElement> {
         self.page.find_all(By::Css(selector)).await.unwrap()
     }
 
-    /// The texts of these elements.
+    /// Returns the texts of these elements.
     pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
         let script =
             "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent)";
         self.evaluate(script, vec![json!(selector)]).await
     }
 
-    /// The text of the page.
+    /// Returns the text of the page.
     pub(crate) async fn text(&self) -> String {
         self.evaluate("return document.body.innerText", Vec::new()).await
     }
@@ -173,7 +173,7 @@ impl Browser {
         focused.send_keys(keys).await.unwrap();
     }
 
-    /// The value that a script returns.
+    /// Returns the value that a script returns.
     pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(
         &self,
         script: &str,
@@ -227,13 +227,13 @@ impl Browser {
         errors.map(|entry| entry.message).collect()
     }
 
-    /// The errors in the browser's console since this was last asked for must be replies with this status.
+    /// Checks that the errors in the browser's console since the last call are replies with this status.
     pub(crate) async fn only_failed_with(&self, status: &str) {
         let errors = self.errors().await;
         assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
     }
 
-    /// Ends it. There must have been no error, and no request to another origin than this one.
+    /// Ends the browser. There must have been no error, and no request to another origin than this one.
     pub(crate) async fn end(self, origin: &str) {
         let errors = self.errors().await;
         assert!(errors.is_empty(), "{errors:#?}");
@@ -276,12 +276,12 @@ impl HttpClient for DriverClient {
     }
 
     async fn new(&self) -> Arc<dyn HttpClient> {
-        // It is used by a runtime of its own, where connections of this one would never answer.
+        // The client is used by a runtime of its own, where connections of this one would never answer.
         Arc::new(Self(Client::new().unwrap()))
     }
 }
 
-/// A directory for files that belong to the pictures.
+/// Returns a directory for files that belong to the pictures.
 pub(crate) fn artefacts() -> PathBuf {
     repository().join("target/console")
 }

@@ -259,7 +259,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let key = certs.join("127.0.0.1.key");
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
     let exposed = "the private key is readable by every user of this machine: chmod o-r ";
-    // (resources, mode of the key, what is warned of)
+    // (resources, mode of the key, expected warning)
     for (resources, mode, expected) in [
         ("pods, pods/ephemeralcontainers", 0o640, &[][..]),
         ("pods", 0o600, &[ephemeral]),
@@ -573,7 +573,7 @@ async fn doctor_reports_the_machine_and_the_configuration_with_what_to_do() {
         assert_eq!(finding["severity"], severity, "{finding}");
         assert!(finding["message"].as_str().unwrap().contains(told), "{finding}");
     }
-    // Nothing else can be looked at with a wrong configuration.
+    // Nothing else is checked with an invalid configuration.
     let wrong = write(&directory, "wrong.yaml", "listen: { adress: 127.0.0.1:8080 }\n");
     let found = doctor(&wrong).await;
     assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);

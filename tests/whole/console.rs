@@ -21,7 +21,7 @@ use crate::{
     scene::{source, test_cases},
 };
 
-/// A chain that changes images, and one that only says what it would do.
+/// Returns a chain that changes images, and one that only records what it would do.
 pub(crate) fn chains() -> String {
     let images = source("image-policy");
     format!(
@@ -50,7 +50,7 @@ spec:
     )
 }
 
-/// A review of a Pod with this image.
+/// Returns a review of a Pod with this image.
 pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value {
     let mut review = POD.review(uid);
     let request = &mut review["request"];
@@ -63,7 +63,7 @@ pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value 
 }
 
 impl Server {
-    /// A Pod passes the chains.
+    /// Sends a Pod through the chains.
     pub(crate) async fn pod(&self, uid: &str, namespace: &str, name: &str, image: &str) {
         self.review("/admit", &pod(uid, namespace, name, image)).await;
     }
@@ -107,13 +107,13 @@ async fn decisions_are_shown_as_they_are_made() {
     browser.find_with("table.chains tr", "images").await;
     browser.picture("live").await;
 
-    // Another one comes while the page is open.
+    // Another decision arrives while the page is open.
     server.pod("denied-2", "shop", "late", "nginx").await;
     browser
         .find_with("table.live tbody tr:first-child", "shop/late")
         .await;
 
-    // Nothing comes while it is stopped, and everything that came in the meantime when it goes on.
+    // No decision appears while the list is stopped, and all decisions of the meantime appear when it continues.
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
     server
@@ -199,7 +199,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     );
     browser.picture("decision").await;
 
-    // What it offers to copy works.
+    // The texts that the page offers to copy work.
     let [curl, again, case] = &browser.texts("details pre").await[..] else {
         panic!("{}", browser.text().await);
     };
@@ -213,12 +213,12 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     let tested = test_cases(&chains, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
-    // The bar of a button says that it copied, or how to.
+    // The bar of a button says that the text was copied, or how to copy it.
     browser.click("summary", "curl").await;
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
-    // The request is decided again by what is live, and goes to the playground with its chain.
+    // The request is decided again by the live chains, and opens in the playground with its chain.
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;
@@ -249,7 +249,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser.end(&origin).await;
 }
 
-/// Whoever sends requests chooses names and images, and whoever writes plugins the messages.
+/// Clients choose names and images, and authors of plugins choose the messages.
 #[tokio::test]
 async fn texts_of_requests_are_never_markup() {
     let Some(browser) = Browser::start().await else {
@@ -260,7 +260,7 @@ async fn texts_of_requests_are_never_markup() {
     let attack = "<img src=x onerror=\"document.title='attacked'\">'";
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    // One of them comes while the page is open, and one is there when it is opened.
+    // One request arrives while the page is open, and one before it is opened.
     for uid in ["u1", "u2"] {
         let mut review = pod(uid, attack, attack, attack);
         review["request"]["userInfo"]["username"] = json!(attack);
@@ -369,7 +369,7 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
     program.ended().await.unwrap();
 }
 
-/// The scripts say what types they expect, and these are checked as in a program.
+/// The scripts declare the types that they expect, and these are checked as in a program.
 #[tokio::test]
 async fn scripts_pass_the_type_checker() {
     let Some(directory) = env::var_os("ADMITTANCE_TEST_TYPESCRIPT") else {

@@ -169,7 +169,7 @@ spec:
     let status = Admittance::run(["status", "--server", &server]).await.unwrap();
     assert!(status.stdout.contains("team-shop") && status.stdout.contains("Mutating:names/short"));
 
-    // It ends without a change, and the log tells.
+    // The exception expires without a change, and the log reports it.
     let mark = scene.program.mark();
     let soon = format!("{CHAIN}{}", exception(after(2)));
     admittance_tests::replace(&scene.directory.path().join("chains.yaml"), soon).unwrap();

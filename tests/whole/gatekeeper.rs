@@ -27,7 +27,7 @@ fn report(ran: &Finished) -> Value {
 #[tokio::test]
 async fn suites_of_gatekeeper_run_unchanged() {
     let examples = repository().join("docs/examples");
-    // One case of the second is skipped.
+    // One case of the second suite is skipped.
     for (name, cases) in [
         ("required-labels", 6),
         ("allowed-repositories", 4),
@@ -42,7 +42,7 @@ async fn suites_of_gatekeeper_run_unchanged() {
         assert_eq!(report(&ran)["passed"], json!(cases), "{}", ran.stdout);
     }
 
-    // As to `gator`, and for a directory that is not there.
+    // The arguments are those of `gator`, and one is a missing directory.
     let ran = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     let ran = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
@@ -195,7 +195,7 @@ async fn all_constraints_that_deny_are_reported() {
     }
 }
 
-/// A template finds `input.review` alone (gatekeeper#3545), and what it cannot mean is a mistake at `check`.
+/// A template finds only `input.review` (gatekeeper#3545), and `check` rejects templates that cannot work.
 #[tokio::test]
 async fn templates_decide_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();
@@ -223,7 +223,7 @@ async fn templates_decide_as_in_gatekeeper() {
     }
     let sync = "apiVersion: syncset.gatekeeper.sh/v1alpha1\nkind: SyncSet\nmetadata: { name: nodes }\n\
                 spec: { gvks: [ { version: v1, kind: Node } ] }\n";
-    // (the text, the code of `check`, what it says)
+    // (text, exit code of `check`, its output)
     for (text, code, expected) in [
         (template("", "violation[\"msg\"] { true }"), 1, "policy.yaml:10:"),
         (
@@ -281,7 +281,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
     assert!(request.to_string().contains(mutators), "{request}");
 
-    // What was changed once stays as it is, and an excluded namespace has no label.
+    // A changed object is not changed again, and an object of an excluded namespace gets no label.
     let ran = run(&expected).await;
     assert_eq!(report(&ran)["object"], expected, "{}", ran.stdout);
     let ran = run(&pod("kube-public", json!([]))).await;
@@ -292,7 +292,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
         ran.stdout
     );
 
-    // One that cannot be applied refuses the request.
+    // A mutator that cannot be applied refuses the request.
     let ran = run(&pod("shop", json!({"web": {}}))).await;
     assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
     let expected = "spec.containers is an object, where its location expects a list";
@@ -321,7 +321,7 @@ async fn a_stage_in_rego_works_with_any_control_plane() {
         assert!(ran.stdout.contains(expected), "{count}: {}", ran.stdout);
     }
 
-    // Without the plugin, the message says where it was expected.
+    // Without the plugin, the message names the expected file.
     let mut command = Admittance::command().unwrap();
     let output = command
         .args(["check", "chain.yaml"])

@@ -133,7 +133,7 @@ fn loads(case: &Case) -> bool {
     !matches!(case.expected, DoesNotLoad(_))
 }
 
-/// A chain for each case: a valid stage, the bad one, and another valid one.
+/// Returns a chain for each case: a valid stage, the bad one, and another valid one.
 fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
     let mut text = String::new();
     let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
@@ -363,7 +363,7 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     assert_eq!(check.code, Some(1), "{}", check.stdout);
 
     for output in [&serve.stderr, &check.stdout] {
-        // One part for each mistake: a panic message has more than one line.
+        // The output has one part for each mistake: a panic message has more than one line.
         let mistakes: Vec<_> = output.split("chains.yaml:").skip(1).collect();
         // `check` reports each wrong setting at its own place.
         let stages: HashSet<_> = mistakes
@@ -382,7 +382,7 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     }
 }
 
-/// A directory with files that are not components.
+/// Returns a directory with files that are not components.
 fn bad_modules() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "not-wasm.wasm", "this is a text");
@@ -521,7 +521,7 @@ spec:
     }
 }
 
-/// The reply to this object while the program can open nothing.
+/// Returns the reply to a request for this object while the program cannot open any file.
 async fn without_descriptors(scene: &Scene, object: Value) -> Reply {
     let id = scene.program.id().unwrap();
     let process = Pid::from_raw(id.cast_signed()).unwrap();

@@ -63,7 +63,7 @@ fn cargo() -> Command {
     command
 }
 
-/// The files below a folder, with their texts.
+/// Returns the files below a folder, with their texts.
 fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
     let (mut folders, mut texts) = (vec![folder], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -72,7 +72,7 @@ fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
             if path.is_dir() {
                 folders.push(path);
             } else {
-                // Others are not texts.
+                // Other files are not texts.
                 texts.extend(fs::read_to_string(&path).map(|text| (path, text)));
             }
         }
@@ -185,7 +185,7 @@ fn wasmtime_is_built_with_few_features() {
     for (name, expected) in [
         (
             "wasmtime",
-            // The last two come of the others.
+            // The last two features come from other dependencies.
             &[
                 "async",
                 "component-model",
@@ -220,7 +220,7 @@ const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
     ("signatures", &["sigstore-verify", "p256"]),
 ];
 
-/// An embedder builds only what the features that it chose need, and never a client of Kubernetes.
+/// An embedder builds only the code that the chosen features need, and never a client of Kubernetes.
 #[test]
 fn the_library_builds_only_what_its_features_need() {
     let tree = |arguments: &[&str]| {
@@ -305,7 +305,7 @@ const LAYERS: [&[&str]; 8] = [
     &["admittance-admission", "admittance-net", "admittance-watch"],
 ];
 
-/// Whether a crate of the workspace may depend on another.
+/// Returns whether a crate of the workspace may depend on another.
 fn may_use(user: &str, used: &str) -> bool {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     match (layer(user), layer(used)) {
@@ -431,7 +431,7 @@ fn a_new_capability_touches_few_files() {
     }
 }
 
-/// The SDK and its macros can be published: what is in their archives compiles, and nothing of them is outside of their
+/// The SDK and its macros can be published: the content of their archives compiles, and needs nothing outside of their
 /// directories.
 #[test]
 fn the_sdk_can_be_packaged() {
@@ -480,7 +480,7 @@ fn every_example_in_a_docstring_is_a_test() {
                 let (comment, language) = line.split_once("```")?;
                 comment.trim_start().starts_with("//").then_some(language)
             });
-            // Every other fence closes a block. One without a language is Rust.
+            // Every other fence closes a block. A block without a language is Rust.
             let is_example = |language: &str| {
                 let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
                 language.split(',').any(|word| rust.contains(&word.trim()))

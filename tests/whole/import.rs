@@ -1,4 +1,4 @@
-//! `admittance import`: what it writes decides as the documents do.
+//! `admittance import`: the written chains decide as the documents do.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finis
     finish(program).await.unwrap()
 }
 
-/// A directory with the sidecar injector.
+/// Returns a directory with the sidecar injector.
 fn stock(directory: &TempDir) -> std::path::PathBuf {
     let plugins = directory.path().join("plugins");
     if !plugins.exists() {
@@ -133,7 +133,7 @@ spec:
   volumes: [ { name: logs, emptyDir: {} } ]
 ";
 
-/// A policy that asks for the label `team`.
+/// Returns a policy that asks for the label `team`.
 fn kubewarden() -> String {
     let module = Artifacts::find().unwrap().policy("guest_policy").unwrap();
     format!(
@@ -178,7 +178,7 @@ async fn imported_chains_decide_as_the_documents() {
         pod("test", &json!({"test": ""})),
     ];
     let applications = ["shop", "kube-system"].map(|namespace| application(namespace, "web", "nginx:1.29"));
-    // (system, documents, requests, what becomes of each document, how many requests are refused, and changed)
+    // (system, documents, requests, result for each document, numbers of refused and changed requests)
     for (system, documents, requests, result, refused, changed) in [
         ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 1, 3),
         (
@@ -273,7 +273,7 @@ async fn a_file_is_replaced_only_on_demand() {
     assert_eq!(forced.code, Some(0), "{}", forced.stderr);
     assert_eq!(written(), Some(text));
 
-    // What has mistakes is reported, and the rest is written.
+    // Documents with mistakes are reported, and the others are written.
     write(
         &directory,
         "documents.yaml",
@@ -295,7 +295,7 @@ async fn a_file_is_replaced_only_on_demand() {
     assert!(none.stderr.contains("no definition was found"), "{}", none.stderr);
 }
 
-/// The stock plugin is where the environment says, and the file that is missing is named.
+/// The environment names the directory of the stock plugin, and the message names the missing file.
 #[tokio::test]
 async fn a_sidecar_set_needs_the_stock_plugin() {
     let directory = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         "{}",
         checked.stdout
     );
-    // The plugin says what is wrong with a container, at its line.
+    // The plugin reports the mistake in a container at its line.
     write(
         &directory,
         "set.yaml",
@@ -386,7 +386,7 @@ async fn a_canary_is_injected_in_place_of_its_base() {
         let names: Value = containers.map(|container| container["name"].clone()).collect();
         assert_eq!(names, expected, "{track}: {}", ran.stdout);
     }
-    // Neither has a native form: what one does depends on the other.
+    // Neither document has a native form, because one depends on the other.
     let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
     let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(
@@ -397,7 +397,7 @@ async fn a_canary_is_injected_in_place_of_its_base() {
     );
 }
 
-/// A kubeconfig for an API server at a port.
+/// Returns a kubeconfig for an API server at a port.
 pub(crate) fn kubeconfig(port: u16, bundle: &str) -> String {
     format!(
         "apiVersion: v1
@@ -414,7 +414,7 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 async fn policies_of_a_cluster_are_imported() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "localhost").await;
-    // As an API server answers: lists whose items do not say what they are, and no other kinds.
+    // The replies are like those of an API server: lists whose items have no kind, and no other kinds.
     let answer = |path: &str| match path {
         "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies" => Some(json!({
             "apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicyList", "metadata": {"resourceVersion": "1"},

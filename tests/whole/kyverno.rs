@@ -45,7 +45,7 @@ spec:
 const LIMITS: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: limits, namespace: shop }\ndata: { host: a }\n";
 
-/// An object that has a Pod with a container of this image as its specification, or in its template.
+/// Returns an object that has a Pod with a container of this image as its specification, or in its template.
 fn object(kind: &str, name: &str, image: &str) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": image}]});
     let (version, spec) = match kind {
@@ -190,7 +190,7 @@ async fn tests_of_kyverno_run_unchanged() {
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 
-    // Each kind of result can fail, and so can a test that is not for here.
+    // Each kind of result can fail, and so can a test of an unsupported kind.
     let wrong = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
   - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }

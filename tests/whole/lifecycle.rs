@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::scene::{BCS, Scene, application, source, write};
 
-/// A chain with one valid plugin.
+/// Returns a chain with one valid plugin.
 fn chain() -> String {
     format!(
         "
@@ -43,7 +43,7 @@ async fn begin_shutdown(program: &mut Admittance) {
         .unwrap();
 }
 
-/// A request that has reached the upstream, which holds its reply back.
+/// Returns a request that has reached the upstream, which holds its reply back.
 async fn in_flight(
     upstream: &Upstream,
     program: &Admittance,
@@ -323,7 +323,7 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
     }
 }
 
-/// Whether each plugin came from the store, in one start of the program.
+/// Returns whether each plugin came from the store, in one start of the program.
 async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
     let upstream = Upstream::start().await.unwrap();
     let program = Serve::new(config)
@@ -366,7 +366,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The replicas of a node, each of which opens the store and removes what killed programs left while the others write.
+/// The replicas of a node open the same store, and remove files of killed programs while the others write.
 #[tokio::test]
 async fn programs_share_a_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -378,7 +378,7 @@ async fn programs_share_a_store() {
     for loaded in <[Vec<bool>; 3]>::from(tokio::join!(first, second, third)) {
         assert_eq!(loaded.len(), 1);
     }
-    // All of them wrote the same, and nothing is left over.
+    // All replicas wrote the same files, and nothing else is left.
     assert_eq!(from_store(&config, &store).await, [true]);
     assert_eq!(files(&store.join("temporary")), Vec::<PathBuf>::new());
     assert_eq!(files(&store.join("compiled")).len(), 1);

@@ -43,7 +43,7 @@ impl ControlPlane {
         Self { received, port }
     }
 
-    /// The requests in alphabetical order, since objects are read concurrently.
+    /// Returns the requests in alphabetical order, since objects are read concurrently.
     fn received(&self) -> Vec<String> {
         let mut received = self.received.lock().unwrap().clone();
         received.sort();
@@ -66,7 +66,7 @@ spec:
     )
 }
 
-/// `[name, namespace, verdict]` of each finding.
+/// Returns `[name, namespace, verdict]` of each finding.
 fn rows(audited: &Finished) -> Vec<[String; 3]> {
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();
@@ -81,8 +81,8 @@ fn row(cells: [&str; 3]) -> [String; 3] {
     cells.map(str::to_owned)
 }
 
-/// Nomad with four jobs in pages of two, for those who have a token. One is gone when it is read; the name of one has a
-/// slash.
+/// Simulates Nomad with four jobs in pages of two, for clients with a token. One job is gone when it is read; the name
+/// of another has a slash.
 fn nomad(request: &Request) -> Response {
     if request
         .headers()
@@ -111,7 +111,7 @@ fn nomad(request: &Request) -> Response {
     }
 }
 
-/// The example for Nomad, with the port of this one and a token.
+/// Writes the example for Nomad, with this port and a token.
 fn nomad_files(directory: &TempDir, port: u16, token: &str) {
     let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml")).unwrap();
     let config = config.replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
@@ -170,7 +170,7 @@ async fn jobs_of_nomad_are_audited() {
             "/v1/jobs?namespace=*&per_page=2&next_token=shop.db",
         ]
     );
-    // What other chains would refuse that these do not.
+    // Other chains would refuse these objects, and the current ones would not.
     write(&directory, "new.yaml", chains("jobs", "object.Priority <= 40"));
     let arguments = ["--against", "new.yaml", "--output", "json"];
     assert_eq!(
@@ -209,7 +209,7 @@ async fn a_list_that_nomad_refuses_is_reported() {
     let audited = audit(&directory, &[]).await;
     assert_eq!(audited.code, Some(2), "{}", audited.stdout);
     assert!(audited.stderr.contains("world-readable"), "{}", audited.stderr);
-    // Without lists, the configuration says what is missing.
+    // Without lists, the error says what to add to the configuration.
     let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();
@@ -247,7 +247,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// A driver of BCS with two applications in one namespace; what defined a third one is lost.
+/// Simulates a driver of BCS with two applications in one namespace; the definition of a third one is lost.
 fn bcs(request: &Request) -> Response {
     let cluster = request.headers().get("BCS-ClusterID");
     if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {

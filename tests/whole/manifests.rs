@@ -104,7 +104,7 @@ impl Printed {
             .collect()
     }
 
-    /// The only object of this kind whose name has this suffix.
+    /// Returns the only object of this kind whose name has this suffix.
     fn object(&self, kind: &str, name: &str) -> &Value {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
@@ -114,7 +114,7 @@ impl Printed {
         found[0]
     }
 
-    /// The configuration of the Pods.
+    /// Returns the configuration of the Pods.
     fn config(&self) -> Value {
         let text = self.object("ConfigMap", "-config")["data"]["admittance.yaml"].as_str();
         objects(text.unwrap()).remove(0)
@@ -140,7 +140,7 @@ impl Printed {
         }
     }
 
-    /// The files of a volume.
+    /// Returns the files of a volume.
     fn files(&self, volume: &Value) -> BTreeMap<String, Vec<u8>> {
         let mut sources = vec![volume];
         sources.extend(volume["projected"]["sources"].as_array().into_iter().flatten());
@@ -192,7 +192,7 @@ fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
     })
 }
 
-/// The documents of a text, parsed by the project's own parser.
+/// Returns the documents of a text, parsed by the project's own parser.
 fn objects(text: &str) -> Vec<Value> {
     use admittance_definitions::{Mistakes, document};
     let parts = text
@@ -208,6 +208,6 @@ fn objects(text: &str) -> Vec<Value> {
         assert_eq!(documents.len(), 1);
         documents[0].root().json()
     };
-    // One at a time: together they exceed the limit of the parser.
+    // The parts are read one at a time: together they exceed the limit of the parser.
     parts.map(read).collect()
 }

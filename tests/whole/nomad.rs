@@ -11,7 +11,7 @@ use crate::{
     webhooks::{certificate, serve},
 };
 
-/// The unchanged example, with an address and a CA for its webhook.
+/// Returns the unchanged example, with an address and a CA for its webhook.
 async fn example() -> (tempfile::TempDir, Upstream, Admittance) {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "rules.example.com").await;

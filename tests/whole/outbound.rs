@@ -67,7 +67,7 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
     recorded_answers_are_replayed(&scene, &origin).await;
 }
 
-/// The server is not asked again.
+/// Checks that recorded answers are replayed without a request to the server.
 async fn recorded_answers_are_replayed(scene: &Scene, origin: &str) {
     let path = scene.directory.path().join("requests.ndjson");
     let file = path.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! Patches, updates and deletions in front of a JSON API that tells what it has stored.
+//! Patches, updates and deletions in front of a JSON API that returns its stored objects.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +51,7 @@ limits: { body: 64KiB, bodyTimeout: 2s }
 definitions: [chains.yaml]
 ";
 
-/// Teams have an owner, who stays the same; new ones get a size; protected ones stay.
+/// The owner of a team must not change; new teams get a size; protected teams must not be deleted.
 const CHAINS: &str = "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -91,7 +91,7 @@ struct Teams {
     teams: Arc<Mutex<BTreeMap<String, (u64, Value)>>>,
     /// The headers and bodies of the writes that it got.
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
-    /// Whether it says which version a team has.
+    /// Whether the API returns the version of a team.
     has_versions: bool,
     /// Whether another client changes a team after each time that it is read.
     is_contended: bool,
@@ -121,7 +121,7 @@ impl Teams {
             .map(|(_, team)| team.clone())
     }
 
-    /// The writes since the last time.
+    /// Returns the writes since the last time.
     fn take_writes(&self) -> Vec<(HeaderMap, String)> {
         std::mem::take(&mut self.writes.lock().unwrap())
     }
@@ -267,7 +267,8 @@ async fn a_patch_is_judged_by_its_result() {
         ..Teams::default()
     })
     .await;
-    // (case, stored, type, patch, status, what the reply says or the patch that the upstream gets, stored after it)
+    // (case, stored object, type, patch, status, message of the reply or patch for the upstream, object stored
+    // afterwards)
     for (case, stored, content_type, patch, status, expected, after) in [
         (
             "a field",
@@ -432,7 +433,7 @@ async fn updates_and_deletions_have_the_stored_object() {
         assert_eq!(reply.status, status, "{case}: {}", reply.text());
         assert!(reply.text().contains(expected), "{case}: {}", reply.text());
     }
-    // Without versions nothing is required of them.
+    // An API without versions needs no condition on them.
     let writes = scene.server.take_writes();
     assert!(
         writes

@@ -46,7 +46,7 @@ async fn policies_of_kubernetes_run_unchanged() {
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
 
     let denied = "ValidatingAdmissionPolicy 'replica-limit' with binding 'production' denied request: ";
-    // (replicas, labels, arguments, exit code, whether the validations are evaluated, what is printed)
+    // (replicas, labels, arguments, exit code, whether the validations are evaluated, output)
     let cluster = ["--cluster", "manifests.json"];
     for (replicas, labels, cluster, code, is_evaluated, expected) in [
         (5, json!({}), &cluster[..], 0, true, ""),

@@ -127,7 +127,7 @@ const PODS: [Row; 4] = [
     ),
 ];
 
-/// A chain whose webhook gives these answers, and the addresses of the webhook for the configuration.
+/// Returns a chain whose webhook gives these answers, and the addresses of the webhook for the configuration.
 async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
     let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {

@@ -40,12 +40,12 @@ pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> Finished {
 }
 
 impl Scene {
-    /// A BCS driver with these chains.
+    /// Returns a BCS driver with these chains.
     pub(crate) async fn bcs(chains: &str) -> Self {
         Self::configured(BCS, chains).await
     }
 
-    /// A driver with this configuration, whose definitions are in `chains.yaml`.
+    /// Returns a driver with this configuration, whose definitions are in `chains.yaml`.
     pub(crate) async fn configured(config: &str, chains: &str) -> Self {
         Self::started(config, chains, &[]).await
     }
@@ -80,7 +80,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Create an object of the BCS API.
+    /// Creates an object of the BCS API.
     pub(crate) async fn create(&self, object: &Value) -> Reply {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let kind = object["kind"].as_str().unwrap();
@@ -92,7 +92,7 @@ impl Scene {
         .await
     }
 
-    /// The only object that the upstream got with this namespace and name, if any.
+    /// Returns the only object that the upstream got with this namespace and name, if any.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
         let received = self.upstream.received_of(namespace, name);
         assert!(
@@ -110,12 +110,12 @@ pub(crate) fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> 
     path
 }
 
-/// The store of modules and compiled plugins, kept between test runs.
+/// Returns the store of modules and compiled plugins, kept between test runs.
 pub(crate) fn store() -> &'static Path {
     Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
 }
 
-/// A `source:` for the component of a package.
+/// Returns a `source:` for the component of a package.
 pub(crate) fn source(package: &str) -> String {
     format!(
         "file:{}",
@@ -123,7 +123,7 @@ pub(crate) fn source(package: &str) -> String {
     )
 }
 
-/// An application as BCS users write it.
+/// Returns an application as BCS users write it.
 pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     json!({
         "apiVersion": "v4",
@@ -146,7 +146,7 @@ pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     })
 }
 
-/// The BCS driver's message for a refused request.
+/// Returns the BCS driver's message for a refused request.
 pub(crate) fn bcs_message(reply: &Reply) -> String {
     reply.json().unwrap()["message"].as_str().unwrap().to_owned()
 }

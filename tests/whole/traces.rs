@@ -88,7 +88,7 @@ spec:
         self.scene.client.send(request.body(body).unwrap()).await.unwrap()
     }
 
-    /// The values of a header in the calls of webhooks and in the request to the upstream so far.
+    /// Returns the values of a header in the calls of webhooks and in the request to the upstream so far.
     fn sent(&self, name: &str) -> Vec<Option<String>> {
         let mut sent = self.calls.lock().unwrap().clone();
         sent.extend(
@@ -102,7 +102,7 @@ spec:
         sent.into_iter().map(text).collect()
     }
 
-    /// The lines of the log about a request, once the last one is there.
+    /// Returns the lines of the log about a request, once the last one is there.
     async fn log_of(&mut self, uid: &str) -> Vec<LogLine> {
         let is_access =
             |line: &LogLine| line.field("target") == "admittance::access" && line.field("uid") == uid;
@@ -117,7 +117,7 @@ spec:
     }
 }
 
-/// A field of a line of the log, or else of its span.
+/// Returns a field of a line of the log, or else of its span.
 fn span_or_own(line: &LogLine, name: &str) -> String {
     let fields = line.fields();
     let value = fields.get(name).unwrap_or(&fields["span"][name]);
@@ -176,7 +176,7 @@ async fn without_a_valid_parent_nothing_is_passed_on() {
     assert_eq!(traced.sent("tracestate"), vec![None; 9]);
 }
 
-/// The configuration of the export to a collector.
+/// Returns the configuration of the export to a collector.
 fn export(collector: &Collector, more: &str) -> String {
     format!(
         "tracing: {{ endpoint: \"http://{}\"{more} }}\n",
@@ -184,7 +184,7 @@ fn export(collector: &Collector, more: &str) -> String {
     )
 }
 
-/// The ids of a trace and of a span in a `traceparent`.
+/// Returns the ids of a trace and of a span in a `traceparent`.
 fn ids(parent: &str) -> [&str; 2] {
     let parts: Vec<_> = parent.split('-').collect();
     [parts[1], parts[2]]

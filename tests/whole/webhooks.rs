@@ -29,7 +29,7 @@ pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> Str
     made["caBundle"].as_str().unwrap().to_owned()
 }
 
-/// A webhook server, whose behavior depends on the path. It ends with the test.
+/// Returns a webhook server, whose behavior depends on the path. It ends with the test.
 pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
@@ -91,7 +91,7 @@ async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>>
     Ok(response.body(Full::new(Bytes::from(reply))).unwrap())
 }
 
-/// The raw object in, the whole object back.
+/// Answers the raw object with the whole object.
 fn resource(path: &str, mut object: Value) -> (u16, String) {
     assert_eq!(object["kind"], "application", "the object comes bare");
     match path {
@@ -112,7 +112,7 @@ fn resource(path: &str, mut object: Value) -> (u16, String) {
     }
 }
 
-/// An AdmissionReview in, an AdmissionReview back.
+/// Answers an AdmissionReview with an AdmissionReview.
 fn review(what: &str, review: &Value) -> (u16, String) {
     assert_eq!(review["kind"], "AdmissionReview");
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
@@ -351,7 +351,7 @@ enum Authority {
     Wrong,
 }
 
-/// The names of a webhook's server, with their addresses.
+/// Returns the names of a webhook's server, with their addresses.
 fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     let rows = [("hook", hook), ("other", hook), ("away", away)];
     let of = |(name, address): &(&str, SocketAddr)| {
@@ -363,7 +363,7 @@ fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     )
 }
 
-/// An unused port.
+/// Returns an unused port.
 async fn closed_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .await
@@ -424,7 +424,7 @@ spec:
         wrong.extend(checked.err().map(|error| error.to_string()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // One line for each of the two answers of `notes`, however many annotations are dropped.
+    // There is one line for each of the two answers of `notes`, however many annotations are dropped.
     let log = scene.program.log();
     let dropped: Vec<_> = log
         .iter()
@@ -561,7 +561,7 @@ async fn a_bcs_admissionwebhook_is_served_unchanged() {
         reply.text()
     );
 
-    // It is only for CREATE.
+    // The stage applies only to CREATE.
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     let update = application("shop", "update", "nginx:1.29");
     assert_eq!(scene.send(http::Method::PUT, path, &update).await.status, 200);

@@ -15,7 +15,8 @@ use crate::{
     reviews::review,
 };
 
-/// `requests` are made one after another to measure one, `many` to see what stays in memory, and `rows` are searched.
+/// `requests` are made one after another to measure each, `many` to measure the memory that stays in use, and `rows`
+/// are searched.
 pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
     let text = objects::pod(2);
     let mut table = Table::new(&format!(

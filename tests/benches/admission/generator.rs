@@ -118,8 +118,8 @@ async fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads until a whole message with a `Content-Length` is at the start of the buffer, and returns its length.
-/// `None`: the connection was closed.
+/// Reads until a whole message with a `Content-Length` is at the start of the buffer, and returns its length. `None` if
+/// the connection was closed.
 async fn read_message(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
     loop {
         if let Some(length) = message_length(buffer)
@@ -157,7 +157,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// The median of each figure.
+    /// Returns the median of each figure.
     pub(crate) fn median(rounds: &[Self]) -> Self {
         fn middle<T: PartialOrd>(values: impl Iterator<Item = T>) -> T {
             let mut values: Vec<T> = values.collect();
@@ -191,7 +191,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// The CPU time of a process, in ticks of the clock.
+/// Returns the CPU time of a process, in ticks of the clock.
 fn cpu_ticks(id: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     // The name of the program may contain spaces.

@@ -109,7 +109,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         self.directory.path().join(name)
     }
 
-    /// The module of a plugin.
+    /// Returns the module of a plugin.
     fn module(&self, plugin: u32) -> PathBuf {
         self.path(&format!("definitions/{plugin}.wasm"))
     }
@@ -151,7 +151,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     }
 }
 
-/// A chain for one kind of objects, of a module with these settings, as a document of a file.
+/// Returns a chain for one kind of objects, of a module with these settings, as a document of a file.
 fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!("---\n{}\n", resource(number, kind, module, settings))
 }

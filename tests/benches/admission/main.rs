@@ -95,7 +95,7 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The program to measure.
+/// Returns the program to measure.
 fn program() -> PathBuf {
     Artifacts::find().unwrap().program("admittance").unwrap()
 }
@@ -256,7 +256,7 @@ async fn chains(calls: usize) {
     table.print();
 }
 
-/// A host with a chain of this number of sidecar injectors.
+/// Returns a host with a chain of this number of sidecar injectors.
 async fn host(directory: &std::path::Path, stages: usize) -> Host {
     host_of(chain_file(directory, stages)).await
 }
@@ -265,7 +265,7 @@ async fn host_of(chains: std::path::PathBuf) -> Host {
     Host::builder().definitions(chains).build().await.unwrap()
 }
 
-/// A stage that allows no privileged containers.
+/// Returns a stage that allows no privileged containers.
 fn validation() -> serde_json::Value {
     serde_json::json!([{"name": "unprivileged", "cel": {"validations": [{
         "expression": "object.spec.containers.all(c, !c.?securityContext.?privileged.orValue(false))",
@@ -299,7 +299,7 @@ fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::
     path
 }
 
-/// A chain file with this number of sidecar injectors; each stage adds a different container.
+/// Returns a chain file with this number of sidecar injectors; each stage adds a different container.
 fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf {
     chain_file_for(directory, "Pod", stages)
 }
@@ -322,7 +322,7 @@ fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std
     write_chain(directory, &name, kind, &stages.into())
 }
 
-/// A template of Gatekeeper of the examples with a constraint, for every object.
+/// Returns a template of Gatekeeper of the examples with a constraint, for every object.
 async fn template(example: &str, constraint: &str) -> Host {
     let directory = repository().join("docs/examples/gatekeeper").join(example);
     let paths = ["template.yaml", constraint].map(|name| directory.join(name));
@@ -352,7 +352,7 @@ fn judged(outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// A chain with a Kubewarden policy that adds a label, or a plugin that does.
+/// Returns a chain with a Kubewarden policy that adds a label, or a plugin that does.
 fn labels(directory: &std::path::Path, name: &str, module: &std::path::Path) -> std::path::PathBuf {
     let stage = serde_json::json!({
         "name": name,
@@ -391,7 +391,7 @@ fn allowed(outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Checks that what is measured works.
+/// Checks that the measured code works.
 fn changed(outcome: Outcome) -> Outcome {
     assert!(
         outcome.is_allowed() && outcome.is_changed(),

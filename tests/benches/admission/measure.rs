@@ -16,7 +16,7 @@ impl Times {
         self.median
     }
 
-    /// The ratio of the medians.
+    /// Returns the ratio of the medians.
     pub(crate) fn ratio(self, other: Self) -> f64 {
         self.median.as_secs_f64() / other.median.as_secs_f64()
     }

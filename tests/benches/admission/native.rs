@@ -22,7 +22,7 @@ impl Native {
         Self(plugin)
     }
 
-    /// The patch, as text.
+    /// Returns the patch, as text.
     pub(crate) fn admit(&self, object: &str) -> String {
         match self.0.admit(contract(object)).unwrap().verdict {
             types::Verdict::Patch(patch) => patch,
@@ -71,7 +71,7 @@ impl Hook for Native {
     }
 }
 
-/// A chain with the native code as its only stage.
+/// Returns a chain with the native code as its only stage.
 pub(crate) fn chain(settings: &str) -> Chain {
     Chain::new(
         "native",

@@ -70,7 +70,7 @@ async fn ask(client: &Client, url: &str, review: &str, is_changed: bool) {
     );
 }
 
-/// The review that kube-apiserver sends when the object is created.
+/// Returns the review that kube-apiserver sends when the object is created.
 pub(crate) fn review(object: &str) -> String {
     review_of_pod(&serde_json::from_str(object).unwrap())
 }

@@ -77,7 +77,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
-        // An older build may not know this key.
+        // An older build may not have this key.
         let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,
@@ -161,7 +161,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     has_kept_all
 }
 
-/// A POST of a 1 kB Pod through proxies to a server that always answers the same.
+/// Measures a POST of a 1 kB Pod through proxies to a server that always answers the same.
 async fn proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let upstream = start_server();
     let config = format!(
@@ -285,7 +285,7 @@ fn measure_in_turns(
     rows
 }
 
-/// Prints how this build compares with the other: requests per second, and requests per second of CPU time.
+/// Prints how this build compares with the other build: requests per second, and requests per second of CPU time.
 fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
     let rates = |rounds: &[Figures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     let per_cpu = |rounds: &[Figures]| {
@@ -321,7 +321,7 @@ impl Build {
         let path = directory.join("admittance.yaml");
         fs::write(&path, format!("definitions: [definitions]\n{config}")).unwrap();
         let serve = Serve::of(&self.program, &path).store(directory.join("store"));
-        // Without the access log, which nginx and haproxy do not write here either.
+        // The access log is off, because nginx and haproxy do not write one here either.
         let log = "error,admittance=info,admittance::access=off";
         serve.arguments(["--log", log]).start().await.unwrap()
     }
@@ -331,7 +331,7 @@ fn address(program: &Admittance) -> SocketAddr {
     program.url("").trim_start_matches("http://").parse().unwrap()
 }
 
-/// A chain of one stage that allows the objects of the benchmark.
+/// Returns a chain of one stage that allows the objects of the benchmark.
 fn image_policy() -> String {
     chain("images", "pods")
 }
@@ -384,7 +384,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// `None` if it is not installed.
+    /// Starts nginx; `None` if it is not installed.
     fn nginx(directory: &Path, upstream: SocketAddr) -> Option<Self> {
         let address = free_address();
         let path = directory.join("nginx.conf");
@@ -410,7 +410,7 @@ http {{
         )
     }
 
-    /// `None` if it is not installed.
+    /// Starts haproxy; `None` if it is not installed.
     fn haproxy(directory: &Path, upstream: SocketAddr) -> Option<Self> {
         let address = free_address();
         let path = directory.join("haproxy.cfg");
@@ -474,7 +474,7 @@ impl Drop for Peer {
     }
 }
 
-/// An address that was free a moment ago.
+/// Returns an address that was free a moment ago.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -56,7 +56,7 @@ impl Server {
                     key.serialize_der().try_into().unwrap(),
                 )
                 .unwrap();
-        // Like kube-apiserver's calls to a service: HTTP/1.1.
+        // The client uses HTTP/1.1, like kube-apiserver's calls to a service.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// A host whose only stage is this webhook.
+    /// Returns a host whose only stage is this webhook.
     pub(crate) async fn host(&self, directory: &Path) -> Host {
         let stages = json!([{
             "name": "sidecar",

@@ -15,7 +15,7 @@ use crate::{
 /// The report of a namespace.
 const REPORT: &str = "report admittance-audit";
 
-/// A CustomResourceDefinition of reports, with the fields of OpenReports: this API server drops all others.
+/// Returns a CustomResourceDefinition of reports, with the fields of OpenReports: this API server drops all others.
 fn reports(plural: &str, kind: &str, scope: &str) -> Value {
     let text = json!({"type": "string"});
     let texts = json!({"type": "object", "additionalProperties": text});
@@ -49,7 +49,7 @@ fn reports(plural: &str, kind: &str, scope: &str) -> Value {
     crd
 }
 
-/// The names of the objects in a report's results.
+/// Returns the names of the objects in a report's results.
 fn names(report: &Value) -> Vec<&str> {
     let results = report["results"].as_array().into_iter().flatten();
     results
@@ -92,7 +92,8 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     ignored_pod["metadata"]["namespace"] = json!(ignored);
     scene.create(&ignored_pod).await.succeeds();
 
-    // What would the chain refuse, before it is there, and what more would another one?
+    // The audit shows what the chain would refuse before it is applied, and what another chain would refuse in
+    // addition.
     let chain = denying(&scene, "by a chain");
     let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
@@ -130,7 +131,7 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     let found: Value = serde_json::from_str(&compared.stdout).unwrap();
     assert_eq!(found["findings"].as_array().unwrap().len(), 5, "{found}");
 
-    // Its reports are resources that this API server takes.
+    // The reports of the audit are resources that this API server accepts.
     let printed = audit(&["--output", "reports"]).await;
     let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
     let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();

@@ -15,7 +15,7 @@ use crate::{
 const OLD: &str = "registry.example.com/log-agent:2.1";
 const NEW: &str = "registry.example.com/log-agent:2.2";
 
-/// A server that injects, and its configuration as printed by kubectl, with all additions of the API server.
+/// Returns a server that injects, and its configuration as printed by kubectl, with all additions of the API server.
 async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let hook = Scene::start(cluster, &[injection]).await;
@@ -27,7 +27,7 @@ async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     (hook, document)
 }
 
-/// The webhook in the document that is not the probe.
+/// Returns the webhook in the document that is not the probe.
 fn webhook(document: &mut Value) -> &mut Value {
     &mut document["webhooks"][1]
 }
@@ -47,7 +47,7 @@ pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<C
     entry["plugin"] = stage["plugin"].clone();
     scene.define(&document);
     until_image(&scene, "plugin", NEW).await;
-    // It is no longer needed.
+    // The hook is no longer needed.
     drop(hook);
     scene.create(&pod("last", GOOD_IMAGE)).await.succeeds();
     assert_eq!(image(&scene.get("pod last").await, "log-agent").unwrap(), NEW);

@@ -14,7 +14,7 @@ use crate::{
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// A scene whose webhook has these rules.
+/// Returns a scene whose webhook has these rules.
 async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let mut stage = plugin("edge-health", json!({}));
     stage["plugin"]["allow"] = json!({"cluster": ["v1/Node"]});

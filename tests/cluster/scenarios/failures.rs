@@ -10,7 +10,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, containers, core, ignored, misbehaves, pod, sidecar},
 };
 
-/// The failure policy of the webhook configuration, which applies if the server does not answer.
+/// If the server does not answer, the failure policy of the webhook configuration applies.
 pub(crate) async fn a_server_that_is_gone(cluster: Arc<Cluster>) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let mut scene = Scene::start(cluster, &[injection]).await;
@@ -56,7 +56,7 @@ pub(crate) async fn a_stage_that_traps(cluster: Arc<Cluster>) {
     .await;
 }
 
-/// The `Ignore` of the API server does not cover this and answers 500; the policy of the chain does.
+/// The `Ignore` of the API server does not cover this failure, which it answers with 500; the policy of the chain does.
 pub(crate) async fn a_patch_that_does_not_apply(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,

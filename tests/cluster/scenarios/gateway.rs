@@ -62,7 +62,7 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
     streams(&gate).await;
 }
 
-/// get, apply, server-side apply and delete, with the rights of alice, and through the chains.
+/// Runs get, apply, server-side apply and delete, with the rights of alice, and through the chains.
 async fn objects(gate: &Gate) {
     let labelled = |image: &str, version: &str| {
         let mut object = pod("web", image);
@@ -98,7 +98,7 @@ async fn objects(gate: &Gate) {
     gate.run("label pod other a=c --overwrite").await.succeeds();
     gate.run("delete pod other --wait=false").await.succeeds();
 
-    // In the name of alice, even if she asks to act as another user.
+    // Requests are made in the name of alice, even if she requests to act as another user.
     gate.run("get nodes")
         .await
         .fails_with(&["plain.alice", "forbidden"]);
@@ -130,7 +130,7 @@ async fn objects(gate: &Gate) {
     }
 }
 
-/// Ten megabytes in one reply, and in pieces.
+/// Reads ten megabytes in one reply, and in pieces.
 async fn lists(gate: &Gate) {
     const COUNT: usize = 100;
     let namespace = &gate.scene.namespace;
@@ -161,7 +161,7 @@ async fn lists(gate: &Gate) {
     }
 }
 
-/// exec, logs and port-forward, by way of a kubelet.
+/// Runs exec, logs and port-forward through a kubelet.
 async fn containers(gate: &Gate) {
     let kubelet = Kubelet::start().await;
     let node = format!("node-{}", gate.scene.namespace);

@@ -82,8 +82,7 @@ pub(crate) async fn the_printed_manifests_inject_and_refuse(cluster: Arc<Cluster
     })
     .await;
 
-    // This API server gives namespaces no label with their name, so they need this one, as the command
-    // says.
+    // This API server does not label namespaces with their names, so they need this label, as the command says.
     assert!(
         printed.stderr.contains("admittance.dev/ignore=true"),
         "{}",

@@ -20,8 +20,8 @@ use crate::{
 /// The port of a Service in webhook configurations.
 const PORT: u16 = 443;
 
-/// A server that keeps its webhook configurations and makes its certificate, behind a Service with an external host,
-/// since the cluster has no nodes.
+/// Returns a server that keeps its webhook configurations and makes its certificate, behind a Service with an external
+/// host, since the cluster has no nodes.
 async fn keeping(cluster: Arc<Cluster>) -> Scene {
     let config = json!({
         "dialect": {"kubernetes": {"webhookConfigurations": {
@@ -91,7 +91,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
     assert_eq!(scene.containers("good").await, ["web", "log-agent"]);
 
-    // A bad chain is refused before it is stored.
+    // An invalid chain is refused before it is stored.
     let mut bad = denying(&scene, "never said");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     scene
@@ -99,7 +99,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // Another certificate is made while Pods are created.
+    // The certificate is replaced while Pods are created.
     let image = "registry.example.com/log-agent:1";
     let mut creating = Creating::begin(&scene, sidecar_image);
     creating.until_more(image).await;
@@ -146,7 +146,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     .await;
     until_changed(&scene, &["web", "log-agent"]).await;
 
-    // Without the chains, Pods are left alone.
+    // Without the chains, Pods are unchanged.
     for name in ["sidecars", &scene.namespace] {
         scene
             .run(&format!("delete admissionchain {name}"))

@@ -30,7 +30,7 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
         "/dev/termination-log"
     );
 
-    // Its name is generated after the call.
+    // The name of this Pod is generated after the call.
     let mut nameless = pod("", GOOD_IMAGE);
     nameless["metadata"] = json!({"generateName": "web-"});
     let created = scene
@@ -69,8 +69,7 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     );
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
-    // (path, the containers of a valid Pod, whether it has the other chain's annotation, whether a bad
-    // one is denied)
+    // (path, containers of a valid Pod, whether it has the other chain's annotation, whether an invalid Pod is denied)
     let both: &[&str] = &["web", "log-agent"];
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
@@ -147,7 +146,7 @@ pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::mutating("/mutate/injection").reinvoked())
         .await;
-    // Its name sorts last.
+    // The name of this configuration sorts last.
     scene
         .register(&Registration::mutating("/mutate/annotation").named("second"))
         .await;
@@ -191,7 +190,7 @@ pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) 
     assert!(patched.contains(&"/spec/containers/-"), "{patched:?}");
 }
 
-/// Close to the maximum size that the API server stores.
+/// The object is close to the maximum size that the API server stores.
 pub(crate) async fn a_large_object_is_changed(cluster: Arc<Cluster>) {
     let rules = core(&["CREATE"], &["configmaps"]);
     let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));

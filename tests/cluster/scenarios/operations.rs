@@ -15,7 +15,7 @@ use crate::{
 /// The message of the guest that returns an error.
 const REFUSAL: &[&str] = &["deliberate error"];
 
-/// A scene with one chain for these rules, which both the API server and the chain have.
+/// Returns a scene with one chain for these rules, which both the API server and the chain have.
 async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let refusing = validating(chain(
         "refusing",
@@ -36,7 +36,7 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::validating("/validate/policy").rules(rules))
         .await;
-    // The Pod was created with it, before there was a rule for creation: it may keep it.
+    // The Pod was created with this image before there was a rule for creation, so it may keep it.
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await

@@ -94,7 +94,7 @@ impl Reviewer {
         }
     }
 
-    /// The version of the table that answers.
+    /// Returns the version of the table that answers.
     async fn version(&self) -> Option<u32> {
         Some(Answer::now(&self.clone().ask().await)?.version)
     }
@@ -108,7 +108,7 @@ impl Reviewer {
     }
 }
 
-/// A replica, and a client that asks only this one.
+/// A replica, and a client that sends requests only to it.
 struct Replica {
     program: Admittance,
     address: SocketAddr,
@@ -128,7 +128,7 @@ enum End {
 struct Fleet {
     scene: Scene,
     modules: ModuleServer,
-    /// The last one has a store of its own at first, as if it ran on another node.
+    /// The replicas, of which the last one has a store of its own at first, as if it ran on another node.
     replicas: Vec<Replica>,
     /// The shared store, and the authority of the modules.
     _files: TempDir,
@@ -161,7 +161,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
     }
 }
 
-/// The names of the replicas that a replica knows, and whether each is its own.
+/// Returns the names of the replicas that a replica knows, and whether each is its own.
 fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
     known.map(|replica| (&replica["name"], replica["self"] == true))
@@ -171,7 +171,7 @@ fn own_name(status: &Value) -> Option<&Value> {
     names(status).find_map(|(name, is_own)| is_own.then_some(name))
 }
 
-/// A review of a Pod that the chain denies.
+/// Returns a review of a Pod that the chain denies.
 fn review() -> String {
     let request = json!({
         "uid": "5b1c2a60-7d9e-4f6b-9a3e-0c8d7e6f5a41",
@@ -283,7 +283,7 @@ impl Fleet {
         }
     }
 
-    /// The next version of the chain.
+    /// Returns the next version of the chain.
     fn next(&mut self) -> Value {
         self.version += 1;
         denying(&self.scene, &format!("version {}", self.version))
@@ -360,7 +360,8 @@ impl Fleet {
                 // A request that it has accepted would be lost.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
-                // So would one that the API server sends before it notices that its connection has ended.
+                // A request that the API server sends before it notices that its connection has ended would be lost
+                // too.
                 let create = self.creation("after-the-kill");
                 until("the API server calls another replica", async || {
                     (create().await.status == 403).then_some(())
@@ -424,7 +425,7 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// The API server is down for some time, and then the chain changes.
+    /// Stops the API server for some time, and then changes the chain.
     async fn go_on_without_api_server(&mut self) {
         self.end_users().await;
         let back = Instant::now() + self.scene.cluster.outage;

@@ -18,7 +18,7 @@ pub(super) const SERVICE: &str = "hooks";
 /// The path of the chains of the cluster at the API server.
 pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
 
-/// A chain that denies Pods of the image `bad` with this message.
+/// Returns a chain that denies Pods of the image `bad` with this message.
 pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     // kubectl 1.20 does not show the message of the default reason.
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
@@ -81,7 +81,8 @@ pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     }
 }
 
-/// A server that reads chains and Gatekeeper's policies from the cluster, with the rights that the manifests give.
+/// Returns a server that reads chains and Gatekeeper's policies from the cluster, with the rights that the manifests
+/// give.
 async fn reading(cluster: Arc<Cluster>) -> Scene {
     let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
         "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
@@ -96,7 +97,7 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
     Scene::with_dialect(cluster, dialect, more, &[]).await
 }
 
-/// The status of a chain, once this condition is true.
+/// Returns the status of a chain, once this condition is true.
 async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
     until(&format!("{condition} of {name}"), async || {
         let status = scene.get(&format!("admissionchain {name}")).await["status"].clone();
@@ -130,19 +131,19 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     scene.register(&checking).await;
     scene.register(&Registration::validating("/validate")).await;
 
-    // It is live, which its status says.
+    // The chain is live, which its status says.
     scene.apply(&denying(&scene, "by a chain")).await.succeeds();
     until_true(&scene, &name, "Live").await;
     until_refused(&scene, "by a chain").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
-    // By its name, its short name and its category.
+    // The chain is found by its name, its short name and its category.
     for names in ["admissionchains", "achain", "admittance"] {
         let listed = scene.run(&format!("get {names}")).await.succeeds();
         let has = |text: &str| listed.stdout.contains(text);
         assert!(has("ACCEPTED") && has(&name), "{}", listed.stdout);
     }
 
-    // A bad one is refused, without being stored.
+    // An invalid chain is refused, and not stored.
     let mut bad = denying(&scene, "never said");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     scene
@@ -179,7 +180,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     scene.create(&pod("free", "bad")).await.succeeds();
 }
 
-/// A CustomResourceDefinition without a schema.
+/// Returns a CustomResourceDefinition without a schema.
 pub(super) fn crd(group: &str, version: &str, plural: &str, kind: &str, scope: &str) -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
@@ -201,7 +202,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     let scene = reading(Arc::clone(&cluster)).await;
     scene.register(&Registration::validating("/validate")).await;
     let apply = async |object: Value| {
-        // Its kind is known a moment after its CustomResourceDefinition.
+        // The kind is available a moment after its CustomResourceDefinition.
         until("what is applied", async || {
             scene.apply(&object).await.succeeded.then_some(())
         })
@@ -244,7 +245,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     until_refused(&scene, "[not-bad] by a constraint").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
 
-    // With their CustomResourceDefinitions, they are gone.
+    // The objects are deleted with their CustomResourceDefinitions.
     for name in [
         format!("images.{constraints}"),
         format!("constrainttemplates.{templates}"),

@@ -11,7 +11,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
 };
 
-/// A chain for all namespaces except those with the label.
+/// Returns a chain for all namespaces except those with the label.
 fn injection() -> Value {
     let mut stage = sidecar("2.1");
     stage["namespaceSelector"] = json!({

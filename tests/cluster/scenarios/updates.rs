@@ -180,7 +180,7 @@ pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: A
     creating.end(&[STATUS, OTHER_STATUS]).await;
 }
 
-/// The bytes with all occurrences of one string replaced by another.
+/// Returns the bytes with all occurrences of one string replaced by another.
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut result = bytes.to_vec();

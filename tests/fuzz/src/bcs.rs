@@ -16,8 +16,8 @@ static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });
 
-/// A request to a BCS driver: `METHOD /path`, an empty line, the body. The result is unambiguous even if the body has
-/// keys in two spellings; an object that the chains did not change comes out unchanged; and the request to the
+/// Sends a request to a BCS driver: `METHOD /path`, an empty line, the body. The result is unambiguous even if the body
+/// has keys in two spellings; an object that the chains did not change comes out unchanged; and the request to the
 /// scheduler is JSON.
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
@@ -39,7 +39,7 @@ pub fn bcs(input: &[u8]) {
     definitions_reply(&body);
 }
 
-/// The headers of a request with this first line, and the cluster's header.
+/// Returns the headers of a request with this first line, and the cluster's header.
 pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     let line = std::str::from_utf8(line).ok()?;
     let (method, path) = line.split_once(' ')?;

@@ -5,8 +5,8 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::{block_on, parts};
 
-/// A match condition in CEL and an AdmissionReview. It compiles or reports a mistake with its place, and its evaluation
-/// ends and is deterministic.
+/// Evaluates a match condition in CEL for an AdmissionReview. The condition compiles or reports a mistake with its
+/// place, and its evaluation ends and is deterministic.
 pub fn cel(input: &[u8]) {
     tolerate_the_parser();
     let [expression, review] = parts(input);

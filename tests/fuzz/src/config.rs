@@ -4,7 +4,7 @@ use admittance_driver::Config;
 
 use crate::{definitions::check_mistakes, in_directory};
 
-/// The configuration file. Mistakes have a place in the text, and reading an accepted file again gives the same
+/// Reads a configuration file. Mistakes have a place in the text, and reading an accepted file again gives the same
 /// result.
 pub fn config(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {

@@ -2,9 +2,9 @@ use admittance_definitions::{
     BcsObject, DefinitionFile, DefinitionId, DefinitionSet, Expected, Mistakes, load_text,
 };
 
-/// A file of definitions in any format, as YAML or JSON. Mistakes have a place in the text. An accepted file gives the
-/// same chains when it is read again, is unchanged when its own documents are applied to it, and each document can be
-/// deleted.
+/// Reads a file of definitions in any format, as YAML or JSON. Mistakes have a place in the text. An accepted file
+/// gives the same chains when it is read again, is unchanged when its own documents are applied to it, and each
+/// document can be deleted.
 pub fn definitions(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -29,7 +29,7 @@ pub fn definitions(input: &[u8]) {
     bcs_object(input);
 }
 
-/// Each mistake has a message and a place in the text.
+/// Checks that each mistake has a message and a place in the text.
 pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
     assert!(!mistakes.is_empty(), "an error without a mistake");
     let lines = text.split('\n').count() + text.matches('\r').count();
@@ -63,8 +63,8 @@ fn change_back_and_forth(set: &DefinitionSet) {
     }
 }
 
-/// The body of a request that creates a BCS definition: an accepted one is written, with its defaults, as it is when it
-/// is read again.
+/// Reads the body of a request that creates a BCS definition. An accepted definition, written with its defaults, is the
+/// same when it is read again.
 fn bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
         let text = object.to_text();

@@ -12,10 +12,10 @@ use crate::{
 
 /// The address of the answer in the guest's memory: the input starts here, so its pointers may point into it.
 const ANSWER: usize = 2048;
-/// Longer inputs are truncated: they would overlap what the host passes in.
+/// Longer inputs are truncated, since they would overlap the data that the host passes in.
 const LONGEST: usize = 16 << 10;
 
-/// The memory of a guest when it returns, from the answer on: lists and strings with arbitrary pointers, in the
+/// Sets the memory of a guest when it returns, from the answer on: lists and strings with arbitrary pointers, in the
 /// canonical ABI. The host reads it or fails, and every rule applies to the resulting object.
 pub fn guest(input: &[u8]) {
     thread_local! {
@@ -61,7 +61,7 @@ async fn plugin() -> Chain {
     chain(plugin.expect("the guest loads"))
 }
 
-/// A guest that writes the bytes of the request's name to its memory and returns.
+/// Returns a guest that writes the bytes of the request's name to its memory and returns.
 fn component() -> Vec<u8> {
     // The offset of `name` in a request: its pointer and its length.
     let text = format!(

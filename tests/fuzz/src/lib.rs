@@ -61,7 +61,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("yaml", yaml),
 ];
 
-/// The parts of an input, separated by empty lines; the last one is the rest. A missing part is empty.
+/// Returns the parts of an input, separated by empty lines; the last one is the rest. A missing part is empty.
 fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     const SEPARATOR: &[u8] = b"\n\n";
     let mut rest = input;

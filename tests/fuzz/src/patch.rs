@@ -3,8 +3,8 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// An object and a JSON Patch. The result is the same as with the crate json-patch and can be parsed again; the patch
-/// survives a round trip; and the diff of the objects before and after transforms one into the other.
+/// Applies a JSON Patch to an object. The result is the same as with the crate json-patch and can be parsed again; the
+/// patch survives a round trip; and the diff of the objects before and after transforms one into the other.
 pub fn patch(input: &[u8]) {
     let [document, patch] = parts(input);
     let (Ok(object), Ok(parsed)) = (Object::parse(document), Patch::parse(patch)) else {
@@ -43,7 +43,7 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
         panic!("only here a patch: {patch}");
     };
     let mut expected = object.value().clone();
-    // Not `patch`, which panics if it cannot undo.
+    // `patch` is not used, since it panics if it cannot undo.
     let applies = json_patch::patch_unsafe(&mut expected, &other).is_ok() && expected.is_object();
     match result {
         Ok(after) => {

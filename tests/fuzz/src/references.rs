@@ -9,8 +9,8 @@ use admittance_catalog::signature::{IdentityPattern, Source, SourcePattern};
 
 use crate::parts;
 
-/// A module reference and a pattern. An accepted reference survives a round trip, and has one canonical form for
-/// patterns; one of a registry has no part that leads elsewhere.
+/// Parses a module reference and a pattern. An accepted reference survives a round trip, and has one canonical form for
+/// patterns; a reference to a registry has no part that leads out of the registry.
 pub fn references(input: &[u8]) {
     let [reference, pattern] = parts(input);
     let (Ok(reference), Ok(pattern)) = (std::str::from_utf8(reference), std::str::from_utf8(pattern)) else {

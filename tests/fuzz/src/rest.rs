@@ -10,8 +10,8 @@ use crate::{
     parts,
 };
 
-/// A request to a JSON API with hooks for a collection: `METHOD /path`, an empty line, the body. No spelling of the path
-/// bypasses the hooks, and an object that they did not change comes out unchanged.
+/// Sends a request to a JSON API with hooks for a collection: `METHOD /path`, an empty line, the body. No spelling of
+/// the path bypasses the hooks, and an object that they did not change comes out unchanged.
 pub fn rest(input: &[u8]) {
     let [line, body] = parts(input);
     let Some(head) = head(line) else {
@@ -81,14 +81,14 @@ fn dialect() -> Rest {
     Rest::new(config).expect("the routes are right")
 }
 
-/// The methods of the routes.
+/// Returns whether a route handles this method.
 fn is_write(method: &Method) -> bool {
     *method == Method::PUT
 }
 
-/// The names of the jobs that servers may read in the path: an independent implementation, different from the program's.
-/// Each server decodes a few times before and after it splits the path, and may know backslashes, parameters of
-/// segments and dots, and any case.
+/// Returns the names of the jobs that servers may read in the path: an independent implementation, different from the
+/// program's. Each server decodes a few times before and after it splits the path, and may know backslashes, parameters
+/// of segments and dots, and any case.
 fn names(path: &str) -> Vec<String> {
     let mut names = Vec::new();
     for server in 0..1 << 6 {
@@ -130,7 +130,8 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// The segments of a path, without empty ones or with them as far as `..` removes them, and with dots as names or without.
+/// Returns the segments of a path, without empty ones or with them as far as `..` removes them, and with dots as names
+/// or without.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

@@ -1,6 +1,6 @@
 use admittance::admission::{Object, Request, Review, read_review, write_review};
 
-/// An AdmissionReview as kube-apiserver sends it. An accepted one survives a round trip through the format for
+/// Reads an AdmissionReview as kube-apiserver sends it. An accepted review survives a round trip through the format for
 /// webhooks: nothing is lost, and no text changes its spelling.
 pub fn review(input: &[u8]) {
     let Ok(Review { version, request }) = read_review(input.to_vec()) else {

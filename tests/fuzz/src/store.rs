@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};
 
-/// Files on disk, as a crash, a full disk or another program may have left them: the kind of the file, an
-/// empty line, its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`:
-/// what is under the digest of a revision of the history; `change`: the texts of a change that a kill interrupted.
+/// Reads files on disk, as a crash, a full disk or another program may have left them: the kind of the file, an empty
+/// line, its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`: what is under
+/// the digest of a revision of the history; `change`: the texts of a change that a kill interrupted.
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {
@@ -24,7 +24,7 @@ pub fn store(input: &[u8]) {
     });
 }
 
-/// The only file in a directory of a store.
+/// Returns the only file in a directory of a store.
 fn only_file(directory: &Path) -> PathBuf {
     let mut files = fs::read_dir(directory).expect("it is there");
     files
@@ -104,7 +104,7 @@ fn change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
     };
-    // Each is the current content of a file, its content before the change, and its content after the change.
+    // Each entry has the current content of a file, its content before the change, and its content after the change.
     let text = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     let (definitions, history) = (directory.join("definitions"), directory.join("history"));
     fs::create_dir(&definitions).expect("it can be made");
@@ -142,7 +142,7 @@ fn change(directory: &Path, content: &[u8]) {
         .definitions(&definitions)
         .history(&history)
         .store(store.path());
-    // The texts need be no definitions: what was live last is served then.
+    // The texts need not be definitions: the last live definitions are served then.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };

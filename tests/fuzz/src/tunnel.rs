@@ -10,8 +10,8 @@ use crate::block_on;
 /// The memory of the tunnel. Two connections take half of it.
 const LIMIT: usize = 256 << 10;
 
-/// The messages of an agent to a gateway: for each, how often it is sent again, its length, and its bytes. Two
-/// connections are open, 1 and 2; what arrives for the first is not read.
+/// Sends messages of an agent to a gateway: for each, how often it is repeated, its length, and its bytes. Two
+/// connections are open, 1 and 2; the data for the first is not read.
 pub fn tunnel(input: &[u8]) {
     block_on(async {
         let (ours, theirs) = tokio::io::duplex(64 << 10);

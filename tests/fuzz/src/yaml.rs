@@ -9,8 +9,9 @@ use crate::definitions::check_mistakes;
 /// The largest body.
 const LIMIT: usize = 1 << 16;
 
-/// A body of the gateway: JSON within the limit, however often aliases repeat something, or a mistake with a place in the
-/// text. A file means the same, and so does what is written of the value.
+/// Reads a body of the gateway as YAML: the result is JSON within the limit, however often aliases repeat something, or
+/// a mistake with a place in the text. The same text has the same value in a file, and again after the value is
+/// written.
 pub fn yaml(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;

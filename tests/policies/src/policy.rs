@@ -47,7 +47,7 @@ struct Payload {
     settings: Settings,
 }
 
-/// The answer to `validate`; an error is a failure of the policy.
+/// Returns the answer to `validate`; an error is a failure of the policy.
 pub(crate) fn validate(payload: &[u8], call: CallHost<'_>) -> Result<Value, String> {
     let Payload { request, settings } = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
     let act = &request["object"]["metadata"]["annotations"]["act"];

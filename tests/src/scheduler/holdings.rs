@@ -118,13 +118,13 @@ impl Kind {
 }
 
 impl MesosCluster {
-    /// The object with this name.
+    /// Returns the object with this name.
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
         let key = (kind, namespace.to_owned(), name.to_owned());
         self.lock().objects.get(&key).cloned()
     }
 
-    /// All events, in order.
+    /// Returns all events, in order.
     pub fn writes(&self) -> Vec<Write> {
         self.lock().writes.clone()
     }
@@ -287,7 +287,7 @@ fn decode(received: &SchedulerRequest) -> Result<Value, Refused> {
     serde_json::from_slice(&received.body).map_err(|error| Refused(DECODE, error.to_string()))
 }
 
-/// A query parameter; empty if it is missing.
+/// Returns a query parameter; empty if it is missing.
 fn query(received: &SchedulerRequest, name: &str) -> String {
     let pairs = received.uri.query().unwrap_or_default().split('&');
     pairs

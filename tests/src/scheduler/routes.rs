@@ -113,7 +113,7 @@ static ROUTES: [Route; 57] = [
     row("POST",   "/v1/healthcheck",                                 &[], body(ANY), Nothing),
 ];
 
-/// The route of a request.
+/// Returns the route of a request.
 pub(super) fn find(method: &Method, uri: &Uri) -> RouteMatch {
     for route in &ROUTES {
         if route.method == method.as_str()

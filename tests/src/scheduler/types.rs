@@ -1,4 +1,4 @@
-//! The scheduler's own types, as far as they are checked here: `schetypes/application.go`, `deployment.go` and
+//! The scheduler's own types, as far as the fake scheduler checks them: `schetypes/application.go`, `deployment.go` and
 //! `daemonset.go` of the original. Their fields have Go's names, and all fields of a `Version` are always present.
 
 use super::shape::{
@@ -74,7 +74,7 @@ const POLICIES: [Shape; 2] = [
     ]),
 ];
 
-/// The version of an application or a process. That of a daemonset has no `raw_json`.
+/// The version of an application or a process. The version of a daemonset has no `raw_json`.
 pub(super) const VERSION: Shape = Object(&[
     Field("ID", must(&Text)),
     Field("Name", must(&Text)),
@@ -103,7 +103,7 @@ pub(super) const DEPLOYMENT_DEF: Shape = Object(&[
     Field("raw_json", must(&Object(&[Field("kind", must(&Text))]))),
 ]);
 
-/// Its metadata is not a separate object.
+/// A daemonset has its metadata in its own fields.
 pub(super) const DAEMONSET_DEF: Shape = Object(&[
     Field("name", must(&Text)),
     Field("namespace", must(&Text)),

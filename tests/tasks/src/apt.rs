@@ -85,8 +85,7 @@ impl Apt {
         command
     }
 
-    /// Installs the missing ones of these programs, each given with its package, if this is root. `purpose` is
-    /// what needs them.
+    /// Installs missing programs, each given with its package, if this is root. `purpose` is the task that needs them.
     pub(crate) fn require_programs(&self, purpose: &str, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
             .iter()
@@ -137,7 +136,7 @@ impl Apt {
         self.downloaded(&format!("{package}_"), ".orig.tar.gz")
     }
 
-    /// The last download with this prefix and suffix.
+    /// Returns the last download with this prefix and suffix.
     fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
         let packages = self.packages();
         let mut found: Vec<_> = fs::read_dir(&packages)
@@ -149,7 +148,7 @@ impl Apt {
                 name.starts_with(begin) && name.ends_with(end)
             })
             .collect();
-        // If the distribution was updated between two attempts, the older version is there too.
+        // If the distribution was updated between two attempts, the older version is still there.
         found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
         found.last().map(fs::DirEntry::path).ok_or_else(|| {
             Error::Missing(format!(
@@ -172,7 +171,7 @@ fn is_root() -> bool {
         .is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// The machine's apt sources, with source packages added, and only for the distribution.
+/// Returns the machine's apt sources, with source packages added, and only for the distribution.
 fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
     let [list, parts] = configured_places(purpose)?;
@@ -197,7 +196,7 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     Ok(sources)
 }
 
-/// The locations of the sources in apt's configuration: a file, and a folder.
+/// Returns the locations of the sources in apt's configuration: a file, and a folder.
 fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
     let start = |source| match source {
         source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(
@@ -232,7 +231,7 @@ fn is_of_distribution(suite: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/']))
 }
 
-/// The format with one entry per line: `deb [options] uri suite components`.
+/// Returns the format with one entry per line: `deb [options] uri suite components`.
 fn with_sources_in_lines(text: &str) -> String {
     let mut result = String::new();
     for line in text.lines() {
@@ -258,7 +257,7 @@ fn with_sources_in_lines(text: &str) -> String {
     result
 }
 
-/// The format with one entry per paragraph of fields (deb822).
+/// Returns the format with one entry per paragraph of fields (deb822).
 fn with_sources_in_stanzas(text: &str) -> String {
     let mut result = String::new();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

@@ -7,7 +7,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Only the search is needed of what mdBook can do besides writing a book.
+/// mdBook is built with its search, and without its other features.
 const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",

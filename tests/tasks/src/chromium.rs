@@ -14,7 +14,7 @@ const PROGRAMS: [(&str, &str); 2] = [("chromium", "chromium"), ("chromedriver", 
 /// The variable that tells tests the path of the driver, which starts the browser.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_CHROMEDRIVER";
 
-/// The driver. It and the browser are installed if they are missing and this is root.
+/// Returns the driver. It and the browser are installed if they are missing and this is root.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());

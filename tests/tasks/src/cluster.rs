@@ -46,19 +46,20 @@ struct Layout {
 }
 
 impl Layout {
-    /// Not under `CARGO_TARGET_DIR`: the content is the same for all of Cargo's target directories.
+    /// Creates the directories. They are not under `CARGO_TARGET_DIR`, because the content is the same for all of
+    /// Cargo's target directories.
     fn new() -> Self {
         Self {
             top: root().join("target/kubernetes"),
         }
     }
 
-    /// The programs, and the recipe that built them.
+    /// Returns the programs, and the recipe that built them.
     fn programs(&self) -> PathBuf {
         self.top.join("bin")
     }
 
-    /// The content of the packages.
+    /// Returns the content of the packages.
     fn unpacked(&self) -> PathBuf {
         self.top.join("unpacked")
     }
@@ -68,12 +69,12 @@ impl Layout {
         self.top.join("apt")
     }
 
-    /// The source of Kubernetes, and its build output.
+    /// Returns the source of Kubernetes, and its build output.
     fn source(&self) -> PathBuf {
         self.top.join("source")
     }
 
-    /// The home folder during compilation.
+    /// Returns the home folder during compilation.
     fn home(&self) -> PathBuf {
         self.top.join("home")
     }
@@ -93,7 +94,7 @@ impl Layout {
 /// Runs the common tests of stores on the store of custom resources, with its own API server.
 pub(crate) fn try_stores() -> Result<(), Error> {
     say("Testing the store of custom resources with a real API server");
-    // The whole workspace, so that dependencies have the same features as everywhere.
+    // The whole workspace is built, so that dependencies have the same features as everywhere.
     run(cargo_command()
         .args(["test", "--workspace", "--test", "stores", "a_real_api_server"])
         .env(VARIABLE, Layout::new().programs()))
@@ -140,7 +141,7 @@ pub(crate) fn install() -> Result<(), Error> {
     ));
     copy_into(&source.compile(API_SERVER)?, &layout.programs())?;
 
-    // The last step: the recipe exists only if all previous steps are done.
+    // The recipe is written last: it exists only if all previous steps are done.
     fs::write(&recipe, recipe_text()).map_err(at(&recipe))?;
     layout.tidy()
 }

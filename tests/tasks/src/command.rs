@@ -63,7 +63,7 @@ pub(crate) fn say(what: &str) {
     eprintln!("==> {what}");
 }
 
-/// The top of the repository.
+/// Returns the top of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_owned()
@@ -77,7 +77,7 @@ pub(crate) fn target_directory() -> PathBuf {
     }
 }
 
-/// A program of this workspace in the folder of a profile: `debug` or `release`.
+/// Returns a program of this workspace in the folder of a profile: `debug` or `release`.
 pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     let path = target_directory()
         .join(profile)
@@ -88,7 +88,8 @@ pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     }
 }
 
-/// The Cargo that started this program, so that a toolchain chosen for it is kept, at the top of the repository.
+/// Returns the Cargo that started this program, so that a toolchain chosen for it is kept, at the top of the
+/// repository.
 pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables for this program must not reach build scripts, which would be run again because of them.

@@ -169,7 +169,7 @@ fn tar(operation: &str, directory: &Path, archive: &Path) -> Result<Command, Err
     Ok(tar)
 }
 
-/// Returns the time of all packed files: `SOURCE_DATE_EPOCH`, or the last commit's.
+/// Returns the time of all packed files: `SOURCE_DATE_EPOCH`, or the time of the last commit.
 fn time() -> Result<String, Error> {
     if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
         return Ok(time);

@@ -1,4 +1,4 @@
-//! Folders of `target` for what is built only once.
+//! Folders of `target` for artifacts that are built only once.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::command::{Error, say};
 
-/// Locks out other runs of this program until the file is dropped. `purpose` is what they all want to do.
+/// Locks out other runs of this program until the file is dropped. `purpose` is the task of all of them.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
     let file = File::create(path).map_err(at(path))?;
     match file.try_lock() {

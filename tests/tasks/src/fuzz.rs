@@ -47,7 +47,7 @@ pub(crate) struct Fuzz {
     rest: Vec<OsString>,
 }
 
-/// Compile the targets and run them.
+/// Compiles the targets and runs them.
 pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
     let all = targets()?;
     if let Some(unknown) = arguments.targets.iter().find(|name| !all.contains(name)) {
@@ -103,7 +103,7 @@ fn corpora() -> PathBuf {
     root().join("tests/fuzz/corpus")
 }
 
-/// All targets' names.
+/// Returns all targets' names.
 fn targets() -> Result<Vec<String>, Error> {
     let folder = corpora();
     let mut names = Vec::new();
@@ -129,14 +129,14 @@ fn build() -> Result<PathBuf, Error> {
     }
     say("Compiling the fuzz targets");
     run(cargo_command()
-        // The whole workspace, so that dependencies have the same features as in the tests.
+        // The whole workspace is built, so that dependencies have the same features as in the tests.
         .args(["build", "--locked", "--workspace", "--example", "fuzz"])
         .args(["--features", "admittance-fuzz/libfuzzer"])
         .env("RUSTC_WORKSPACE_WRAPPER", root().join("tests/fuzz/rustc")))?;
     built("debug/examples", "fuzz")
 }
 
-/// The program with one of its targets.
+/// Returns the program with one of its targets.
 fn command(program: &Path, target: &str) -> Command {
     let mut command = Command::new(program);
     command.env("ADMITTANCE_FUZZ_TARGET", target).current_dir(root());
@@ -195,7 +195,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-/// The number of inputs that a target ran, and of those that increased coverage.
+/// Summarizes a run: the inputs that a target ran, the inputs that increased coverage, and the memory.
 fn summary(said: &str) -> String {
     let number = |name: &str| {
         let line = said.lines().rev().find_map(|line| line.strip_prefix(name));
@@ -209,8 +209,8 @@ fn summary(said: &str) -> String {
     )
 }
 
-/// The words of the corpus as a libFuzzer dictionary: without a sanitizer, libFuzzer cannot see which strings an
-/// input is compared with.
+/// Returns the words of the corpus as a libFuzzer dictionary: without a sanitizer, libFuzzer cannot see which strings
+/// an input is compared with.
 fn dictionary(seeds: &Path) -> Result<String, Error> {
     let mut words = BTreeSet::new();
     for entry in fs::read_dir(seeds).map_err(at(seeds))? {

@@ -1,4 +1,4 @@
-//! The fields of Kubernetes' own kinds, from the source of client-go: which there are, their types, and how server-side
+//! The fields of Kubernetes' own kinds, from the source of client-go: their names, their types, and how server-side
 //! apply merges them.
 //!
 //! client-go has them twice: as a schema in YAML, with the keys of lists, and as Go types, which say how wide a number is
@@ -64,7 +64,7 @@ enum Yaml {
 }
 
 impl Yaml {
-    /// The block whose lines are indented by at least this much.
+    /// Parses the block whose lines are indented by at least this much.
     fn parse(lines: &mut &[&str], indent: usize) -> Self {
         let (mut items, mut members) = (Vec::new(), Vec::new());
         while let Some((line, rest)) = lines.split_first() {
@@ -107,7 +107,7 @@ impl Yaml {
         }
     }
 
-    /// An item of a list, whose first member follows the dash.
+    /// Parses an item of a list, whose first member follows the dash.
     fn item(lines: &mut &[&str], indent: usize) -> Self {
         let Some((first, rest)) = lines.split_first() else {
             return Self::List(Vec::new());
@@ -226,7 +226,7 @@ impl GoNames {
         out.push('\n');
     }
 
-    /// A type: `string`, `int32`, `[name]core.v1.EnvVar`.
+    /// Returns a type: `string`, `int32`, `[name]core.v1.EnvVar`.
     fn atom(&self, of: &Yaml, go: &str) -> String {
         if let Some(name) = of.text("namedType") {
             return match name {
@@ -276,7 +276,7 @@ impl GoNames {
     }
 }
 
-/// The name of a type without what all have in common.
+/// Returns the name of a type without what all have in common.
 fn short(name: &str) -> &str {
     let name = name.strip_prefix("io.k8s.api.").unwrap_or(name);
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)

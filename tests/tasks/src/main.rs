@@ -236,7 +236,7 @@ fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> 
     Some((variable, path.ok()?))
 }
 
-/// The servers that gateways use.
+/// Returns the servers that gateways use.
 fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let servers = [
         found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),
@@ -245,7 +245,7 @@ fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     servers.into_iter().flatten()
 }
 
-/// The servers and the browser that tests start, and the toolchains that they run.
+/// Returns the servers and the browser that tests start, and the toolchains that they run.
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let others = [
         found(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
@@ -266,9 +266,8 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
 
 /// Compiles the driver, the demo and the tests with an API server.
 ///
-/// The whole workspace and one of its tests are selected, so that dependencies get the features that they
-/// have in `cargo test --workspace`: otherwise many of them, the WebAssembly compiler among them, would
-/// be compiled twice.
+/// The whole workspace and one of its tests are selected so that dependencies get the features that they have in `cargo
+/// test --workspace`: otherwise many of them, the WebAssembly compiler among them, would be compiled twice.
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -308,7 +307,10 @@ fn test_at_length(changes: u32) -> Result<(), Error> {
         "changes_under_load_go_live_everywhere_at_once",
         "three_drivers_go_live_with_each_change_together",
     ];
-    const MEASURING: [&str; 2] = ["a_large_cluster_is_audited_with_bounded_time_and_memory", "thousands_of_chains_are_ready_soon"];
+    const MEASURING: [&str; 2] = [
+        "a_large_cluster_is_audited_with_bounded_time_and_memory",
+        "thousands_of_chains_are_ready_soon",
+    ];
     say(&format!(
         "{changes} changes of chains that three replicas serve, an audit of many objects, and a start with many chains"
     ));

@@ -20,7 +20,7 @@ const FOLDER: &str = "/usr/sbin";
 /// The variable that tells tests where the server is.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_MARIADB";
 
-/// The directory with the server, installed if it is missing and this is root.
+/// Returns the directory with the server, installed if it is missing and this is root.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());

@@ -37,7 +37,7 @@ pub(crate) const PROMTOOL: Packaged = Packaged {
 };
 
 impl Packaged {
-    /// The program, unpacked if this machine has none.
+    /// Returns the program, unpacked if this machine has none.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let Self { what, program, .. } = self;
         if let Some(path) = env::var_os(self.variable) {
@@ -52,7 +52,7 @@ impl Packaged {
         create_directory(&top)?;
         let _one_at_a_time = lock(&top.join("lock"), &format!("unpack the {what}"))?;
         let path = top.join(program);
-        // It is put there atomically.
+        // The directory is put there atomically.
         if path.is_file() {
             return Ok(path);
         }

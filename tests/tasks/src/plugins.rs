@@ -55,7 +55,7 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
         build_policies()?;
     }
 
-    // Not under CARGO_TARGET_DIR: the examples' chains refer to this folder.
+    // The folder is not under CARGO_TARGET_DIR, because the examples' chains refer to it.
     copy_all(&plugins, &root().join("target/plugins"))
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn test() -> Result<(), Error> {
     Ok(())
 }
 
-/// A setting of Cargo that removes the folders of this machine from panic messages, which are part of every
+/// Returns a setting of Cargo that removes the folders of this machine from panic messages, which are part of every
 /// plugin. It is added to the flags of `.cargo/config.toml`.
 fn without_paths_of_this_machine(target: &str) -> String {
     let registry = env::var_os("CARGO_HOME")
@@ -165,7 +165,7 @@ impl Package {
     }
 }
 
-/// The packages in the folders of a folder, by name.
+/// Returns the packages in the folders of a folder, by name.
 fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     let at = |path: PathBuf| move |source| Error::File { path, source };
     let mut packages = Vec::new();
@@ -183,7 +183,7 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     Ok(packages)
 }
 
-/// The name in a manifest: its first line of that key, as all manifests here begin with it.
+/// Returns the name in a manifest: its first line of that key, as all manifests here begin with it.
 fn name(manifest: &str) -> Option<String> {
     let value = manifest
         .lines()

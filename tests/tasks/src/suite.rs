@@ -16,7 +16,7 @@ struct Count {
     failed: u64,
 }
 
-/// Runs the tests of the whole workspace, and continues after failures. `rest` goes to `cargo test`.
+/// Runs the tests of the whole workspace, and continues after failures. `rest` are arguments of `cargo test`, and
 /// `servers` are variables with the paths of the servers that tests start.
 pub(crate) fn run(
     rest: impl IntoIterator<Item = OsString>,

@@ -37,7 +37,7 @@ const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 /// The section in which `cargo auditable` keeps the list of dependencies.
 const SECTION: &[u8] = b".dep-v0";
 
-/// Check the dependencies against the RustSec advisories. `rest` goes to `cargo deny check`.
+/// Checks the dependencies against the RustSec advisories. `rest` are arguments of `cargo deny check`.
 pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> {
     let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
     if !is_offline && !is_reachable(DATABASE) {
@@ -77,7 +77,7 @@ fn is_reachable(database: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Write the bill of materials of the program `admittance`, in the form CycloneDX 1.5.
+/// Writes the bill of materials of the program `admittance`, in the form CycloneDX 1.5.
 pub(crate) fn sbom() -> Result<PathBuf, Error> {
     let program = CYCLONEDX.install()?;
     let package = root().join("host/cli");
@@ -89,7 +89,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
         .current_dir(root()))?;
     let to = root().join("target/sbom").join(format!("{made}.json"));
     create_directory(&root().join("target/sbom"))?;
-    // It is written for every package of the workspace, next to its manifest.
+    // The bill is written for every package of the workspace, next to its manifest.
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
         take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
@@ -173,7 +173,7 @@ fn contains(mut program: Command, plugin: &str) -> Result<(), Error> {
     run(program
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // Without a file of the plugin, the one in the program is used.
+        // Without a file of the plugin, the program uses the one in itself.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

@@ -12,7 +12,7 @@ pub(crate) const TARGET: &str = "wasm32-wasip2";
 /// The target of the policies that tests run.
 pub(crate) const OF_POLICIES: &str = "wasm32-wasip1";
 
-/// Install a target with rustup, unless the compiler has it.
+/// Installs a target with rustup, unless the compiler has it.
 pub(crate) fn install(target: &str) -> Result<(), Error> {
     if is_installed(target) {
         return Ok(());

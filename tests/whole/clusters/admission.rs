@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::scene::{PODS, SERVICE_ACCOUNT, Scene, pod};
 
-/// The message of a refusal, which is a `Status` that kubectl shows.
+/// Returns the message of a refusal, which is a `Status` that kubectl shows.
 async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16, String) {
     let reply = scene.send(method, path, body).await;
     let status = reply.json().unwrap();
@@ -75,7 +75,7 @@ async fn writes_pass_the_chains_on_their_way() {
         "{code} {message}"
     );
     assert_eq!(scene.server.object(&path).unwrap(), stored);
-    // What the API server refuses is its own reply.
+    // A refusal of the API server is returned unchanged.
     let missing = scene
         .send(Method::PATCH, &format!("{PODS}/b"), patch("nginx:3"))
         .await;
@@ -84,7 +84,7 @@ async fn writes_pass_the_chains_on_their_way() {
         (404, &json!("NotFound"))
     );
 
-    // A deletion by what is deleted.
+    // A deletion is judged by the deleted object.
     let (_, message) = refused(&scene, Method::DELETE, &path, Value::Null).await;
     assert!(message.contains("guard"), "{message}");
     let (_, message) = refused(&scene, Method::DELETE, PODS, Value::Null).await;
@@ -95,7 +95,7 @@ async fn writes_pass_the_chains_on_their_way() {
     assert_eq!(scene.send(Method::DELETE, &path, Value::Null).await.status, 200);
     assert_eq!(scene.server.object(&path), None);
 
-    // Nothing of the questions was stored, and all were asked with the user's rights.
+    // Nothing was stored by the dry runs, and all were sent with the user's rights.
     let received = scene.server.got();
     assert!(
         received
@@ -124,7 +124,7 @@ async fn a_patch_whose_dry_run_shows_no_object_is_not_sent() {
         "{patches:?}"
     );
 
-    // Without a chain for it, the client gets that reply.
+    // If no chain applies, the client gets the reply of the API server.
     let map = "/api/v1/namespaces/n/configmaps/a";
     scene.server.put(map, json!({"metadata": {"name": "a"}}));
     let reply = scene.send(Method::PATCH, map, patch()).await;
@@ -167,7 +167,7 @@ async fn a_body_that_cannot_be_inspected_does_not_pass() {
             .await;
         assert_eq!(reply.status, 415, "{}", reply.text());
     }
-    // No chain is for these.
+    // No chain applies to these requests.
     let headers = [("content-type", "application/json")];
     let map = json!({"metadata": {"name": "a"}});
     let reply = scene

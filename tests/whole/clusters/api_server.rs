@@ -42,7 +42,7 @@ pub(super) struct Got {
 }
 
 impl Got {
-    /// All values of a header.
+    /// Returns all values of a header.
     pub(super) fn values(&self, name: &str) -> Vec<String> {
         let values = self.headers.get_all(name).iter();
         values.map(|value| value.to_str().unwrap().to_owned()).collect()
@@ -89,7 +89,7 @@ impl Authority {
 }
 
 impl ApiServer {
-    /// Its clients send this token.
+    /// Starts the server. Its clients send this token.
     pub(super) async fn start(authority: &Authority, token: &str) -> Self {
         Self::named(authority, token, "kubernetes").await
     }
@@ -108,7 +108,7 @@ impl ApiServer {
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
-            // They end with this task.
+            // The connections end with this task.
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -136,7 +136,7 @@ impl ApiServer {
         format!("https://{}", self.address)
     }
 
-    /// Only this token is valid from now on.
+    /// Makes this token the only valid one.
     pub(super) fn change_token(&self, token: &str) {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
@@ -146,7 +146,7 @@ impl ApiServer {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
 
-    /// All requests so far, except health checks.
+    /// Returns all requests so far, except health checks.
     pub(super) fn got(&self) -> Vec<Got> {
         self.shared.got.lock().unwrap().clone()
     }
@@ -155,7 +155,7 @@ impl ApiServer {
         self.shared.objects.lock().unwrap().get(path).cloned()
     }
 
-    /// All objects, by path.
+    /// Returns all objects, by path.
     pub(super) fn objects(&self) -> BTreeMap<String, Value> {
         self.shared.objects.lock().unwrap().clone()
     }
@@ -232,7 +232,7 @@ async fn answer(State(shared): State<Arc<Shared>>, mut request: Request) -> Resp
 }
 
 impl Shared {
-    /// The objects of a resource in all namespaces that have the labels of the query.
+    /// Returns the objects of a resource in all namespaces that have the labels of the query.
     fn list(&self, path: &str, query: &str) -> Response {
         let resource = path.rsplit('/').next().unwrap();
         let mut selectors = form_urlencoded::parse(query.as_bytes());

@@ -93,7 +93,7 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
-    // Of two servers, one may be away.
+    // One of two servers may be away.
     drop(std::mem::replace(&mut scene.server, second));
     let before = scene.server.got().len();
     for _ in 0..4 {
@@ -106,7 +106,7 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
 async fn only_the_api_server_of_the_cluster_is_trusted() {
     let mut scene = Scene::start(false).await;
     let others = Authority::new();
-    // Another authority, and another name.
+    // The new server has another authority, and another name.
     scene.server = ApiServer::start(&others, SERVICE_ACCOUNT).await;
     let misnamed = ApiServer::named(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
     scene.report(&[&scene.server, &misnamed], SERVICE_ACCOUNT).await;

@@ -29,7 +29,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let place = ZooKeeperNode::shared("peers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
-    // In both directions: with verified TLS to the other, and without to this one.
+    // The tunnels go in both directions: with verified TLS to the other gateway, and without TLS to this one.
     until_linked(&scene.gateway, 1).await;
     until_linked(&another, 1).await;
     let agent = scene.agent_of(&another.tls_url("")).await;
@@ -95,7 +95,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
         .await;
     scene.until_reached().await;
 
-    // It stops: what is in flight goes on, and nothing new is sent to it.
+    // The gateway stops: requests in flight continue, and no new request is sent to it.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
@@ -176,7 +176,7 @@ async fn a_recorded_request_opens_no_tunnel() {
     refused.await.unwrap();
 }
 
-/// A WebSocket message as clients send it, with a mask of zeros.
+/// Returns a WebSocket message as clients send it, with a mask of zeros.
 fn text_message(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap();
     assert!(length < 126);

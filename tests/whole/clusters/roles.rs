@@ -24,7 +24,7 @@ use admittance_tests::{NEVER, POLL};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const SECRET: &str = "app-secret";
 
-/// The bindings of these collections: their namespace, subject and role.
+/// Returns the namespace, subject and role of the bindings.
 fn bindings(scene: &Scene) -> Vec<(String, String, String)> {
     let objects = scene.server.objects();
     let bindings = objects.iter().filter(|(path, _)| path.contains("rolebindings/"));
@@ -124,7 +124,7 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
     assert_eq!(got.values("impersonate-user"), ["plain.bob"]);
     assert!(got.values("impersonate-group").is_empty());
 
-    // The file is read again while the gateway runs. What it no longer lists is taken away, and nothing else.
+    // The file is read again while the gateway runs. Roles that it no longer lists are withdrawn, and no others.
     let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
     fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
     until_bound(
@@ -230,7 +230,7 @@ async fn an_authorization_system_sends_roles() {
     let mut system = Authorization::accept(&listener, &authority).await;
     assert_eq!(system.login, "Basic YmNzOmFwcC1zZWNyZXQ=");
 
-    // Nothing is acknowledged before the cluster has it.
+    // A change is acknowledged only after the cluster has it.
     system.send("hi", 1, &json!({})).await;
     system
         .send("data", 2, &policy("add", "alice", "workloads-view", None))

@@ -15,7 +15,7 @@ pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
 /// The configuration that the gateways of a scene share.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A gateway with a user and a cluster, whose API server is there.
+/// A gateway with a user and a cluster, whose API server is running.
 pub(super) struct Scene {
     pub(super) directory: TempDir,
     pub(super) gateway: Admittance,
@@ -101,7 +101,7 @@ impl Scene {
         Self::configured(has_chains, "[127.0.0.0/8]", None, "", &[]).await
     }
 
-    /// The gateway refuses the address of the API server.
+    /// Returns a scene whose gateway refuses the address of the API server.
     pub(super) async fn behind_a_tunnel() -> Self {
         Self::configured(false, "[]", None, "", &[]).await
     }
@@ -282,7 +282,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// A request of alice on a connection of its own, with more lines of its head.
+    /// Returns a request of alice on a connection of its own, with more lines of its head.
     pub(super) async fn wire(&self, method: &str, path: &str, lines: &str) -> Wire {
         let address = self.gateway_address();
         let head = format!(
@@ -292,7 +292,7 @@ impl Scene {
         Wire::open(&address, &head).await
     }
 
-    /// Another gateway with the same database, TLS, and this secret.
+    /// Starts another gateway with the same database, TLS, and this secret.
     pub(super) async fn another_gateway(&self, address: SocketAddr, shared_secret: &str) -> Admittance {
         secret(&self.directory, "another.secret", shared_secret);
         let config = fs::read_to_string(self.directory.path().join("admittance.yaml")).unwrap();
@@ -319,7 +319,7 @@ impl Scene {
         command
     }
 
-    /// An agent in a Pod, which asks the API server for the addresses of all of them.
+    /// Returns an agent in a Pod, which asks the API server for the addresses of all of them.
     pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();
@@ -358,14 +358,14 @@ impl Scene {
     }
 }
 
-/// A file that only this user may read.
+/// Writes a file that only this user may read.
 fn secret(directory: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = write(directory, name, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
 }
 
-/// The body of a request; empty for null.
+/// Returns the body of a request; empty for null.
 fn text_of(body: &Value) -> String {
     match body {
         Value::Null => String::new(),

@@ -68,7 +68,7 @@ async fn an_agent_says_why_its_report_is_refused() {
         }
     };
     let line = tokio::time::timeout(NEVER, refused).await.unwrap();
-    // With HTTP 200, as bcs-api replies.
+    // The status is HTTP 200, as in replies of bcs-api.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
     // The tunnel needs no report.
     scene.until_reached().await;
@@ -114,7 +114,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     let metrics = get("/metrics").await.text();
     assert!(metrics.contains("\nadmittance_agent_reported 1\n"), "{metrics}");
 
-    // Its master is replaced.
+    // The master of the cluster is replaced.
     list(&scene.server);
     let moved = async {
         while !scene.server.got().iter().any(|got| got.uri.path() == "/version") {
@@ -173,7 +173,7 @@ async fn a_slow_reader_does_not_hold_others_up() {
     drop(agent);
 }
 
-/// An agent that gives this reply to every request.
+/// Returns an agent that gives this reply to every request.
 fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
     TunnelFlood {
         gateway: scene.gateway_address(),
@@ -185,7 +185,7 @@ fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
     }
 }
 
-/// Returns once the gateway knows the tunnel of this agent.
+/// Opens a tunnel for this agent, and returns once the gateway has it.
 async fn open_flood(scene: &mut Scene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
     let flood = flood.clone();
     let flooding = tokio::spawn(async move { flood.run().await });
@@ -232,7 +232,7 @@ async fn an_agent_that_ignores_pauses_takes_a_bounded_amount_of_memory() {
     };
     let mut most = before;
     let sending = async {
-        // Without a limit, all of them hold what was sent.
+        // Without a limit, the gateway would hold all sent bytes.
         while ended() < 20 && flood.sent.load(Ordering::Relaxed) < 400 * MIB {
             most = most.max(scene.gateway.resident_memory().unwrap());
             tokio::time::sleep(10 * POLL).await;

@@ -24,7 +24,7 @@ impl Wire {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Everything up to this text. It is not read again.
+    /// Reads everything up to this text. It is not read again.
     pub(super) async fn until(&mut self, text: &str) -> String {
         let reading = async {
             loop {

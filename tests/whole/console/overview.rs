@@ -5,7 +5,7 @@ use thirtyfour::Key;
 use super::chains;
 use crate::{browser::Browser, kubernetes::server::Server};
 
-/// Every page with an address of its own.
+/// The pages that have an address.
 const PAGES: [&str; 12] = [
     "/",
     "/live",

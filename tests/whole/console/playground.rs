@@ -16,7 +16,7 @@ use crate::{
 impl Browser {
     /// Replaces the text of an editor, as if it was pasted.
     pub(super) async fn edit(&self, name: &str, text: &str) {
-        // Before its script has run, an editor is an unknown element, whose value is not read.
+        // Before its script has run, an editor is an unknown element, whose value cannot be read.
         let script = "
             const area = document.getElementById(arguments[0]);
             return customElements.whenDefined('code-editor').then(() => {
@@ -298,7 +298,7 @@ async fn a_chain_of_rest_is_tried_with_http_requests() {
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome td.added", "team: everyone").await;
 
-    // The last request of the chain is there when it is opened.
+    // The last request of the chain is shown when the page is opened.
     let request = Request::builder()
         .method(Method::PUT)
         .uri(program.url("/v1/services/web"))
@@ -419,7 +419,7 @@ async fn an_editor_has_colours_and_marks_lines_that_exist() {
         ["\"kind\"", "\"a\""]
     );
 
-    // What is missing at the end of a text is marked at its last line.
+    // A part that is missing at the end of a text is marked at its last line.
     browser.edit("object", "kind: Pod\nmetadata: {").await;
     browser.find(".field:has(#object) .numbers .marked").await;
     assert_eq!(
@@ -427,7 +427,7 @@ async fn an_editor_has_colours_and_marks_lines_that_exist() {
         ["1", "2"]
     );
 
-    // The other page with an editor marks and leads to lines too.
+    // The other page with an editor marks lines and links to them too.
     browser.open(&server.program.admin_url("/applies")).await;
     browser.edit("object", "kind: Pod\na: b: c").await;
     browser.click("button", "What applies?").await;

@@ -14,10 +14,10 @@ use crate::{
 /// The number of decisions that the log keeps by default.
 const DECISIONS: usize = 10_000;
 
-/// The most bytes of a page that lists some of them.
+/// The most bytes of a page with a list.
 const LARGEST_PAGE: u64 = 200_000;
 
-/// Every tenth of them is denied.
+/// Fills the log with decisions, a tenth of which are denials.
 async fn fill(server: &Server) {
     let url = server.program.tls_url("/admit");
     let sent = stream::iter(0..DECISIONS).map(|number| {
@@ -67,7 +67,7 @@ async fn pages_stay_small_with_a_full_log() {
     ] {
         figures.push(times(&browser, &url(path)).await);
     }
-    // The first content needs no more than this, however many decisions there are.
+    // No page needs more than this at first, however many decisions there are.
     let largest = figures.iter().map(|page| page["bytes"].as_u64().unwrap()).max();
     assert!(largest < Some(LARGEST_PAGE), "{figures:#?}");
     let figures = serde_json::to_string_pretty(&json!(figures)).unwrap();
@@ -78,7 +78,7 @@ async fn pages_stay_small_with_a_full_log() {
         ["team-1/web-4999"]
     );
 
-    // A page has a hundred, and its link leads to the next.
+    // A page has a hundred decisions, and its link leads to the next hundred.
     browser.open(&url("/live?verdict=denied")).await;
     let mut pages = 0;
     let mut seen = BTreeSet::new();

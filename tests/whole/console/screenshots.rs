@@ -7,7 +7,7 @@ use admittance_tests::repository;
 use super::{pod, steering};
 use crate::{browser::Browser, kubernetes::server::Server};
 
-/// The pages in the manual, and what is on each.
+/// The pages in the manual, and a text on each.
 const PAGES: [(&str, &str, &str); 10] = [
     ("overview", "/", "Requests, last hour"),
     ("live", "/live", "shop/cart"),

@@ -75,7 +75,7 @@ async fn a_token_opens_the_console() {
     let cookies: String = browser.evaluate("return document.cookie", Vec::new()).await;
     assert_eq!(cookies, "");
 
-    // A reader sees decisions, but no objects, and no form but the one to sign out.
+    // A reader sees decisions, but no objects, and no form except the one to sign out.
     browser.open(&url("/decisions/changed-1")).await;
     browser.find_with("table.timeline", "images/registry").await;
     browser.find_with("p.hint", "role Admin").await;

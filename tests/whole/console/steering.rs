@@ -19,7 +19,7 @@ listen: { tls: { certificate: localhost.pem, key: localhost.key } }
 definitions: [chains/]
 ";
 
-/// A chain whose candidate rewrites other images too.
+/// Returns a chain whose candidate rewrites other images too.
 fn images() -> String {
     let images = source("image-policy");
     format!(
@@ -65,7 +65,7 @@ async fn server(config: &str) -> Server {
     Server::start_in(directory, config, "").await
 }
 
-/// A server with a change in its history and a candidate that decides a part of the requests.
+/// Returns a server with a change in its history and a candidate that decides a part of the requests.
 pub(super) async fn rolling_out() -> Server {
     let server = server(CONFIG).await;
     let rollout = "        rollout: { steps: [5, 25, 50, 100], by: uid, pause: 1h }\n";
@@ -137,7 +137,7 @@ async fn a_candidate_is_shown_and_promoted() {
         .await;
     browser.picture("chain").await;
 
-    // The promotion is confirmed with what it changes.
+    // The page shows the changes of the promotion before it is confirmed.
     browser.click("a.button", "Promote").await;
     browser
         .find_with("table.diff td.added", "other.example.com/hub")
@@ -303,7 +303,7 @@ async fn a_stage_is_disabled_for_a_time() {
         .find_with(".alert.warn", "Mutating:images/registry is disabled")
         .await;
     browser.picture("disabled").await;
-    // It would be denied.
+    // Without the disabled stage, the Pod would be denied.
     let latest = pod("off", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());
     browser.click("button", "Enable it now").await;
@@ -314,7 +314,7 @@ async fn a_stage_is_disabled_for_a_time() {
     let latest = pod("on", "shop", "web", "nginx");
     assert!(!server.review("/admit", &latest).await.is_allowed());
 
-    // Only audited: what it would have done is counted.
+    // The stage is only audited: the results that it would have had are counted.
     browser
         .click("details.switch summary", "Disable it for a time")
         .await;
@@ -327,7 +327,7 @@ async fn a_stage_is_disabled_for_a_time() {
     browser.end(&origin).await;
 }
 
-/// The state of the rollout on the page, what the candidate decides, and the buttons.
+/// Checks the state of the rollout on the page, the share that the candidate decides, and the buttons.
 async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
     browser.find_with("section.candidate h3", state).await;
     let decides = format!("The candidate decides {share} of the requests, by uid");
@@ -364,7 +364,7 @@ async fn a_rollout_is_steered() {
     browser.click("button", "Begin the next step").await;
     rollout_is(&browser, "progressing", "100%", &progressing).await;
 
-    // Its decisions are counted.
+    // The decisions of the candidate are counted.
     let decided_by = async |uid: &str, host: &str| {
         let answer = server
             .review("/admit", &pod(uid, "shop", "web", "nginx:1.29"))
@@ -394,7 +394,7 @@ async fn a_rollout_is_steered() {
     rollout_is(&browser, "progressing", "50%", &progressing).await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 
-    // Who only reads sees it without buttons, and cannot send the form either.
+    // A reader sees the rollout without buttons, and cannot send the form either.
     browser.click("button", "Sign out").await;
     browser.find_with(".notice.good", "You are signed out").await;
     browser.open(&page).await;

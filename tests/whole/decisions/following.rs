@@ -47,7 +47,7 @@ async fn decisions_are_followed() {
     scene.create("b", "img:latest").await;
     let mut all = Following::start(&scene, &["--since", "1h"]).await;
     let mut refused = Following::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
-    // Both have begun once they print what was before.
+    // Both commands have begun once they print earlier decisions.
     assert_eq!(
         (all.next().await, all.next().await),
         ("a".to_owned(), "b".to_owned())

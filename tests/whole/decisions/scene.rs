@@ -89,7 +89,7 @@ impl Scene {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The uids of the decisions that a command lists.
+    /// Returns the uids of the decisions that a command lists.
     pub(super) async fn listed(&self, arguments: &[&str]) -> Vec<String> {
         let list = self.json_of(&[&["decisions"], arguments].concat()).await;
         uids(list["decisions"].as_array().unwrap())
@@ -109,7 +109,7 @@ pub(super) fn uids(decisions: &[Value]) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-/// The content of a file that has as many lines at last.
+/// Waits until a file has this many lines, and returns its content.
 pub(super) async fn until_lines(path: &Path, count: usize) -> String {
     loop {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -120,7 +120,7 @@ pub(super) async fn until_lines(path: &Path, count: usize) -> String {
     }
 }
 
-/// Two tokens, in files.
+/// Writes two tokens to files.
 pub(super) fn tokens(directory: &TempDir) -> String {
     for (name, token) in [
         ("reader", "reader-token-0123456789"),
@@ -147,7 +147,7 @@ impl EventClient {
         Self(BufReader::new(stream))
     }
 
-    /// The next line that begins like this.
+    /// Returns the next line that begins like this.
     pub(super) async fn until(&mut self, begin: &str) -> String {
         let mut line = String::new();
         loop {

@@ -9,7 +9,7 @@ use super::{
     page::{Block, Page, codes, words},
 };
 
-/// The shell commands of a block, split into words.
+/// Returns the shell commands of a block, split into words.
 pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
     let lines = block.text.lines().filter(|_| block.info == "console");
     lines
@@ -18,7 +18,7 @@ pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The words of a help text that are flags.
+/// Returns the words of a help text that are flags.
 fn flags(help: &str) -> BTreeSet<String> {
     help.split(|c: char| c.is_whitespace() || matches!(c, ',' | '\'' | '`' | '[' | ']'))
         .filter(|word| word.starts_with('-') && word.len() > 1)
@@ -129,9 +129,9 @@ async fn flags_and_variables_of_serve_are_listed() {
     real.extend(variables(serve));
     assert_eq!(listed, real);
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
-    // It has no flag, because other users could see a token in the arguments.
+    // The variable has no flag, because other users could see a token in the arguments.
     all.insert("ADMITTANCE_TOKEN".to_owned());
-    // It names a part of the installation, for every command that reads definitions.
+    // The variable names a part of the installation, for every command that reads definitions.
     all.insert("ADMITTANCE_PLUGINS".to_owned());
     for page in Page::all() {
         let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));

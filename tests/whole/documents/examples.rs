@@ -16,7 +16,7 @@ const INFOS: [&str; 16] = [
     // Cases for `admittance test` that pass with the stock plugin image-policy; those with `target: http`, with
     // guest-reaches-out.
     "yaml cases",
-    // One that `check` rejects; the next block is its output.
+    // A definition that `check` rejects; the next block is its output.
     "yaml wrong",
     "json",
     "console",
@@ -156,7 +156,7 @@ async fn fragments_are_valid_in_complete_files() {
     }
 }
 
-/// A chain whose only stage has these fields in addition to its name and plugin.
+/// Returns a chain whose only stage has these fields in addition to its name and plugin.
 fn chain_with(stage: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1

@@ -11,7 +11,7 @@ use super::{configuration, page::Page, tested_with};
 /// A field that does not exist and is not similar to any other.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
-/// The fields of a schema, with the names of those that they are in.
+/// Returns the fields of a schema, with the names of the fields that contain them.
 fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     let node = match node["$ref"].as_str() {
         Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
@@ -24,7 +24,7 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
     if node["items"].is_object() {
         properties(schema, &node["items"], prefix, found);
     }
-    // Of any name.
+    // The keys may have any name.
     if node["additionalProperties"].is_object() {
         properties(
             schema,
@@ -248,13 +248,13 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
         .map(|(prefix, text)| (*prefix, text.as_str()))
         .collect();
     let read = known_in(&places, |text| {
-        // It has one field more than an `AdmissionChain`.
+        // A NamespacedAdmissionChain has one field more than an `AdmissionChain`.
         let text =
             format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // One of two forms, of which an unknown field has neither.
+    // A document has one of two forms, and an unknown field is in neither of them.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
@@ -275,7 +275,7 @@ async fn the_schema_of_exceptions_has_the_fields_that_are_read() {
     assert_eq!(schema_of("exception").await, read);
 }
 
-/// The known fields next to the unknown one.
+/// Returns the known fields next to the unknown one.
 fn known(mistakes: &Mistakes) -> Vec<String> {
     let unknown = mistakes
         .iter()
@@ -285,7 +285,7 @@ fn known(mistakes: &Mistakes) -> Vec<String> {
     fields.split(", ").map(str::to_owned).collect()
 }
 
-/// `text` with the unknown field in place of `?`, closed again.
+/// Returns `text` with the unknown field in place of `?`, and with all brackets closed.
 fn with_unknown(text: &str) -> String {
     text.replace('?', &format!("{UNKNOWN}: 1"))
 }
@@ -361,9 +361,9 @@ async fn keys_of_the_configuration_are_listed() {
     for (section, _) in sections {
         keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
     }
-    // It may also be a file.
+    // The trust root may also be a file.
     keys.insert("signatures[].keyless.trustRoot".to_owned());
-    // Their keys are arbitrary.
+    // The keys of this map are arbitrary.
     keys.remove("pluginHttp.credentials");
     keys.remove("namespaces");
     keys.insert("namespaces.<name>".to_owned());
@@ -423,7 +423,7 @@ async fn keys_of_the_configuration_are_listed() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // Environment variables need no permission, and `allow` is listed by what is in it.
+        // Environment variables need no permission, and `allow` is listed by its fields.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");

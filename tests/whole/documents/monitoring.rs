@@ -30,7 +30,7 @@ struct ListedMetric {
     values: BTreeSet<String>,
 }
 
-/// The metrics on the pages. Another test compares them with those that the program describes.
+/// Returns the metrics on the pages. Another test compares them with those that the program describes.
 fn listed() -> BTreeMap<String, ListedMetric> {
     let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
@@ -59,7 +59,7 @@ struct ShownExpression {
     labels: Vec<String>,
 }
 
-/// The names between `before` and the end of an identifier.
+/// Returns the names between `before` and the end of an identifier.
 fn named_in(text: &str, before: &str) -> Vec<String> {
     let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
     let parts = text.split(before).skip(1);

@@ -19,7 +19,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The module of a file of a crate below `host`, by which its events are named unless they say otherwise.
+/// Returns the module of a file of a crate below `host`, by which its events are named unless they say otherwise.
 fn module(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path
@@ -36,7 +36,7 @@ fn module(path: &Path) -> String {
     [&[package], &names[2..]].concat().join("::")
 }
 
-/// The targets of all events in the sources.
+/// Returns the targets of all events in the sources.
 fn targets() -> BTreeSet<String> {
     let mut files = Vec::new();
     for name in fs::read_dir(repository().join("host")).unwrap() {

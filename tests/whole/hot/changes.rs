@@ -306,7 +306,7 @@ async fn a_removed_directory_is_reported_and_may_return() {
         assert!(mistakes(&status).contains(name), "{name}: {status:#}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
 
-        // It reappears with other content.
+        // The module returns with another content.
         fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
         fs::rename(hot.path("away"), hot.path(name)).unwrap();
         fs::rename(hot.path("new.wasm"), hot.module()).unwrap();

@@ -17,7 +17,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
         ("a day ago", |now| now - DAY),
         ("in a day", |now| now + DAY),
         ("in 1970", |_| SystemTime::UNIX_EPOCH),
-        // This time is older than the previous one, which is in the future.
+        // The new time is older than the previous one, which is in the future.
         ("now", |now| now),
     ];
     let hot = Hot::new().await;

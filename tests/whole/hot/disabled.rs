@@ -21,7 +21,7 @@ async fn disable(program: &Admittance, more: &[&str]) -> String {
     tell(program, &[&command[..], more].concat()).await
 }
 
-/// The stage in `/v1/status`.
+/// Returns the stage in `/v1/status`.
 async fn shown(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["disabled"].clone()
@@ -70,7 +70,7 @@ async fn a_stage_is_disabled_whatever_the_definitions_are() {
         let status = tell_status(&program).await;
         assert!(status.contains("by loopback: ticket 4711"), "{status}");
 
-        // Killed and started again, it serves the last live table.
+        // After a kill and a restart, the program serves the last live table.
         end(program).await;
         let program = hot.start().await;
         assert!(mistakes(&program.status().await.unwrap()).contains(mistake));

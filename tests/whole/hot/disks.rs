@@ -30,7 +30,7 @@ fn mounted(commands: &str) -> Vec<OsString> {
     .to_vec()
 }
 
-/// Whether users may create namespaces on this machine.
+/// Returns whether users may create namespaces on this machine.
 fn can_mount() -> bool {
     let tried = Command::new("unshare")
         .args([
@@ -60,7 +60,7 @@ fn can_mount() -> bool {
 
 fn small_disk(at: &Path) -> Vec<OsString> {
     fs::create_dir_all(at).unwrap();
-    // Its content belongs to the user.
+    // The content of the mount belongs to the user.
     mounted(&format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{}'",
         at.display()
@@ -74,7 +74,7 @@ fn read_only(at: &Path) -> Vec<OsString> {
     ))
 }
 
-/// A path as the program sees it.
+/// Returns a path as the program sees it.
 fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
     let root = format!("/proc/{}/root", program.id().unwrap());
     Path::new(&root).join(path.strip_prefix("/").unwrap())
@@ -94,7 +94,7 @@ async fn write_failures(program: &Admittance, directory: &str) -> Option<f64> {
     metrics.sum("admittance_write_failures_total", &[("directory", directory)])
 }
 
-/// Another chain, to be applied.
+/// Returns another chain, to be applied.
 fn second(hot: &Hot) -> String {
     chain("second", &hot.plugin("{ name: second }"))
 }
@@ -191,7 +191,7 @@ async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
         let around = if is_full {
             small_disk(&store)
         } else {
-            // It contains the first version.
+            // The store contains the first version.
             end(hot.start().await).await;
             read_only(&store)
         };
@@ -239,7 +239,7 @@ async fn definitions_that_cannot_be_written_are_not_changed() {
     assert_eq!(status["revision"], before["revision"], "{status:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
-    // Nothing is left to be completed at the next start.
+    // No change is left to be completed at the next start.
     end(program).await;
     let program = hot.start().await;
     let told = hot.annotations(&program).await;

@@ -40,7 +40,7 @@ async fn a_signal_stops_the_program_and_its_compiler() {
     hot.until(&program, "the end of the compiler", is_gone).await;
 }
 
-/// Whether the process with this id exists and compiles.
+/// Returns whether the process with this id exists and compiles.
 fn is_compiler(id: &str) -> bool {
     let command = fs::read(Path::new("/proc").join(id).join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command)

@@ -13,7 +13,7 @@ use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinHandle};
 use super::scene::{Hot, chain, end, mistakes};
 use crate::operator::registry::{Access, Registry};
 
-/// A port that is currently unused.
+/// Returns a port that is currently unused.
 fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
@@ -54,7 +54,7 @@ async fn a_server_that_comes_up_later_is_retried() {
     );
     assert_eq!(server.begun(), 1, "it was fetched once");
 
-    // From now on it is in the store: starting requires neither the server nor the network.
+    // The module is in the store from now on: starting requires neither the server nor the network.
     drop(server);
     end(program).await;
     let program = hot.start().await;
@@ -109,14 +109,14 @@ async fn a_registry_that_comes_up_later_is_retried() {
         .unwrap();
 }
 
-/// A chain for another kind than the usual one, whose module is on a server.
+/// Returns a chain for another kind than the usual one, whose module is on a server.
 fn remote_chain(source: &str, policy: &str) -> String {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     let chain = chain("remote", &plugin).replace("kinds: [application]", "kinds: [deployment]");
     format!("{chain}      failurePolicy: {policy}\n")
 }
 
-/// The result for a deployment, which matches the chain with a server's module.
+/// Returns the result for a deployment, which matches the chain with a server's module.
 async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",
@@ -188,7 +188,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // Its chain is not lost if it is moved to the file that cannot be used.
+    // The chain is not lost if it is moved to the file that cannot be used.
     fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();

@@ -60,18 +60,18 @@ impl Hot {
         self.path("modules/versioned.wasm")
     }
 
-    /// The initial chain.
+    /// Returns the initial chain.
     pub(super) fn usual_chain(&self) -> String {
         chain("versioned", &self.plugin("{ name: stage }"))
     }
 
-    /// A `plugin:` with the module, and with these settings.
+    /// Returns a `plugin:` with the module, and with these settings.
     pub(super) fn plugin(&self, settings: &str) -> String {
         let source = format!("file:{}", self.module().display());
         format!("{{ source: \"{source}\", settings: {settings} }}")
     }
 
-    /// The bytes of a version.
+    /// Returns the bytes of a version.
     pub(super) fn bytes(&self, version: u32) -> Vec<u8> {
         self.versions.module(version)
     }
@@ -81,7 +81,7 @@ impl Hot {
         replace(&self.module(), self.bytes(version)).unwrap();
     }
 
-    /// The program with its store and its history, which are kept.
+    /// Returns a command for the program with its store and its history, which are kept.
     pub(super) fn serve(&self) -> Serve {
         Serve::new(self.path("admittance.yaml"))
             .unwrap()
@@ -112,7 +112,7 @@ impl Hot {
         serde_json::from_value(annotations).unwrap_or_default()
     }
 
-    /// The current version of the stage `stage`; `None` if there is none.
+    /// Returns the current version of the stage `stage`; `None` if there is none.
     pub(super) async fn version(&self, program: &Admittance) -> Option<u32> {
         let annotations = self.annotations(program).await;
         Versions::number(annotations.get("version.admittance.dev/stage")?)
@@ -147,7 +147,7 @@ impl Hot {
         }
     }
 
-    /// POST to the admin port.
+    /// Sends a POST to the admin port.
     pub(super) async fn post(&self, program: &Admittance, path: &str, body: &str) -> Reply {
         let request = Request::post(program.admin_url(path));
         self.client
@@ -163,7 +163,7 @@ impl Hot {
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     }
 
-    /// Whether the metric reports that the current definitions are live.
+    /// Returns whether the metric reports that the current definitions are live.
     pub(super) async fn is_current(&self, program: &Admittance) -> bool {
         let metrics = program.metrics().await.unwrap();
         metrics.sum("admittance_table_current", &[]) == Some(1.0)
@@ -175,7 +175,7 @@ pub(super) async fn end(mut program: Admittance) {
     program.kill().await.unwrap();
 }
 
-/// A chain whose only stage is `stage`.
+/// Returns a chain whose only stage is `stage`.
 pub(super) fn chain(name: &str, plugin: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -190,14 +190,14 @@ spec:
     )
 }
 
-/// The mistakes in `/v1/status`, joined; empty if the current definitions are live.
+/// Returns the mistakes in `/v1/status`, joined; empty if the current definitions are live.
 pub(super) fn mistakes(status: &Value) -> String {
     let mistakes = status["problem"]["mistakes"].as_array();
     let lines = mistakes.into_iter().flatten().filter_map(Value::as_str);
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Every file under a directory, with its content.
+/// Returns every file under a directory, with its content.
 pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(directory)
         .unwrap()

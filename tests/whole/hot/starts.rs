@@ -34,7 +34,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
     ];
     for (name, break_it, words) in table {
         let hot = Hot::new().await;
-        // There was no live table yet: there is nothing to serve.
+        // There is no earlier live table, so there is nothing to serve.
         break_it(&hot);
         let ended = hot.serve().finish().await.unwrap();
         assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
@@ -60,7 +60,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
         };
         assert!(program.log().iter().any(is_told), "{name}: {:#?}", program.log());
 
-        // It is reloaded from then on.
+        // The file is reloaded from then on.
         fs::create_dir_all(hot.path("definitions")).unwrap();
         hot.put(3);
         replace(&hot.chain_file(), hot.usual_chain()).unwrap();
@@ -90,7 +90,7 @@ async fn a_rollback_holds_until_the_files_change() {
         "no file is touched"
     );
 
-    // It survives a restart of the program, and writing the same content again.
+    // The rollback survives a restart of the program, and writing the same content again.
     let mut program = program;
     program.terminate().unwrap();
     program.ended().await.unwrap();

@@ -7,7 +7,7 @@ async fn swap(swaps: Swaps) {
     let swapped = swaps.run(|_, _| ()).await.unwrap();
     let told = &swapped.told;
     assert_eq!(told.failures, 0, "of {}: {:#?}", told.requests, told.mistakes);
-    // Only the last version is in memory, and all of them went live.
+    // Only the last version is in memory, and all versions went live.
     let rounds = u64::from(swaps.rounds);
     assert_eq!(swapped.status["revision"], rounds + 1, "{:#}", swapped.status);
     assert_eq!(swapped.status["problem"], Value::Null);

@@ -17,7 +17,7 @@ use crate::{
 
 const NAME: &str = "admittance-audit";
 
-/// The message about a Pod without the label that every Pod needs.
+/// Returns a chain with this message about a Pod without the label that every Pod needs.
 fn chain(message: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -37,7 +37,7 @@ fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name, "labels": labels}, "spec": {"containers": []}})
 }
 
-/// A cluster with six Pods, listed two at a time.
+/// Creates a cluster with six Pods, listed two at a time.
 fn setting() -> Setting {
     let setting = Setting::new();
     let server = &setting.server;
@@ -89,7 +89,7 @@ definitions: [ {{ kubernetes: {{}} }} ]
     Server::start_in(directory, &config, "").await
 }
 
-/// The objects that a report is about, and what it says of each.
+/// Returns the objects of a report, and its message about each.
 fn results(report: &Value) -> Vec<(&str, &str)> {
     let results = report["results"].as_array().into_iter().flatten();
     results
@@ -193,7 +193,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
     assert_eq!(audit(&first.program).await["objects"]["denied"], 2);
 
-    // Other chains.
+    // The chains are replaced.
     setting.server.put(PLURAL, chain("name a team"));
     until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
     until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
@@ -299,7 +299,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
         shown.stdout
     );
 
-    // What could not be listed is, later.
+    // A resource that could not be listed can be listed later.
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     setting.server.allow("list", "nodes");
     until_reported(&setting, "clusterpolicyreports", "", &[("n1", "no team")]).await;
@@ -314,7 +314,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     let refused =
         |line: &admittance_tests::LogLine| line.message().contains("cannot patch resource \"policyreports\"");
     server.program.until_logged("the refusal", refused).await.unwrap();
-    // Without the API server, it goes on later.
+    // Without the API server, the audit continues later.
     setting.server.leave();
     setting.server.allow("patch", "policyreports");
     setting.server.come_back();
@@ -383,7 +383,7 @@ async fn plugins_and_webhooks_judge_existing_objects() {
     assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
 }
 
-/// The findings of an audit depend on labels of namespaces, the configured user and what the cluster has.
+/// The findings of an audit depend on labels of namespaces, the configured user and objects of the cluster.
 #[tokio::test]
 async fn lookups_of_an_audit_are_made_as_the_configured_user() {
     let setting = Setting::new();

@@ -62,7 +62,7 @@ async fn the_shortest_of_all_timeouts_applies() {
                     "?timeout=30s",
                     "no verdict within the stage's timeout of 100ms",
                 ),
-                // In kube-apiserver's format; the response arrives within the second.
+                // The timeout is in kube-apiserver's format; the response arrives within the second.
                 ("30s", "?timeout=1s", BY_REQUEST),
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],

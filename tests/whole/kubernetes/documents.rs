@@ -13,13 +13,13 @@ use crate::scene::{source, write};
 #[tokio::test]
 async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
     let directory = tempfile::tempdir().unwrap();
-    // Each adds a label with its name.
+    // Each webhook adds a label with its name.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         Answer::label(call.path.trim_start_matches('/'), "seen")
     })
     .await;
     let webhook = |name: &str| hooks.webhook(name, &format!("/{name}"), &json!({}));
-    // It selects the label added by the very first.
+    // The webhook selects the label that the very first webhook adds.
     let selecting = hooks.webhook(
         "selecting",
         "/selecting",
@@ -32,7 +32,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
     let seen: Vec<_> = hooks.calls("/").iter().map(labels).collect();
-    // In lexical order: 1-first, 10-between, 2-later.
+    // The order is lexical: 1-first, 10-between, 2-later.
     let expected = [
         ("/z", ["remove"].as_slice()),
         ("/b", &["remove", "z"]),

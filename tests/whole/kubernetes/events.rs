@@ -73,7 +73,7 @@ async fn denials_are_events() {
     })
     .await;
 
-    // An object that exists is what the event is about. A dry run is not told.
+    // An event about an existing object names the object. A dry run causes no event.
     let mut update = ReviewedResource {
         operation: "UPDATE",
         ..POD
@@ -135,7 +135,7 @@ async fn events_are_limited_and_delay_no_request() {
     })
     .await;
 
-    // Without the right to write them, requests are answered all the same.
+    // Without the right to write events, requests are answered nevertheless.
     setting.server.forbid("create", "events");
     let delete = ReviewedResource {
         operation: "DELETE",

@@ -27,7 +27,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A label of the object.
+    /// Returns a label of the object.
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.review["request"]["object"]["metadata"]["labels"][name].as_str()
     }
@@ -37,27 +37,27 @@ impl Call {
 pub(crate) enum Answer {
     /// `response` of a review, without `uid`.
     Review(Value),
-    /// This status and text.
+    /// An answer with this status and text.
     Text(u16, String),
-    /// Nothing: the connection is closed.
+    /// No answer: the connection is closed.
     HangUp,
-    /// Nothing: the call hangs.
+    /// No answer: the call hangs.
     Silence,
 }
 
 impl Answer {
-    /// `allowed`, with a patch.
+    /// Returns `allowed`, with a patch.
     pub(crate) fn patch(patch: &Value) -> Self {
         Self::raw_patch(&patch.to_string())
     }
 
-    /// `allowed`, with an arbitrary string as the patch.
+    /// Returns `allowed`, with an arbitrary string as the patch.
     pub(crate) fn raw_patch(text: &str) -> Self {
         let patch = BASE64_STANDARD.encode(text);
         Self::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
     }
 
-    /// `allowed`.
+    /// Returns `allowed`.
     pub(crate) fn allow() -> Self {
         Self::Review(json!({"allowed": true}))
     }
@@ -80,7 +80,7 @@ impl Arrivals {
             .unwrap();
     }
 
-    /// The number of such calls.
+    /// Returns the number of such calls.
     pub(crate) fn count(&self, path: &str) -> usize {
         of(&self.0.borrow(), path).count()
     }
@@ -100,7 +100,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Serve over HTTP/1.1.
+    /// Starts a server over HTTP/1.1.
     pub(crate) async fn start<A>(
         directory: &Path,
         answer: impl Fn(Call, Arrivals) -> A + Send + Sync + 'static,
@@ -144,7 +144,7 @@ impl Hooks {
         }
     }
 
-    /// Configuration with which Admittance finds it.
+    /// Returns the configuration with which Admittance finds the server.
     pub(crate) fn resolve(&self) -> String {
         let [service, url] = NAMES;
         let address = self.address;
@@ -156,17 +156,17 @@ impl Hooks {
         of(&self.calls.borrow(), path).cloned().collect()
     }
 
-    /// Past and future calls.
+    /// Returns the calls to wait for, past and future.
     pub(crate) fn arrivals(&self) -> Arrivals {
         Arrivals(self.calls.subscribe())
     }
 
-    /// A `clientConfig` with its URL.
+    /// Returns a `clientConfig` with its URL.
     pub(crate) fn by_url(&self, path: &str) -> Value {
         json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
     }
 
-    /// A webhook at this path, for everything, with the policy `Fail`; `with` takes precedence.
+    /// Returns a webhook at this path, for everything, with the policy `Fail`; `with` takes precedence.
     pub(crate) fn webhook(&self, name: &str, path: &str, with: &Value) -> Value {
         let mut webhook = json!({
             "name": format!("{name}.hooks.example"),
@@ -184,17 +184,17 @@ impl Hooks {
     }
 }
 
-/// A rule for every request.
+/// Returns a rule for every request.
 pub(crate) fn anything() -> Value {
     rule(&["*"], &["*"], &["*"], &["*/*"])
 }
 
-/// A rule of a webhook.
+/// Returns a rule of a webhook.
 pub(crate) fn rule(operations: &[&str], groups: &[&str], versions: &[&str], resources: &[&str]) -> Value {
     json!({"operations": operations, "apiGroups": groups, "apiVersions": versions, "resources": resources})
 }
 
-/// A `MutatingWebhookConfiguration` or `ValidatingWebhookConfiguration`, as one of several documents in a
+/// Returns a `MutatingWebhookConfiguration` or `ValidatingWebhookConfiguration`, as one of several documents in a
 /// file.
 pub(crate) fn configuration(phase: &str, name: &str, webhooks: &[Value]) -> String {
     let document = json!({

@@ -340,7 +340,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
     }
 }
 
-/// A review of exactly this size.
+/// Returns a review of exactly this size.
 fn review_of(size: usize) -> String {
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"pad": ""});
@@ -351,7 +351,7 @@ fn review_of(size: usize) -> String {
     text
 }
 
-/// A connection for one request with arbitrary bytes.
+/// Returns a connection for one request with arbitrary bytes.
 async fn connect(server: &Server) -> TcpStream {
     let url = server.program.url("");
     let stream = TcpStream::connect(url.strip_prefix("http://").unwrap())
@@ -363,7 +363,7 @@ async fn connect(server: &Server) -> TcpStream {
 
 const HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
 
-/// The status of the only reply.
+/// Returns the status of the only reply.
 async fn status(stream: &mut TcpStream) -> u16 {
     let mut read = Vec::new();
     while !read.windows(4).any(|window| window == b"\r\n\r\n") {

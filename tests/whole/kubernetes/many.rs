@@ -24,7 +24,7 @@ fn name(number: usize) -> String {
     format!("chain-{number:04}")
 }
 
-/// One of them, with a registry or a message.
+/// Returns the chain with this number, with a registry or a message.
 fn numbered(number: usize, text: &str) -> Value {
     numbered_with(EVERY, number, text)
 }

@@ -11,7 +11,7 @@ fn module(name: &str) -> String {
     format!("file://{}", path.display())
 }
 
-/// A policy for Pods, with the rest of its `spec`.
+/// Returns a policy for Pods, with the rest of its `spec`.
 fn policy(kind: &str, metadata: &str, module: &str, spec: &str) -> String {
     format!(
         "---
@@ -63,7 +63,8 @@ fn documents() -> String {
     .concat()
 }
 
-/// A group that allows Pods with a team, and those with an owner that the policy, which may not, would not change.
+/// Returns a group that allows Pods with a team, and those with an owner that the policy, which may not, would not
+/// change.
 fn group(wapc: &str, program: &str) -> String {
     format!(
         "---
@@ -82,7 +83,7 @@ spec:
     )
 }
 
-/// A review of a Pod in a namespace, with these labels and annotations.
+/// Returns a review of a Pod in a namespace, with these labels and annotations.
 fn pod(namespace: &str, labels: &Value, annotations: &Value) -> Value {
     let mut review = POD.review("p1");
     let request = &mut review["request"];

@@ -73,11 +73,11 @@ impl Exchange {
 /// The change of an object by the mutating chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// Nothing.
+    /// The chains change nothing.
     None,
     /// A Pod gets the sidecar, and its own image from the mirror.
     Pod,
-    /// So does the template of a Deployment.
+    /// The template of a Deployment is changed too.
     Template,
     /// The object gets the annotation of the guest.
     Mark,
@@ -90,8 +90,8 @@ enum Images {
     Refused,
 }
 
-/// (file, calls in it, what the mutating chains change, what the validating chain says). Of the fields that
-/// kube-apiserver fills, each row has others.
+/// (file, calls in it, change by the mutating chains, verdict of the validating chain). Each row has other fields that
+/// kube-apiserver fills.
 const FILES: [(&str, usize, Change, Images); 22] = [
     ("apply-create", 1, Change::Mark, Images::Good),
     ("apply-update", 1, Change::Mark, Images::Good),
@@ -125,7 +125,7 @@ const FILES: [(&str, usize, Change, Images); 22] = [
     ("token-request", 1, Change::None, Images::Good),
 ];
 
-/// The stages of a chain for everything, and of one for a few plain resources.
+/// Returns the stages of a chain for everything, and of one for a few plain resources.
 fn chains() -> String {
     let (injector, images) = (source("sidecar-injector"), source("image-policy"));
     let guest = source("guest-misbehaves");

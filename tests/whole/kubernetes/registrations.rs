@@ -75,7 +75,7 @@ impl Replica {
         SocketAddr::from(([127, 0, 0, 1], url.port_u16().unwrap()))
     }
 
-    /// The message of the denial of this object, by an API server that trusts this bundle.
+    /// Returns the message of the denial of this object, by an API server that trusts this bundle.
     async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
         self.message_at("/validate", bundle, resource).await
     }
@@ -111,7 +111,7 @@ fn serve(directory: &TempDir, setting: &Setting, config: &str) -> Serve {
     Serve::new(config).unwrap().store(store())
 }
 
-/// A handshake as the API server does it, and the certificate that it got.
+/// Makes a handshake as the API server does, and returns the certificate of the server.
 async fn connect(
     address: SocketAddr,
     bundle: &str,
@@ -139,7 +139,7 @@ async fn connect(
     Ok((TokioIo::new(stream), served))
 }
 
-/// The webhooks of chains.
+/// Returns the webhooks of chains.
 fn webhooks(setting: &Setting, plural: &str) -> Value {
     let mut configuration = setting.server.object(plural, "", NAME).unwrap_or_default();
     if let Some(all) = configuration["webhooks"].as_array_mut() {
@@ -148,7 +148,7 @@ fn webhooks(setting: &Setting, plural: &str) -> Value {
     configuration["webhooks"].take()
 }
 
-/// The authorities that the API server trusts, as PEM.
+/// Returns the authorities that the API server trusts, as PEM.
 fn bundle(setting: &Setting) -> String {
     let encoded = webhooks(setting, VALIDATING)[0]["clientConfig"]["caBundle"].clone();
     let decoded = BASE64_STANDARD
@@ -173,7 +173,7 @@ async fn until_registered(setting: &Setting, resources: &[&str]) {
     .await;
 }
 
-/// A chain for this resource.
+/// Returns a chain for this resource.
 fn chain_of(name: &str, resource: &str, message: &str) -> Value {
     let mut chain = chain(name, message);
     chain["spec"]["rules"][0]["resources"] = json!([resource]);
@@ -218,7 +218,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     assert_eq!(all[1]["failurePolicy"], "Ignore");
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
 
-    // A rule is there only when the chain decides about its requests.
+    // A webhook has a rule only if the chain decides about its requests.
     let mut ignored = chain_of("secrets", "secrets", "second");
     ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(PLURAL, ignored);
@@ -250,7 +250,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         (&json!(true), &Value::Null)
     );
     assert!(kept["lastWrite"].is_string());
-    // The last chain leaves no webhook, and every write had a reason.
+    // Without the last chain there is no webhook, and every write had a reason.
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");
@@ -313,7 +313,7 @@ async fn nothing_is_registered_before_a_pod_is_ready() {
     until_registered(&setting, &["pods"]).await;
 }
 
-/// A chain of a namespace that is for everything costs other namespaces nothing, and no chain is called twice.
+/// A chain of a namespace that applies to all kinds costs other namespaces nothing, and no chain is called twice.
 #[tokio::test]
 async fn chains_of_a_namespace_are_called_for_it_alone() {
     let setting = setting();
@@ -362,14 +362,14 @@ async fn chains_of_a_namespace_are_called_for_it_alone() {
         assert_eq!(said, [of_team, of_cluster], "{path}: {message}");
     }
 
-    // Without chains of namespaces, all is as it was.
+    // Without chains of namespaces, the configuration is as before.
     setting.server.delete(NAMESPACED, "test", "all");
     let path = || webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
     eventually("one webhook for all chains", async || path() == "/validate").await;
     assert_eq!(webhooks(&setting, VALIDATING).as_array().unwrap().len(), 1);
 }
 
-/// A Secret whose certificate has 10 of 90 days left, and its CA as PEM.
+/// Returns a Secret whose certificate has 10 of 90 days left, and its CA as PEM.
 fn ending() -> (Value, String) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     let now = SystemTime::now();
@@ -442,7 +442,7 @@ async fn a_certificate_is_replaced_without_a_gap() {
     assert_eq!(secret["data"].as_object().unwrap().len(), 3);
     assert_eq!(setting.server.count("replace", SECRET), 2);
 
-    // A leader that stops removes nothing, and its successor goes on.
+    // A leader that stops removes nothing, and its successor continues.
     assert_eq!(leader.kept().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.ended().await.unwrap();
@@ -471,7 +471,7 @@ async fn a_lost_secret_is_restored_and_replaced() {
     assert_eq!(authorities(&bundle(&setting)), 2);
 }
 
-/// An API server that does not know a field is not written to again and again.
+/// Fields that an API server drops are not written again and again.
 #[tokio::test]
 async fn fields_that_the_api_server_drops_are_written_once() {
     let setting = setting();
@@ -498,7 +498,7 @@ async fn fields_that_the_api_server_drops_are_written_once() {
     let writes = |verb: &str| setting.server.count(verb, VALIDATING);
     assert_eq!((writes("create"), writes("replace")), (1, 0));
 
-    // What others write is still restored.
+    // Changes by other clients are still reverted.
     let kept = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
@@ -594,7 +594,7 @@ async fn missing_rights_are_named() {
     setting.server.allow("get", "secrets");
     program.until_serving().await.unwrap();
 
-    // Only what cannot be written is missing.
+    // Only the object that cannot be written is missing.
     let is_named = |status: &Value| {
         let problem = status["webhookConfigurations"]["problem"]
             .as_str()

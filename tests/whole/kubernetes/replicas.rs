@@ -20,11 +20,11 @@ use crate::{
 /// The validity of a replica's Lease.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// The maximum number of renewals of a replica's Lease before it serves a target that it has prepared. It does so in
-/// the order of what it learns, so this is the same on a busy machine.
+/// The maximum number of renewals of a replica's Lease before it serves a target that it has prepared. The order of
+/// events decides and not the time, so the number is the same on a busy machine.
 const RENEWALS: usize = 2;
 
-/// The annotations of the Lease of a replica, or of the leader.
+/// Returns the annotations of the Lease of a replica, or of the leader.
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
 }
@@ -51,7 +51,7 @@ fn check_order(setting: &Setting) -> usize {
                 let served = replicas
                     .values()
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader knows what it has itself before its own Lease says so.
+                // The leader has its own report before its own Lease has it.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = served.filter(|replica| replica["spec"]["holderIdentity"] != *leader);
                 let served =
@@ -71,7 +71,7 @@ fn check_order(setting: &Setting) -> usize {
             replicas.remove(&name);
             continue;
         }
-        // A Lease is created before it says anything.
+        // A Lease is created before it has a report.
         let before = replicas.get(&name).and_then(|before| annotation(before, "live"));
         let live = annotation(&lease, "live");
         let is_same = before.is_none() || before == live;
@@ -95,7 +95,7 @@ fn check_order(setting: &Setting) -> usize {
     targets
 }
 
-/// The message of the chain `pods` in a replica.
+/// Returns the message of the chain `pods` in a replica.
 async fn message(server: &Server) -> String {
     let verdict = server.review("/validate/pods", &POD.review("p1")).await;
     verdict.message().to_owned()
@@ -125,7 +125,7 @@ async fn a_replica_that_hangs_holds_the_others_back_and_is_named() {
     let name = own_name(&slow.program).await;
     until_known(&first.program, 2).await;
 
-    // It hangs, so it prepares nothing.
+    // The hanging replica prepares nothing.
     slow.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     let waiting = until_waiting(&first.program, &name).await;
@@ -144,7 +144,7 @@ async fn a_replica_that_hangs_holds_the_others_back_and_is_named() {
         until_message(server, "second").await;
     }
 
-    // Whoever stops is not waited for.
+    // A replica that stops does not delay the others.
     slow.program.terminate().unwrap();
     slow.program.ended().await.unwrap();
     setting.server.put(PLURAL, chain("pods", "third"));
@@ -158,11 +158,11 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, mut second, third] = three(&setting).await;
 
-    // The leader is killed while a change is being prepared. Another one leads when its Lease has expired.
+    // The leader is killed while a change is being prepared. Another replica leads when its Lease has expired.
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;
-    // Its Lease says so later than the leader itself.
+    // The Lease reports the state later than the leader itself.
     eventually("the Lease of the leader says what is prepared", async || {
         let replicas = replicas(&third.program).await;
         let mut known = replicas["replicas"].as_array().into_iter().flatten();
@@ -187,7 +187,7 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
         until_message(server, "third").await;
     }
 
-    // A replica that is new serves what the others serve as soon as it is ready.
+    // A new replica serves the same table as the others as soon as it is ready.
     let new = start(&setting).await;
     until_ready(&new.program).await;
     assert!(message(&new).await.contains("third"));
@@ -244,7 +244,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
     for server in &allowing {
         until_ready(&server.program).await;
     }
-    // This one may not use the chain, and all others wait for it.
+    // This replica does not allow the chain, and all others wait for it.
     let mut strict = start(&setting).await;
     until_ready(&strict.program).await;
     let name = own_name(&strict.program).await;

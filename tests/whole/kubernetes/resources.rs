@@ -15,7 +15,7 @@ pub(super) const PLURAL: &str = "admissionchains";
 pub(super) const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
-/// A chain that denies every Pod with this message.
+/// Returns a chain that denies every Pod with this message.
 pub(super) fn chain(name: &str, message: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -111,7 +111,7 @@ async fn chains_are_resources() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("second"));
 
-    // A bad one is named, and its last valid version stays in force; the others go live.
+    // An invalid chain is named, and its last valid version stays in force; the others go live.
     let mut bad = chain("pods", "third");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     setting.server.put(PLURAL, bad);
@@ -145,7 +145,7 @@ async fn chains_are_resources() {
         listed.stdout
     );
 
-    // Without the API server, what was live stays live.
+    // Without the API server, the live table stays live.
     setting.server.leave();
     assert!(server.message().await.contains("fifth"));
     setting.server.come_back();
@@ -229,7 +229,7 @@ async fn chains_of_a_namespace_stay_in_it() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("first"));
 
-    // Its name has a slash, wherever it is named.
+    // The name has a slash, wherever it appears.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
     assert!(verdict.message().contains("first"), "{}", verdict.message());
     for arguments in [
@@ -247,7 +247,7 @@ async fn chains_of_a_namespace_stay_in_it() {
         );
     }
 
-    // What the operator did not allow is refused by name, and the rest is served.
+    // A use that the operator did not allow is refused by name, and the rest is served.
     let mut wanting = in_namespace(chain("pods", "second"), "test");
     wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
@@ -272,7 +272,7 @@ async fn chains_of_a_namespace_stay_in_it() {
         "{mistake}"
     );
     assert!(server.message().await.contains("first"), "its last version stays");
-    // The command line says the same of this version and of another.
+    // The command line reports the same about this version and about another.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());
@@ -286,7 +286,7 @@ async fn chains_of_a_namespace_stay_in_it() {
     }
 }
 
-/// A review of a definition that is about to be stored.
+/// Returns a review of a definition that is about to be stored.
 fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value {
     let kind = object["kind"].as_str().unwrap();
     let resource = format!("admittance.dev/v1alpha1/{plural}");
@@ -296,7 +296,7 @@ fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value
         kind,
     };
     let mut review = subject.review("d1");
-    // As an API server adds.
+    // The API server adds these fields.
     let mut object = object.clone();
     object["metadata"]["uid"] = json!("u");
     object["metadata"]["generation"] = json!(1);
@@ -315,7 +315,7 @@ fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value
 #[tokio::test]
 async fn definitions_are_checked_before_they_are_stored() {
     let setting = Setting::new();
-    // A chain that denies everything does not stand in the way of a repair.
+    // A chain that denies everything does not prevent a repair.
     let mut all = chain("all", "never");
     all["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
     setting.server.put(PLURAL, all);
@@ -334,7 +334,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         assert!(verdict.is_allowed(), "{path}: {}", verdict.message());
     }
 
-    // Every mistake, with its field and what to write.
+    // Every mistake is reported, with its field and the fix.
     let mut bad = good.clone();
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     bad["spec"]["stages"][0]["failurePolicy"] = json!("fial");
@@ -431,7 +431,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         verdict.message()
     );
 
-    // A bad one that is there can be labelled, and repaired, but not be replaced by another bad one.
+    // An existing invalid definition can be labelled and repaired, but not replaced by another invalid one.
     let mut labelled = bad.clone();
     labelled["metadata"]["labels"] = json!({"team": "a"});
     let mut other = bad.clone();
@@ -441,7 +441,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         let verdict = server.review("/definitions", &review).await;
         assert_eq!(verdict.is_allowed(), is_allowed, "{}", verdict.message());
     }
-    // What is none of its business is allowed.
+    // Objects of other kinds are allowed.
     assert!(
         server
             .review("/definitions", &POD.review("p1"))

@@ -57,7 +57,7 @@ impl Server {
         Client::over_http2(trust(&authorities)).unwrap()
     }
 
-    /// A review, as kube-apiserver sends it.
+    /// Returns a review, as kube-apiserver sends it.
     pub(crate) async fn post(&self, path: &str, review: &Value) -> Reply {
         self.client
             .send(request(&self.program.tls_url(path), review))
@@ -65,7 +65,7 @@ impl Server {
             .unwrap()
     }
 
-    /// The answer to a review.
+    /// Returns the answer to a review.
     pub(crate) async fn review(&self, path: &str, review: &Value) -> Verdict {
         Verdict::of(review, &self.post(path, review).await)
     }
@@ -87,7 +87,7 @@ fn trust(authorities: &str) -> Trust<'_> {
     }
 }
 
-/// A review in flight.
+/// Returns a review in flight.
 pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
     Request::post(url)
         .header("user-agent", "kube-apiserver-admission")
@@ -115,7 +115,7 @@ impl Verdict {
         assert_eq!(answer.get("request"), None);
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
-        // What kube-apiserver treats as an invalid answer.
+        // These answers are invalid for kube-apiserver.
         assert_eq!(
             response.get("patch").is_some(),
             response.get("patchType").is_some()
@@ -142,19 +142,19 @@ impl Verdict {
         self.response["status"]["message"].as_str().unwrap_or_default()
     }
 
-    /// The audit annotation of this key.
+    /// Returns the audit annotation of this key.
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.response["auditAnnotations"][key].as_str()
     }
 
-    /// The patch of the answer.
+    /// Returns the patch of the answer.
     pub(crate) fn patch(&self) -> Option<Value> {
         let text = self.response.get("patch")?.as_str().unwrap();
         assert_eq!(self.response["patchType"], "JSONPatch");
         Some(serde_json::from_slice(&BASE64_STANDARD.decode(text).unwrap()).unwrap())
     }
 
-    /// The object after the patch, applied by another implementation of JSON Patch.
+    /// Returns the object after the patch, applied by another implementation of JSON Patch.
     pub(crate) fn applied_to(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(patch) = self.patch() {
@@ -182,7 +182,7 @@ pub(crate) const POD: ReviewedResource<'static> = ReviewedResource {
 };
 
 impl ReviewedResource<'_> {
-    /// A review in version `v1`, about an object in the namespace `test` with the label `remove: me`.
+    /// Returns a review in version `v1`, about an object in the namespace `test` with the label `remove: me`.
     pub(crate) fn review(self, uid: &str) -> Value {
         let parts: Vec<_> = self.resource.split('/').collect();
         let (group, version, resource) = (parts[0], parts[1], parts[2]);

@@ -14,7 +14,7 @@ use crate::{
 
 const LEADER: (&str, &[(&str, &str)]) = ("admittance_cluster_leader", &[("lease", "admittance")]);
 
-/// The status and the reason of a condition.
+/// Returns the status and the reason of a condition.
 fn condition(status: &Value, name: &str) -> (String, String) {
     let conditions = status["conditions"].as_array();
     let condition = conditions
@@ -24,7 +24,7 @@ fn condition(status: &Value, name: &str) -> (String, String) {
     (text("status"), text("reason"))
 }
 
-/// The status of a chain once it is about this generation and has this condition.
+/// Returns the status of a chain once it is about this generation and has this condition.
 async fn until(
     setting: &Setting,
     name: &str,
@@ -59,7 +59,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     }
     until(&setting, "zother", 1, ("Live", "True", "Live")).await;
 
-    // A mistake is in the status, and the status of the other chain stays as it is.
+    // A mistake is in the status of its chain, and the status of the other chain is unchanged.
     let other = setting.server.object(PLURAL, "", "zother").unwrap();
     let mut bad = chain("pods", "second");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
@@ -124,7 +124,7 @@ async fn only_one_replica_writes_statuses() {
     second.until_revision(2).await;
     assert_eq!(setting.server.count("patch", "pods/status"), 2);
 
-    // The other one takes over at once when the leader stops, and does not write what is written.
+    // The other replica takes over at once when the leader stops, and repeats no write.
     first.program.terminate().unwrap();
     first.program.ended().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;
@@ -133,7 +133,7 @@ async fn only_one_replica_writes_statuses() {
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
 }
 
-/// Each replica is where the leader is, and so is one that starts without a history.
+/// Each replica has the leader's step, and so does a replica that starts without a history.
 #[tokio::test]
 async fn replicas_follow_the_leader_in_a_rollout() {
     let setting = Setting::new();
@@ -170,7 +170,7 @@ async fn replicas_follow_the_leader_in_a_rollout() {
     })
     .await;
 
-    // The next leader goes on from there.
+    // The next leader continues from that step.
     first.program.terminate().unwrap();
     first.program.ended().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;

@@ -43,7 +43,7 @@ impl Held {
         Self { server, hooks, open }
     }
 
-    /// A review that has reached the webhook.
+    /// Returns a review that has reached the webhook.
     async fn in_flight(&self) -> JoinHandle<Reply> {
         let (client, url) = (
             self.server.client.clone(),

@@ -14,7 +14,7 @@ const TEMPLATES: &str = "constrainttemplates";
 const DEFINITIONS: &str =
     "definitions: [ { kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden] } } ]";
 
-/// A policy that denies every Pod with this message.
+/// Returns a policy that denies every Pod with this message.
 fn policy(message: &str) -> Value {
     json!({
         "metadata": {"name": "pods"},
@@ -41,7 +41,7 @@ fn define_policies(setting: &Setting) {
         .define_kind(version, BINDINGS, "ValidatingAdmissionPolicyBinding", false);
 }
 
-/// A template in CEL, of constraints that deny every Pod with their message.
+/// Returns a template in CEL, of constraints that deny every Pod with their message.
 fn template() -> Value {
     let validations =
         json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
@@ -99,7 +99,7 @@ async fn policies_of_the_cluster_are_read() {
     .await;
     setting.server.put(POLICIES, policy("by another"));
     until_message(&server, "by another").await;
-    // A bad version is named, and the last valid one stays in force; chains go live all the same.
+    // An invalid version is named, and the last valid one stays in force; chains go live nevertheless.
     let has_chain = |status: &Value| {
         let chains = status["chains"].as_array();
         chains.is_some_and(|chains| chains.iter().any(|chain| chain["name"] == "zother"))
@@ -136,7 +136,7 @@ async fn policies_of_the_cluster_are_read() {
         assert_eq!(there.get("status"), None);
     }
 
-    // A policy that is deleted denies nothing any more, while the others stay.
+    // A deleted policy no longer denies, and the others stay.
     setting.server.delete(BINDINGS, "", "all");
     until_message(&server, "by a chain").await;
 }
@@ -159,13 +159,13 @@ async fn kinds_of_constraints_come_and_go() {
         .define_kind("constraints.gatekeeper.sh/v1beta1", "never", "Never", false);
     setting.server.put("never", constraint(json!("first")));
     until_message(&server, "[never] first").await;
-    // What does not fit the template is reported, and the last version stays.
+    // A constraint that does not fit the template is reported, and its last version stays.
     setting.server.put("never", constraint(json!(1)));
     until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
     assert!(server.message().await.contains("first"));
     setting.server.put("never", constraint(json!("second")));
     until_message(&server, "second").await;
-    // Its template is deleted, and with it the kind.
+    // The kind is deleted with its template.
     setting.server.delete(TEMPLATES, "", "never");
     setting.server.remove_kind("never");
     eventually("the end of the constraint", async || {

@@ -119,7 +119,7 @@ spec:
         });
         let rules: Vec<_> = rules.collect();
         let found = role["rules"].as_array().unwrap().iter();
-        // The others are for the webhook configurations.
+        // The other rules are for the webhook configurations.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         assert_eq!(
             found.filter(is_of_chains).cloned().collect::<Vec<_>>(),
@@ -137,7 +137,7 @@ spec:
     }
 }
 
-/// A driver of chains that are resources may read them, report on them, and know the other Pods.
+/// A driver whose chains are resources may read them, report on them, and watch the other Pods.
 #[tokio::test]
 async fn chains_that_are_resources_are_granted_and_registered() {
     let text = |more: &str| {
@@ -209,7 +209,7 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
 
-    // The chains of namespaces may come later, with what they may use.
+    // The chains of namespaces may come later, with the kinds that they use.
     let directory = tempfile::tempdir().unwrap();
     let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
     let config = text("").replace(
@@ -248,13 +248,13 @@ async fn chains_that_are_resources_are_granted_and_registered() {
         );
     }
 
-    // Another installation has a leader of its own.
+    // Another installation has its own leader.
     let other = printed("", "--name other").await;
     let env = other.pod()["containers"][0]["env"].as_array().unwrap().clone();
     let service = json!({"name": "ADMITTANCE_SERVICE", "value": "other.admittance-system"});
     assert!(env.contains(&service), "{env:?}");
 
-    // Who may change definitions through the admin API changes resources.
+    // Users of the admin port that may change definitions change resources.
     let tokens =
         "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
     let verbs = may(&printed(tokens, "").await, "ClusterRole", "admissionchains");
@@ -332,7 +332,7 @@ definitions: [chains.yaml]
         );
     }
 
-    // Those of others are mounted.
+    // Certificates from other sources are mounted.
     let place = directory();
     let out = place.path().display().to_string();
     let service = "admittance.admittance-system";

@@ -95,7 +95,7 @@ impl Charts {
 }
 
 impl Rendered {
-    /// The only object of this kind whose name has this suffix.
+    /// Returns the only object of this kind whose name has this suffix.
     fn object(&self, kind: &str, suffix: &str) -> Option<&Value> {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(suffix)
@@ -106,7 +106,7 @@ impl Rendered {
     }
 }
 
-/// The program, if `cargo task test` could fetch it.
+/// Returns the program, if `cargo task test` could fetch it.
 fn helm() -> Option<PathBuf> {
     const VARIABLE: &str = "ADMITTANCE_TEST_HELM";
     let helm = env::var_os(VARIABLE);
@@ -128,7 +128,7 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 
 const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
 
-/// The configuration of Pods whose leader keeps the webhook configurations, with a certificate from files.
+/// Returns the configuration of Pods whose leader keeps the webhook configurations, with a certificate from files.
 fn mounted(webhooks: &str, rest: &str) -> String {
     format!(
         "listen:
@@ -214,8 +214,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     }
 }
 
-/// Values, separated by `;`; then kind, end of the name and pointer of a place, and what is there then, `-` for
-/// nothing.
+/// Values, separated by `;`; then kind, end of the name and pointer of a place, and the value there, `-` for none.
 const VALUES: &str = r#"
 image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
 image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"
@@ -245,7 +244,7 @@ CERT_MANAGER | Certificate | -tls | /spec/dnsNames | ["admittance.admittance-sys
 CERT_MANAGER; tls.secretName="own" | Certificate | -tls | /spec/secretName | "own"
 "#;
 
-/// The values, and the other columns, of each row.
+/// Returns the values, and the other columns, of each row.
 fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
     let text = VALUES
         .replace("POD/", "/spec/template/spec/")
@@ -360,7 +359,7 @@ async fn a_chart_can_be_written_again_in_its_directory() {
         }
     }
 
-    // What an earlier chart had is removed, and nothing else is overwritten.
+    // Files of an earlier chart are removed, and no other file is overwritten.
     let template = charts.path("chart/templates/old.yaml");
     fs::write(&template, "").unwrap();
     let image = charts.chart("--modules-in-image /plugins").await;
@@ -443,7 +442,7 @@ definitions: [pods.yaml]
             assert_eq!(variable(&pod).unwrap()["value"], "first");
             assert_eq!(variable(&others).unwrap()["value"], "second");
         }
-        // Nothing selects the Pods of the other one.
+        // No selector matches the Pods of the other release.
         let mut selectors = 0;
         for object in &first {
             for pointer in [

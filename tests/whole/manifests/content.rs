@@ -268,7 +268,7 @@ async fn flags_appear_in_the_manifests() {
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
-/// Notes for the user: what may be locked out, and what is not checked.
+/// Notes for the user: who may be locked out, and which requests are not checked.
 #[tokio::test]
 async fn notes_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");

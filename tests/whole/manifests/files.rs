@@ -142,7 +142,7 @@ async fn the_example_is_installed() {
     );
 }
 
-/// The example next to the plugins, as in a repository.
+/// Returns the example next to the plugins, as in a repository.
 fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
     let plugins = root.join("target/plugins");
     let chains = root.join("docs/examples/kubernetes/chains");

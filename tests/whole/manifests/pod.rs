@@ -46,7 +46,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         ("/validate", "nginx:1.29", json!({"allowed": true})),
         ("/validate", "nginx:latest", json!({"allowed": false})),
     ] {
-        // As kube-apiserver does: by the Service's name, whatever its address.
+        // The client connects like kube-apiserver: by the Service's name, whatever its address.
         let host = "admittance.admittance-system.svc";
         let reply = post(
             &program,
@@ -63,7 +63,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     }
 }
 
-/// The client of the other tests does not trust an unknown CA or another name.
+/// A client does not trust an unknown CA or another name.
 #[tokio::test]
 async fn only_the_webhook_configurations_trust_the_certificate() {
     let directory = tempfile::tempdir().unwrap();
@@ -79,12 +79,12 @@ async fn only_the_webhook_configurations_trust_the_certificate() {
             identity: None,
         })
         .unwrap();
-        // With the name `localhost`, which is not in the certificate.
+        // The name `localhost` is not in the certificate.
         assert!(client.get(&program.tls_url("/mutate")).await.is_err());
     }
 }
 
-/// A review over TLS, for this host name.
+/// Returns a review over TLS, for this host name.
 pub(super) async fn post(
     program: &Admittance,
     authority: &[u8],

@@ -34,7 +34,7 @@ impl Node {
         .await
     }
 
-    /// A path of the node.
+    /// Returns a path of the node.
     fn path(&self, path: &str) -> PathBuf {
         self.0.path().join("root").join(path.trim_start_matches('/'))
     }
@@ -134,7 +134,7 @@ async fn a_node_has_all_files() {
     }
 }
 
-/// Otherwise, the Pod would read chains that an earlier run wrote.
+/// Otherwise, the Pod would read chains of an earlier run.
 #[tokio::test]
 async fn old_files_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;

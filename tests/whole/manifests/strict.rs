@@ -17,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::*;
 
-/// Reads the object as this type and writes it again, which leaves out what the type does not have.
+/// Reads the object as this type and writes it again, without the fields that the type does not have.
 fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Option<()> {
     if object["kind"] != T::KIND || object["apiVersion"] != T::API_VERSION {
         return None;
@@ -28,7 +28,7 @@ fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Opt
     Some(())
 }
 
-/// Some types have numbers with fractions where the object has integers.
+/// Compares two values. Some types have numbers with fractions where the object has integers.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {

@@ -43,7 +43,7 @@ impl Surroundings {
         Front::start(&self.config(place, "")).await
     }
 
-    /// The configuration of a driver, with additions.
+    /// Returns the configuration of a driver, with additions.
     pub(super) fn config(&self, place: &ZooKeeperNode, more: &str) -> String {
         let address = self.hooks.address;
         let more = format!(
@@ -52,7 +52,7 @@ impl Surroundings {
         driver(place, &more)
     }
 
-    /// A definition as clients of the original write it.
+    /// Returns a definition as clients of the original write it.
     pub(super) fn definition(&self, name: &str, hook: &str) -> Value {
         let client = json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
         json!({
@@ -87,7 +87,7 @@ impl Surroundings {
         envelope["data"].clone()
     }
 
-    /// The hooks that are called for an application created through this driver.
+    /// Returns the hooks that are called for an application created through this driver.
     pub(super) async fn passed(&self, driver: &Front) -> Vec<String> {
         let name = format!("web-{:016x}", fastrand::u64(..));
         let object = application("shop", &name, "docker.io/library/nginx:1.29");
@@ -188,7 +188,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         assert_eq!(stored[key], definition[key], "{key}");
     }
 
-    // Changed through the other driver.
+    // The definition is changed through the other driver.
     let definition = around.definition("webhook-test", "odd");
     around.change(&two, Method::PUT, ROUTE, &definition).await;
     assert_eq!(around.passed(&two).await, ["odd"]);
@@ -261,20 +261,20 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
     let nodes = Nodes::connect(&place.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    // Of two, the one whose path comes first stays, also on a driver that never served either.
+    // Of two conflicting definitions, the one whose path comes first stays, also on a driver that never served either.
     let second_name = "webhook-test-second";
     let second = &format!("/blueking/admissionwebhook/defaultGroup/{second_name}");
     nodes.put(second, &around.definition(second_name, "odd")).await;
     let junk = "/blueking/admissionwebhook/defaultGroup/junk";
     nodes.put(junk, &json!("junk")).await;
-    // A new driver starts, and an existing one continues; both report what is bad.
+    // A new driver starts, and an existing one continues; both report the invalid definition.
     let mut two = around.driver(&place).await;
     for driver in [&one, &two] {
         assert_eq!(around.passed(driver).await.len(), 1);
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // A bad definition can be read if it can be parsed, counts as existing, and can be replaced and deleted.
+    // An invalid definition can be read if it can be parsed, counts as existing, and can be replaced and deleted.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
@@ -290,7 +290,7 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
         around.until_bad(driver, &[]).await;
         assert_eq!(around.passed(driver).await, ["first"]);
     }
-    // Others can be created while one is bad.
+    // Other definitions can be created while one is invalid.
     nodes.put(second, &json!([])).await;
     around.until_bad(&one, &["/webhook-test-second"]).await;
     let mut other = around.definition("other", "passes");
@@ -345,7 +345,7 @@ async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
     }
 }
 
-/// The current `/v1/status`.
+/// Returns the current `/v1/status`.
 async fn status(around: &Surroundings, driver: &Front) -> String {
     let url = driver.program.admin_url("/v1/status");
     let reply = around.client.get(&url).await.unwrap();

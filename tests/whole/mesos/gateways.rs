@@ -61,8 +61,8 @@ async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothi
     assert_eq!(mistakes, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Those in flight to the killed driver, and those sent on its connections before the failure was detected; none
-    // after that.
+    // The failed requests are those in flight to the killed driver, and those sent on its connections before the
+    // failure was detected; none was sent later.
     let failed: Vec<_> = written
         .iter()
         .filter(|written| written.answer != Answer::Created)

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::scene::application;
 
-/// The current `/healthz`.
+/// Returns the current `/healthz`.
 async fn health(driver: &Front) -> Value {
     let client = admittance_tests::Client::new().unwrap();
     let reply = client.get(&driver.program.admin_url("/healthz")).await.unwrap();
@@ -42,7 +42,7 @@ async fn until_healthz(driver: &Front, message: &str) {
     }
 }
 
-/// The reply to a client that creates an application.
+/// Returns the reply to a client that creates an application.
 async fn create(driver: &Front, name: &str) -> (u16, Value) {
     let client = admittance_tests::Client::new().unwrap();
     let url = format!("{}/namespaces/shop/applications", driver.routes());

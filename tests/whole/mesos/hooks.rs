@@ -32,7 +32,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Whether its reply is used as the object.
+    /// Whether the reply is used as the object.
     pub(super) fn is_good(&self) -> bool {
         self.status == 200
     }

@@ -50,12 +50,12 @@ impl Nodes {
         self.0.set_acl(path, &own, None).await.unwrap();
     }
 
-    /// Whether this user is not allowed to read a node.
+    /// Returns whether this user is not allowed to read a node.
     pub(super) async fn is_kept_from(&self, path: &str) -> bool {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
-    /// The children of a node, sorted by sequence number like in the original; none if the node does not exist.
+    /// Returns the children of a node, sorted by sequence number like in the original; none if the node does not exist.
     pub(super) async fn children(&self, path: &str) -> Vec<Node> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,
@@ -75,7 +75,7 @@ impl Nodes {
                     data: serde_json::from_slice(&data).unwrap_or_default(),
                     session: stat.ephemeral_owner,
                 }),
-                // It was deleted in the meantime.
+                // The node was deleted in the meantime.
                 Err(Error::NoNode) => {}
                 Err(error) => panic!("{path}/{name}: {error}"),
             }
@@ -109,7 +109,7 @@ impl Nodes {
         }
     }
 
-    /// A node's JSON and state; `None` if it does not exist.
+    /// Returns a node's JSON and state; `None` if it does not exist.
     pub(super) async fn get(&self, path: &str) -> Option<(Value, Stat)> {
         match self.0.get_data(path).await {
             Ok((data, stat)) => Some((serde_json::from_slice(&data).unwrap(), stat)),
@@ -142,7 +142,7 @@ impl Nodes {
     }
 }
 
-/// The last ten characters of a name as a number.
+/// Returns the last ten characters of a name as a number.
 fn sequence(name: &str) -> Option<u64> {
     name.get(name.len().checked_sub(10)?..)?.parse().ok()
 }

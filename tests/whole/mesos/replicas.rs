@@ -28,13 +28,13 @@ fn above() -> String {
     format!("/admittance/drivers/{CLUSTER}")
 }
 
-/// A driver whose session outlives whatever a test does to it.
+/// Starts a driver whose session outlives everything that a test does to it.
 async fn patient(around: &Surroundings, place: &ZooKeeperNode) -> Front {
     let config = around.config(place, "").replace("2s", "60s");
     Front::start(&config).await
 }
 
-/// Waits until a driver knows this number of drivers, one of which is the leader. Returns the name of the driver.
+/// Waits until a driver sees this number of drivers, one of which is the leader. Returns the name of the driver.
 async fn until_known(driver: &Front, count: usize) -> String {
     eventually("the drivers know one another, and have a leader", async || {
         let known = replicas(&driver.program).await["replicas"].clone();
@@ -52,7 +52,7 @@ async fn leads(driver: &Front) -> bool {
     known.any(|replica| replica["self"] == true && replica["leader"] == true)
 }
 
-/// Every driver that serves the target has written so after the target was: it did not serve it before.
+/// Checks that every driver that serves the target wrote so after the target was published.
 async fn check_order(nodes: &Nodes) {
     let (published, target) = nodes.get(&above()).await.unwrap();
     for driver in nodes.children(&above()).await {
@@ -66,8 +66,8 @@ async fn check_order(nodes: &Nodes) {
     }
 }
 
-/// Clients that create applications through the drivers in turn, each only if it says that it is ready. No driver may
-/// go back to an earlier table.
+/// Simulates clients that create applications through the drivers in turn, each only if it reports that it is ready. No
+/// driver may go back to an earlier table.
 async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
@@ -208,7 +208,7 @@ async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
     }
     check_order(&nodes).await;
 
-    // Whoever stops is not waited for.
+    // A driver that stops does not delay the others.
     slow.program.terminate().unwrap();
     slow.program.ended().await.unwrap();
     let definition = around.definition("webhook-test", "version-2");
@@ -220,7 +220,7 @@ async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
 async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     let server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
-    // The scheduler is registered elsewhere: it loses nothing when the server stops.
+    // The scheduler is registered in another ensemble, so it stays known when the server stops.
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
         .config(&place, "")
@@ -245,7 +245,7 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     until_known(&leader, 3).await;
     until_known(&third, 3).await;
 
-    // The leader is killed while a change is being prepared. Another one leads when its session has expired.
+    // The leader is killed while a change is being prepared. Another driver leads when its session has expired.
     second.program.suspend().unwrap();
     nodes
         .put(NODE, &around.definition("webhook-test", "version-1"))
@@ -261,7 +261,7 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     }
     until_known(&third, 2).await;
 
-    // Without ZooKeeper, no driver goes live with a change, and all answer.
+    // Without ZooKeeper, no driver goes live with a change, and all drivers answer.
     let mut server = blocking(move || {
         let mut server = server;
         server.stop();
@@ -295,7 +295,7 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
         .await;
     }
 
-    // A driver that is new serves what the others serve as soon as it is ready.
+    // A new driver serves the same table as the others as soon as it is ready.
     let new = patient().await;
     until_ready(&new.program).await;
     assert_eq!(around.passed(&new).await, ["version-2"]);
@@ -321,7 +321,7 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     drop(server);
 }
 
-/// The session of a driver's node.
+/// Returns the session of a driver's node.
 async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
     let name = until_known(driver, 3).await;
     let of_driver = |node: &&super::nodes::Node| node.data["name"] == name.as_str();
@@ -345,7 +345,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     std::fs::write(&key, KeyPair::generate().unwrap().public_key_pem()).unwrap();
     std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
     let first = patient(&around, &place).await;
-    // It accepts no module that is not signed.
+    // This driver accepts only signed modules.
     let strict = around.config(
         &place,
         &format!("registration: {{}}\nsignatures: [ {{ source: \"file:**\", keys: [{key:?}] }} ]\n"),
@@ -385,8 +385,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // Once the others serve the plugin, a driver that cannot is not ready, is not waited for, and is not registered for
-    // gateways.
+    // Once the others serve the plugin, a driver that cannot serve it is not ready, does not delay them, and is not
+    // registered for gateways.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
         replicas(&late.program).await["target"].is_string()
@@ -405,7 +405,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     assert_eq!(around.passed(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
-    // It is registered while it serves what the others serve.
+    // The driver is registered while it serves the same table as the others.
     nodes.delete(&node).await;
     until_ready(&late.program).await;
     until_registered(&nodes, 1).await;

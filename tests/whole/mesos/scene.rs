@@ -66,7 +66,7 @@ impl Mesos {
     }
 }
 
-/// The configuration of a driver for a cluster in ZooKeeper, with additions.
+/// Returns the configuration of a driver for a cluster in ZooKeeper, with additions.
 pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     let ensemble = place.config();
     let definitions = if more.contains("definitions:") {
@@ -101,7 +101,7 @@ impl Front {
         }
     }
 
-    /// The base URL of a driver's routes.
+    /// Returns the base URL of a driver's routes.
     pub(super) fn routes(&self) -> String {
         self.program.url("/mesosdriver/v4")
     }
@@ -114,7 +114,7 @@ fn serve(directory: &TempDir, config: PathBuf) -> Serve {
         .history(directory.path().join("history"))
 }
 
-/// The code and the message of an envelope.
+/// Returns the code and the message of an envelope.
 pub(super) fn code_and_message(reply: &Reply) -> (u64, String) {
     let envelope: Value = reply.json().unwrap();
     let message = envelope["message"].as_str().unwrap().to_owned();

@@ -10,12 +10,12 @@ use super::{
     zookeeper::{Ensemble, ZooKeeperNode, blocking},
 };
 
-/// The node below which bcs-api looks for the drivers of the cluster.
+/// Returns the node below which bcs-api looks for the drivers of the cluster.
 fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// The only node of a driver in each of its two locations. Below the second there are also clusters.
+/// Returns the only node of a driver in each of its two locations. Below the second there are also clusters.
 async fn registered(nodes: &Nodes) -> (Node, Node) {
     let is_driver = |node: &Node| node.name.starts_with("_c_");
     let in_service = nodes
@@ -32,7 +32,7 @@ async fn registered(nodes: &Nodes) -> (Node, Node) {
     )
 }
 
-/// Whether a name is one of a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
+/// Returns whether a name is one of a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
 /// address and ten digits.
 fn is_protected(name: &str, address: &str) -> bool {
     let rest = name.strip_prefix("_c_").and_then(|rest| rest.split_once('-'));
@@ -45,7 +45,7 @@ fn is_protected(name: &str, address: &str) -> bool {
     })
 }
 
-/// `host:port` of a URL.
+/// Returns `host:port` of a URL.
 fn address(url: &str) -> http::uri::Authority {
     url.parse::<http::Uri>().unwrap().authority().unwrap().clone()
 }
@@ -78,7 +78,7 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
         assert_ne!(node.session, 0, "it is ephemeral");
     }
 
-    // It hangs until its sessions expire: ZooKeeper deletes the nodes, and reports the expired session when the
+    // The driver hangs until its sessions expire: ZooKeeper deletes the nodes, and reports the expired session when the
     // driver reconnects.
     driver.program.suspend().unwrap();
     nodes

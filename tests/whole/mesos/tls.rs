@@ -32,7 +32,7 @@ fn pem(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// A client that trusts this authority, and presents its certificate if it has one.
+/// Returns a client that trusts this authority, and presents its certificate if it has one.
 fn client(trusts: &Path, shows: Option<&Path>) -> Client {
     let identity = shows.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
     let identity = identity

@@ -110,7 +110,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], received: CREATED, called: &["broken"], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    // What hooks are for, and what they are not for.
+    // Requests to which hooks apply, and others.
     Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), received: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), received: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
@@ -122,7 +122,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: SEEN, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: SEEN, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: SEEN, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
-    // Definitions. They never reach a scheduler.
+    // Requests for definitions never reach a scheduler.
     Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
     Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), reply: (200, 1_405_201, "admission already exist"), ..USUAL },
     Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", ANOTHER), ..USUAL },
@@ -150,7 +150,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
 ];
 
-/// The definitions that all rows need: one for each operation and kind.
+/// Returns the definitions that all rows need: one for each operation and kind.
 fn definitions(hooks: &Hooks) -> String {
     let mut stages: Vec<Value> = Vec::new();
     let mut done: Vec<&str> = Vec::new();
@@ -217,7 +217,7 @@ async fn replies_match_the_vectors_of_the_original() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Ask one row; what is not as it says.
+/// Sends one row's request, and returns the differences from its expectations.
 async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let (method, path) = &vector.ask;
     let body = body(vector, &hooks.bundle);
@@ -262,7 +262,7 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // The first hook has the client's bytes, every other one the last good reply of those before it.
+    // The first hook gets the client's bytes, and every other one the last valid reply of the hooks before it.
     let has_plugins = vector
         .hooks
         .iter()
@@ -329,7 +329,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         status.to_string(),
     );
     if !reply.text().starts_with('{') {
-        // The original says this one outside of an envelope.
+        // The original sends this message outside of an envelope.
         expect("the reply", reply.text(), message.to_owned());
         return;
     }
@@ -343,7 +343,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the message", text.clone(), message.to_owned());
     }
     if code == 1_405_234 {
-        // To the byte, as the original's filters write it.
+        // The envelope is compared byte for byte with that of the original's filters.
         let envelope = format!(
             "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
             json!(text)

@@ -62,7 +62,7 @@ impl Writers {
         }
     }
 
-    /// The number of replies.
+    /// Returns the number of replies.
     pub(super) fn count(&self) -> usize {
         self.written.borrow().len()
     }
@@ -169,7 +169,7 @@ pub(super) fn wrong(
     wrong
 }
 
-/// All requests to these schedulers, with their problems.
+/// Returns all requests to these schedulers, with their problems.
 pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
     let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
     let mistakes = schedulers.iter().flat_map(|scheduler| scheduler.mistakes());

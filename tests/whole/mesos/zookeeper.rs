@@ -17,7 +17,7 @@ pub(crate) struct ZooKeeperNode {
 }
 
 impl ZooKeeperNode {
-    /// The root of an ensemble.
+    /// Returns the root of an ensemble.
     pub(super) fn root(servers: &str) -> Self {
         Self {
             servers: servers.to_owned(),
@@ -25,9 +25,9 @@ impl ZooKeeperNode {
         }
     }
 
-    /// A separate root node in the server that the tests share.
+    /// Returns a separate root node in the server that the tests share.
     pub(crate) async fn shared(test: &str) -> Self {
-        // It blocks while the server starts.
+        // The function blocks while the server starts.
         let address = blocking(ensemble::shared).await;
         let folder = format!("/{test}-{:016x}", fastrand::u64(..));
         let client = Client::connect(address).await.unwrap();
@@ -39,12 +39,12 @@ impl ZooKeeperNode {
         }
     }
 
-    /// The connect string for ZooKeeper clients.
+    /// Returns the connect string for ZooKeeper clients.
     pub(super) fn connection(&self) -> String {
         format!("{}{}", self.servers, self.folder)
     }
 
-    /// The keys for the configuration.
+    /// Returns the keys for the configuration.
     pub(crate) fn config(&self) -> String {
         let servers: Vec<String> = self
             .servers

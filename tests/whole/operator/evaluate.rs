@@ -22,7 +22,7 @@ impl Setup {
         Client::new().unwrap().send(request).await.unwrap()
     }
 
-    /// The reply to an evaluation that succeeds.
+    /// Returns the reply to an evaluation that succeeds.
     async fn evaluated(&self, body: &Value) -> Value {
         let reply = self.ask("/v1/evaluate", body).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
@@ -30,7 +30,7 @@ impl Setup {
     }
 }
 
-/// Every message and mistake of a refused evaluation.
+/// Returns every message and mistake of a refused evaluation.
 fn error_of(reply: &Reply) -> String {
     let reply: Value = reply.json().unwrap();
     reply["error"].to_string()
@@ -75,7 +75,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
         Versions::name(1)
     );
 
-    // A chain that is for something else.
+    // This chain does not apply to the request.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": "apiVersion: v4\nkind: process\n"}});
     let reply = setup.evaluated(&body).await;
     assert_eq!(
@@ -219,7 +219,8 @@ const TOKENS: &str = "admin:
     - { name: ops, role: Admin, file: ops.token }
 ";
 
-/// Evaluating runs what the definitions say, so it needs the role that may apply them. Asking what applies does not.
+/// Evaluating runs code of the definitions, so it needs the role that may apply them. Listing the chains that apply
+/// does not.
 #[tokio::test]
 async fn evaluating_needs_the_role_that_may_change_definitions() {
     let directory = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The plugin's version, as reported by the running driver.
+/// Returns the plugin's version, as reported by the running driver.
 async fn version(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
@@ -66,7 +66,7 @@ async fn a_module_of_a_registry_runs_without_it() {
     let inspected = said(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
-    // `inspect` does not change what is used.
+    // `inspect` does not change which module is used.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
     // Resolved again, it is the new module, which runs even if the registry is unreachable.
@@ -155,7 +155,7 @@ async fn only_signed_modules_run() {
     let config = format!("{BCS}{signatures}");
     let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
 
-    // At startup there is nothing else to serve.
+    // At startup there is no other table to serve.
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
     write(
@@ -182,7 +182,8 @@ async fn only_signed_modules_run() {
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
-    // Another module without a signature, then with a foreign one, and finally with ours.
+    // The module is replaced by one without a signature, then by one with a foreign signature, and finally by one with
+    // ours.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));

@@ -7,14 +7,14 @@ use crate::scene::{source, write};
 
 const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
 
-/// The chain with a candidate that is rolled out so.
+/// Returns the chain with a candidate that has this rollout.
 fn rolled_out(rollout: &str) -> String {
     let candidate =
         format!("      candidate:\n        source: file:../two.wasm\n        rollout: {rollout}\n");
     chain("one.wasm", &candidate)
 }
 
-/// State and share of the rollout.
+/// Returns the state and the share of the rollout.
 async fn shown(setup: &Setup) -> String {
     let status = setup.json_of(&["status"]).await;
     let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
@@ -56,7 +56,7 @@ async fn a_candidate_decides_its_share() {
         [of_candidate, Some(0.0), Some(0.0)]
     );
 
-    // Another definition is another rollout, which begins at its first step.
+    // Another definition has another rollout, which begins at its first step.
     setup.stdout_of(["rollout", "next", "versions/version"]).await;
     assert_eq!(setup.versions_of("b").await, annotations_by(2));
     write(
@@ -138,7 +138,7 @@ async fn a_roll_out_is_steered_and_kept_over_a_restart() {
     assert_eq!(metric(&setup, "admittance_rollout_share").await, Some(0.0));
 }
 
-/// A candidate that fails, or denies what the plugin allows, is out of the way by itself.
+/// A candidate that fails, or denies requests that the plugin allows, is aborted automatically.
 #[tokio::test]
 async fn a_candidate_that_does_harm_is_aborted() {
     for (package, settings, limit, at_least, reason) in [
@@ -165,7 +165,7 @@ async fn a_candidate_that_does_harm_is_aborted() {
         let setup = Setup::with(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
         let mut refused = 0;
-        // It is aborted after the response.
+        // The candidate is aborted after the response.
         while setup.create(&format!("a{refused}")).await.status != 200 {
             refused += 1;
         }

@@ -18,7 +18,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// A driver with this one chain.
+    /// Returns a driver with this one chain.
     pub(super) async fn with(chain: &str) -> Self {
         Self::start(BCS, chain, |_| None).await
     }
@@ -130,7 +130,7 @@ fn serve(directory: &TempDir, upstream: &Upstream) -> Serve {
         .history(directory.path().join("history"))
 }
 
-/// A chain of one stage with the plugin in this file; `more` are additional fields of the stage.
+/// Returns a chain of one stage with the plugin in this file; `more` are additional fields of the stage.
 pub(super) fn chain(module: &str, more: &str) -> String {
     format!(
         "# Which version runs.
@@ -151,7 +151,7 @@ spec:
     )
 }
 
-/// The annotation written by a stage of this version.
+/// Returns the annotation written by a stage of this version.
 pub(super) fn annotations_by(version: u32) -> Value {
     json!({ "version.admittance.dev/a": Versions::name(version) })
 }

@@ -105,7 +105,7 @@ async fn requests_are_recorded_and_replayed() {
     }
 }
 
-/// Cases of recorded requests expect what was answered.
+/// Cases of recorded requests expect the recorded answers.
 #[tokio::test]
 async fn requests_are_recorded_as_cases() {
     let setup = Setup::with(&chain("one.wasm", "")).await;

@@ -66,7 +66,7 @@ impl Collector {
         self.shared.manner.send_replace(manner);
     }
 
-    /// The requests, once they have spans that fulfil the condition.
+    /// Returns the requests, once they have spans that fulfil the condition.
     pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Received> {
         let mut received = self.shared.received.subscribe();
         let all = |received: &Vec<Received>| is_enough(&spans(received));
@@ -77,7 +77,7 @@ impl Collector {
     }
 }
 
-/// The spans of all requests.
+/// Returns the spans of all requests.
 pub(crate) fn spans(received: &[Received]) -> Vec<Span> {
     received
         .iter()
@@ -85,7 +85,7 @@ pub(crate) fn spans(received: &[Received]) -> Vec<Span> {
         .collect()
 }
 
-/// The value of an attribute as text; empty if there is none.
+/// Returns the value of an attribute as text; empty if there is none.
 pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> String {
     let found = attributes.iter().find(|attribute| attribute.key == name);
     let value = found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());

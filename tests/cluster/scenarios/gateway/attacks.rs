@@ -43,7 +43,7 @@ const LINES: [&str; 17] = [
     "Cookie: token=token-of-admin\r\nX-BCS-User-Token: token-of-admin",
 ];
 
-/// A reply to a head that is sent as it is.
+/// Returns a reply to a head that is sent as it is.
 async fn raw(scene: &Scene, head: &str) -> String {
     let authority = scene.authority("certs");
     let mut roots = RootCertStore::empty();
@@ -76,7 +76,7 @@ async fn raw(scene: &Scene, head: &str) -> String {
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// Whether a reply has arrived with the body that its head declares.
+/// Returns whether a reply has arrived with the body that its head declares.
 fn is_complete(read: &[u8]) -> bool {
     let text = String::from_utf8_lossy(read).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
@@ -104,7 +104,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
             ),
         )
         .await;
-        // In the words of the API server.
+        // The API server refuses in these words.
         let is_refused =
             reply.starts_with("HTTP/1.1 403") && reply.contains(r#"User \"plain.alice\" cannot list"#);
         assert!(is_refused, "{lines}: {reply}");
@@ -191,7 +191,7 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
         (reply.status.as_u16(), reply.json().unwrap()["kind"].clone())
     };
     let status = json!("Status");
-    // To bob it exists, without an agent.
+    // For bob the cluster exists, but has no agent.
     assert_eq!(
         code(&bob, format!("{other}/version")).await,
         (500, status.clone())

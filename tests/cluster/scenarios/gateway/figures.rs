@@ -75,7 +75,7 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     all
 }
 
-/// The watches of ConfigMaps that the API server has.
+/// Returns the watches of ConfigMaps that the API server has.
 async fn watchers(gate: &Gate) -> usize {
     let metrics = gate.scene.rest.get("/metrics").await.unwrap().text();
     let is_of_watches = |line: &&str| {

@@ -17,7 +17,7 @@ use crate::{
 
 /// A gateway, a cluster with an agent, and its user alice.
 pub(super) struct Gate {
-    /// Its kubectl is the administrator's, and goes to the API server itself.
+    /// The scene, whose kubectl is the administrator's and connects to the API server directly.
     pub(super) scene: Scene,
     pub(super) agent: Child,
     has_tunnel: bool,
@@ -67,11 +67,11 @@ impl Setting<'_> {
     }
 }
 
-/// Fixed versions of images, and no `rm` in containers.
+/// Returns chains that require fixed versions of images, and forbid `rm` in containers.
 fn chains() -> Vec<Value> {
     let pods = core(&["CREATE", "UPDATE"], &["pods"]);
     let mut guard = chain("guard", core(&["CONNECT"], &["pods/exec"]), json!([images()]));
-    // Whatever this selects fails, and is refused.
+    // This stage fails, so everything that it selects is refused.
     guard["spec"]["stages"][0] = json!({
         "name": "no-rm",
         "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"},
@@ -89,7 +89,7 @@ impl Gate {
         Self::configured(cluster, Setting::simple(has_tunnel)).await
     }
 
-    /// The cluster is connected as the documentation says.
+    /// Connects the cluster as the documentation says.
     pub(super) async fn configured(cluster: Arc<Cluster>, setting: Setting<'_>) -> Self {
         let mut gateway = json!({"accounts": setting.accounts});
         if let Some(peers) = setting.peers {
@@ -144,7 +144,7 @@ impl Gate {
         self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
     }
 
-    /// The path of a collection in the namespace of the scene, by way of the gateway.
+    /// Returns the path of a collection in the namespace of the scene, by way of the gateway.
     pub(super) fn path(&self, collection: &str) -> String {
         let namespace = &self.scene.namespace;
         format!("{}/api/v1/namespaces/{namespace}/{collection}", self.prefix)
@@ -179,7 +179,7 @@ impl Gate {
         self.alice.run_with(&arguments, input).await.unwrap()
     }
 
-    /// Starts alice's kubectl in the namespace of the scene, for what does not end by itself.
+    /// Starts alice's kubectl in the namespace of the scene for a command that does not end by itself.
     pub(super) fn start_kubectl(&self, arguments: &str) -> Running {
         self.alice.start(&self.here(arguments)).unwrap()
     }
@@ -200,7 +200,7 @@ impl Gate {
     }
 }
 
-/// A command for the gateway.
+/// Runs a command for the gateway, and returns its output.
 pub(super) async fn tell(scene: &Scene, line: &str) -> KubectlOutput {
     let server = ["--server".to_owned(), scene.admin_url()];
     let arguments = line.split(' ').map(str::to_owned).chain(server);
@@ -315,7 +315,7 @@ pub(super) async fn token(scene: &Scene, user: &str) -> String {
     created.succeeds().stdout.trim().to_owned()
 }
 
-/// The identifier of a cluster.
+/// Returns the identifier of a cluster.
 pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
     let listed = tell(scene, "clusters list --output json").await.json();
     let clusters = listed["clusters"].as_array().unwrap();
@@ -342,7 +342,7 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
     scene.cluster.kubectl_with(&kubeconfig).unwrap()
 }
 
-/// A client of the gateways of a scene.
+/// Returns a client of the gateways of a scene.
 pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> Rest {
     let authority = String::from_utf8(scene.authority("certs")).unwrap();
     let client = Client::trusting(Trust {

@@ -132,7 +132,7 @@ pub(crate) async fn the_agent_is_killed_under_load(cluster: Arc<Cluster>) {
     gate.start_agent();
     timeout(SOON, gate.until_reached()).await.unwrap();
     let tally = load.stop(&gate).await;
-    // At most the answers that were being sent at that moment.
+    // Only answers that were being sent at that moment are broken.
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 

@@ -126,7 +126,7 @@ pub(crate) async fn the_database_is_away_and_comes_back(cluster: Arc<Cluster>) {
     };
     let gate = Gate::configured(cluster, setting).await;
     shared.server.kill().await.unwrap();
-    // What was read last is used.
+    // The gateway keeps the last content that it has read.
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let path = gate.path("configmaps");

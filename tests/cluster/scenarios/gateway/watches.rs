@@ -22,7 +22,7 @@ pub(crate) async fn watches_last(cluster: Arc<Cluster>) {
     watching.join_all().await;
 }
 
-/// Two watches: one with an event every few seconds, and one whose first event comes at the end.
+/// Opens two watches: one with an event every few seconds, and one whose first event comes at the end.
 async fn watch_for(gate: &Gate, limit: Duration) {
     let create = async |name: String, kind: &str| {
         let object = json!({
@@ -34,7 +34,7 @@ async fn watch_for(gate: &Gate, limit: Duration) {
     };
     create("busy-0".to_owned(), "busy").await;
     create("idle-0".to_owned(), "idle").await;
-    // What is listed at the beginning shows that no later event is missed.
+    // The list at the beginning shows that no later event is missed.
     let start = |kind: &str| {
         gate.start_kubectl(&format!(
             "get configmaps --selector=kind={kind} --watch --output=name"

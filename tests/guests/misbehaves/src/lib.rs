@@ -32,7 +32,7 @@ macro_rules! behaviours {
             /// Every misbehaviour.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The name in the settings.
+            /// Returns the name in the settings.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*

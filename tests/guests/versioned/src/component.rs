@@ -11,7 +11,7 @@ use crate::{Settings, names::VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The version in this component. Its value must be opaque to the compiler, which would otherwise inline the
+/// Returns the version in this component. Its value must be opaque to the compiler, which would otherwise inline the
 /// text into the code as numbers.
 fn version() -> &'static str {
     static TEXT: &str = VERSION;

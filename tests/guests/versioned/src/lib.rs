@@ -36,7 +36,7 @@ struct Metadata {
     annotations: Option<IgnoredAny>,
 }
 
-/// The patch that writes the version into an object.
+/// Returns the patch that writes the version into an object.
 ///
 /// # Errors
 ///

@@ -98,7 +98,7 @@ impl Source {
     }
 }
 
-/// The version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that reverted to
+/// Returns the version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that reverted to
 /// an older version is named `1.20.5+really1.20.2`.
 pub(super) fn version(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
@@ -109,7 +109,7 @@ pub(super) fn version(archive: &Path) -> Option<String> {
     Some(version.to_owned())
 }
 
-/// A file of this name, under a folder a platform (`linux/amd64`).
+/// Finds the file of this name in a folder below the folder of a platform (`linux/amd64`).
 fn find(platforms: &Path, name: &str) -> Option<PathBuf> {
     let folders = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -81,7 +81,7 @@ fn control_file(contents: &Contents) -> Result<String, Error> {
     ))
 }
 
-/// Returns who answers for the package: the one that Debian's own variables name, or else the author of the last commit.
+/// Returns the maintainer of the package, from Debian's own variables, or else the author of the last commit.
 fn maintainer() -> Result<String, Error> {
     if let (Ok(name), Ok(address)) = (env::var("DEBFULLNAME"), env::var("DEBEMAIL")) {
         return Ok(format!("{name} <{address}>"));

@@ -1,4 +1,4 @@
-//! The names in an expression of PromQL. Whether it can be parsed is for Prometheus' own tool.
+//! Finds the names in an expression of PromQL. Prometheus' own tool checks whether it can be parsed.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ impl Expression {
         let mut rest = text.trim_start();
         while let Some(first) = rest.chars().next() {
             rest = if first.is_ascii_digit() {
-                // With its unit.
+                // The duration has a unit.
                 rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
             } else if first == '[' {
                 rest.split_once(']').unwrap().1
@@ -44,7 +44,7 @@ impl Expression {
         parsed
     }
 
-    /// Takes a word and what belongs to it, and returns the rest.
+    /// Takes a word and the parts that belong to it, and returns the rest.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let (word, rest) = word_of(text);
         let rest = rest.trim_start();
@@ -90,7 +90,7 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// The word at the beginning, which may be empty, and the rest.
+/// Returns the word at the beginning, which may be empty, and the rest.
 fn word_of(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()))
 }

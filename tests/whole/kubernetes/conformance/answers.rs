@@ -42,7 +42,7 @@ fn answer(version: &str, response: &Value) -> Value {
     })
 }
 
-/// An answer with members that override `allowed` and the right uid.
+/// Returns an answer with members that override `allowed` and the right uid.
 fn allowed(version: &str, with: &Value) -> Value {
     let mut response = json!({"uid": "UID", "allowed": true});
     response
@@ -356,7 +356,7 @@ async fn answers_are_verified() {
     );
 }
 
-/// The rows about requests to webhooks.
+/// Returns the rows about requests to webhooks.
 async fn requests() -> [&'static str; 4] {
     let directory = tempfile::tempdir().unwrap();
     let directory = &directory;

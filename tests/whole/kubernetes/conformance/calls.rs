@@ -104,7 +104,7 @@ async fn ten_calls_run_concurrently() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// Whatever is broken, its configuration can be removed, and access reviews are answered.
+/// Even if everything is broken, its configuration can be removed, and access reviews are answered.
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {

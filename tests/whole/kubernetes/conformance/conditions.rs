@@ -167,7 +167,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// Each in its own file, all read together.
+/// Each document is in its own file, and all are read together.
 async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
     let documents = documents();

@@ -112,7 +112,7 @@ async fn rules_select_webhooks_and_objects_are_not_converted() {
     ran("C11", names.chain(conditions));
 }
 
-/// The rows about checks of the object after a rule matched.
+/// Returns the rows about checks of the object after a rule matched.
 async fn conditions() -> [&'static str; 3] {
     const ROWS: [(&str, &str, usize, u64); 3] = [
         ("C11.13", "object.metadata.name == 'web'", 1, 0),

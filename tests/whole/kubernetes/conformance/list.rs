@@ -156,7 +156,7 @@ pub(super) const LIST: &[Row] = &[
         "a patch changes the name: the object is created under the new one",
         Differs("no verdict changes the identity of the object: refused with identity-changed"),
     ),
-    // C3: what is kept between calls.
+    // C3: state that is kept between calls.
     ("C3.1", "the first call of a service: nothing is kept yet", Met),
     (
         "C3.2",
@@ -234,7 +234,7 @@ pub(super) const LIST: &[Row] = &[
         "v1beta1: every field is sent, including the requested kind and resource",
         Met,
     ),
-    // C6: from a denial to what the user sees.
+    // C6: from a denial to the message for the user.
     ("C6.1", "no status: 400, without explanation", Met),
     ("C6.2", "a message", Met),
     ("C6.3", "a reason, which is the message too", Met),

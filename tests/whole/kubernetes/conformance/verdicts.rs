@@ -13,7 +13,7 @@ use crate::{
     scene::{source, write},
 };
 
-/// The server's answers, by the first segment of the path.
+/// Returns the server's answers, by the first segment of the path.
 async fn answer(call: Call, _: Arrivals) -> Answer {
     let denied = |status: Value| Answer::Review(json!({"allowed": false, "status": status}));
     match call.path.split('/').nth(1).unwrap() {
@@ -72,7 +72,7 @@ struct Row {
     called: [&'static [&'static str]; 2],
 }
 
-/// A row that is the same in both phases.
+/// Returns a row that is the same in both phases.
 fn row(name: &'static str, webhooks: Vec<Hook>, expected: Expected, called: &'static [&'static str]) -> Row {
     Row {
         name,
@@ -101,7 +101,7 @@ fn by_runlevel(operator: &str, value: &str) -> Value {
     json!({"matchExpressions": [{"key": "runlevel", "operator": operator, "values": [value]}]})
 }
 
-/// A client configuration with an invalid authority.
+/// Returns a client configuration with an invalid authority.
 fn broken_client() -> Value {
     json!({"service": {"namespace": "hooks", "name": "hook", "path": "/allow"}, "caBundle": "ISEhCg=="})
 }

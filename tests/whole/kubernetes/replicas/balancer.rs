@@ -79,7 +79,7 @@ impl Balancer {
         balancer
     }
 
-    /// Another replica. One that is gone is never ready again.
+    /// Adds a replica. A replica that is gone is never ready again.
     pub(super) fn add(&mut self, server: &Server) {
         let authorities = std::fs::read_to_string(server.directory.path().join("ca.pem")).unwrap();
         let trust = Trust {
@@ -133,7 +133,7 @@ impl Shared {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// The next replica in turn that is ready.
+    /// Returns the next replica in turn that is ready.
     fn next(&self) -> Option<Arc<Backend>> {
         let backends = self.backends();
         let ready = backends
@@ -145,7 +145,7 @@ impl Shared {
         Some(ready[next].clone())
     }
 
-    /// The replica that answers a review, and its answer.
+    /// Returns the replica that answers a review, and its answer.
     async fn answer(&self) -> (Arc<Backend>, Answer) {
         let review = POD.review("load");
         loop {
@@ -169,8 +169,7 @@ impl Shared {
     }
 }
 
-/// A client, which sends a request every 5 ms, or as soon as the previous one was answered. No replica may go back to
-/// an earlier table.
+/// Sends a request every 5 ms, or as soon as the previous one was answered. No replica may go back to an earlier table.
 async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     let mut answers = Vec::new();
     let mut newest: BTreeMap<String, u32> = BTreeMap::new();

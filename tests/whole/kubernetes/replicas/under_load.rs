@@ -33,7 +33,7 @@ struct Fleet {
     modules: ModuleServer,
     /// The store of all replicas but the slow one, as if they ran on one node, and the store of the slow one.
     stores: [TempDir; 2],
-    /// The last one is the slow one.
+    /// The servers, of which the last one is slow.
     servers: Vec<Server>,
     balancer: Balancer,
     /// The current answer of the chain.
@@ -97,7 +97,7 @@ impl Fleet {
         }
     }
 
-    /// The place of the leader among the replicas that share a store, or of another one.
+    /// Returns the place of the leader among the replicas that share a store, or of another one.
     async fn place(&self, is_leader: bool) -> usize {
         let mut place = None;
         eventually("a replica that leads, or not", async || {
@@ -126,7 +126,7 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// The API server is away during a change.
+    /// Stops the API server during a change.
     async fn lose_api_server(&mut self) {
         let back = Instant::now() + MINUTE;
         self.setting.server.leave();
@@ -149,7 +149,7 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// A replica of another node needs longer than the others, which have the new module.
+    /// Waits for a replica of another node, which needs longer than the others, which have the new module.
     async fn wait_for_slow_replica(&mut self) {
         let module = Versions::find().unwrap().module(1);
         let digest = Digest::of(&module).to_string();
@@ -182,7 +182,7 @@ impl Fleet {
             })
             .await;
         }
-        // It answers meanwhile, as the others do.
+        // The slow replica answers in the meantime, as the others do.
         for server in &self.servers {
             let answered = self.balancer.answered(server);
             eventually("a replica goes on with answering", async || {
@@ -243,7 +243,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
             "{overlap:?} after version {before}"
         );
     }
-    // Everybody says the same, and says it in the same way.
+    // All replicas report the same state, in the same way.
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
         let status = server.program.status().await.unwrap();
