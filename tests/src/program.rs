@@ -71,7 +71,7 @@ impl Admittance {
                 command.env_remove(name);
             }
         }
-        // The stock plugins.
+        // The program uses the stock plugins that were built.
         let rego = Artifacts::find().and_then(|artifacts| artifacts.component("rego"));
         if let Some(directory) = rego.as_deref().ok().and_then(Path::parent) {
             command.env("ADMITTANCE_PLUGINS", directory);

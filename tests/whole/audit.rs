@@ -571,7 +571,7 @@ async fn chains_of_the_cluster_are_audited() {
         );
     }
 
-    // Policies of another system.
+    // The policy of another system is audited too.
     server.delete("admissionchains", "", "labels");
     let group = "admissionregistration.k8s.io";
     server.define_kind(

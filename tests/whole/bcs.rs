@@ -326,7 +326,7 @@ async fn a_body_that_is_too_large_is_refused_by_its_length() {
     assert!(scene.upstream.received().is_empty());
 }
 
-/// A client that sends it anyway can read the reply, and is not cut off while it sends.
+/// A client that sends a too large body anyway can read the reply, and is not cut off while it sends.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_when_it_is_sent() {
     let scene = scene().await;

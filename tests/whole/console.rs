@@ -313,7 +313,7 @@ async fn health_shows_what_the_driver_depends_on() {
         );
     }
     browser.picture("health").await;
-    // The definitions break.
+    // The definitions become invalid.
     fs::write(
         server.directory.path().join("chains.yaml"),
         chains().replace("registry", "Not A Name"),

@@ -454,7 +454,7 @@ fn the_sdk_can_be_packaged() {
             );
         }
     }
-    // The contract, through a link.
+    // The package contains the contract, through a link.
     assert!(repository().join("sdk/wit/world.wit").exists());
     assert!(
         fs::symlink_metadata(repository().join("sdk/wit"))

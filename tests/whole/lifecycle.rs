@@ -425,7 +425,7 @@ async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
 #[tokio::test]
 async fn every_mistake_of_the_configuration_is_reported_before_a_port_is_bound() {
     let directory = tempfile::tempdir().unwrap();
-    // Taken: binding it would fail with an error.
+    // The port is taken, so binding it would fail with an error.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let config = write(

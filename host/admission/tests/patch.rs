@@ -99,7 +99,7 @@ fn a_patch_passes_the_examples_of_the_rfc() {
             json!([{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}]),
             Ok(json!({"foo": ["bar", ["abc", "def"]]})),
         ),
-        // Beyond the appendix.
+        // Source: this test, beyond the appendix.
         (
             "copy",
             json!({"a": {"b": 1}}),

@@ -49,7 +49,7 @@ words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit
 /// The settings with which a policy is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system whose responses it gives, with the names in them.
+    /// The system in whose wording responses are given, and the names in them.
     pub wording: Wording,
     /// The reactions to an invalid object. A stage of a native chain always denies it.
     pub actions: Vec<Action>,

@@ -221,7 +221,7 @@ impl<S: FrontService> Handler for FrontHandler<S> {
         let front = &*self.0;
         let (span, trace) = trace::begin(&mut request, &client);
         let method = request.method().clone();
-        // Shares its memory with the head of the request.
+        // The URI shares its memory with the head of the request.
         let uri = request.uri().clone();
         let path = uri.path();
         let is_http_1 = request.version() < Version::HTTP_2;

@@ -83,7 +83,7 @@ pub struct InformationalLimit(ConnectionState);
 enum ConnectionState {
     /// HTTP/1 between the final head of a response and the next request, or before the first bytes of a connection.
     Idle,
-    /// HTTP/1 until the final head of a response.
+    /// HTTP/1, until the final head of a response.
     Heads { credit: Credit, position: Position },
     /// HTTP/2. The frames of both directions are counted: any stream may have informational responses.
     Frames {

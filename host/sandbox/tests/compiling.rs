@@ -79,7 +79,7 @@ fn children() -> usize {
 /// A single test, because it counts all child processes of the test program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compiler_is_stopped_at_its_limits() {
-    // Beyond the limit on memory: one function of 1.4 MB.
+    // This function of 1.4 MB exceeds the limit on memory.
     let error = refusal(
         &sandbox(64 << 20, Duration::from_secs(600)),
         multiplying(1, 200_000),
@@ -89,7 +89,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
         matches!(&error, Error::CompileLimit(what) if what == "67108864 bytes of memory"),
         "{error}"
     );
-    // Beyond the limit on time: 4 MB of code.
+    // These 4 MB of code exceed the limit on time.
     let error = refusal(&sandbox(8 << 30, Duration::from_secs(1)), multiplying(200, 3_000)).await;
     assert!(
         matches!(&error, Error::CompileLimit(what) if what == "1 s of processor time"),

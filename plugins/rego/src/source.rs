@@ -123,7 +123,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     };
     let mut insertions = Vec::new();
     let mut open: Vec<&str> = Vec::new();
-    // The index of the first token of the current rule's head, and of its last one.
+    // The indexes of the first and the last token of the current rule's head.
     let mut head: Option<(usize, usize)> = None;
     let mut start = None;
     let mut has_else = false;
@@ -144,7 +144,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
                 "{" if matches!(before, "=" | ":=") => {}
                 "{" if head.is_none() => head = start.map(|start| (start, token.start)),
                 "{" => {}
-                // The next rule.
+                // The next rule begins here.
                 _ if is_new_line && (start.is_none() || !continues(before, symbol)) => {
                     (start, head, has_else) = (Some(token.start), None, false);
                 }

@@ -76,7 +76,7 @@ async fn objects(gate: &Gate) {
     gate.with("apply -f -", &labelled(GOOD_IMAGE, "1"))
         .await
         .succeeds();
-    // A patch now.
+    // The next request is a patch.
     gate.with("apply -f -", &labelled(GOOD_IMAGE, "2"))
         .await
         .succeeds();

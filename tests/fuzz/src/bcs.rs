@@ -30,7 +30,7 @@ pub fn bcs(input: &[u8]) {
         let forwarding = forwarding(&head, None).or_else(|| forwarding(&head, Some(&body)));
         check_forwarding(&forwarding.expect("the body is there"));
     }
-    // The same bytes as a reply of the scheduler and of kube-apiserver.
+    // The same bytes are read as a reply of the scheduler and of kube-apiserver.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
         if let Relay::Reply(reply) | Relay::Idle(reply) = relay(status, &body) {
             is_json(reply.body());

@@ -99,7 +99,7 @@ fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     }
     PARENT.with_borrow(|parent| {
         let directory = parent.path().join("input");
-        // Left by a previous input.
+        // A previous input may have left the directory.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a directory can be made");
         work(&directory)

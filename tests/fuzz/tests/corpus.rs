@@ -56,7 +56,7 @@ fn run(name: &str, target: admittance_fuzz::Target) {
         println!("{}", input.display());
         let bytes = fs::read(&input).unwrap();
         target(&bytes);
-        // A truncated input.
+        // A truncated input is accepted or refused.
         target(&bytes[..bytes.len() / 2]);
     }
 }

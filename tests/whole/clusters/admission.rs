@@ -34,7 +34,7 @@ async fn writes_pass_the_chains_on_their_way() {
     );
     assert_eq!(scene.server.got().len(), 0);
 
-    // Created, and changed on the way.
+    // The object is created, and changed on the way.
     let created = scene
         .send(
             Method::POST,
@@ -58,7 +58,7 @@ async fn writes_pass_the_chains_on_their_way() {
         .await;
     assert_eq!(updated.status, 200, "{}", updated.text());
 
-    // A patch by its result.
+    // A patch is judged by its result.
     let patch = |image: &str| json!({"spec": {"containers": [{"name": "main", "image": image}]}});
     let (_, message) = refused(&scene, Method::PATCH, &path, patch("nginx:latest")).await;
     assert!(message.contains("images"), "{message}");

@@ -160,7 +160,7 @@ async fn a_slow_reader_does_not_hold_others_up() {
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = json!({"large": "x".repeat(12 << 20)});
     scene.server.put(&format!("{PODS}/a"), object);
-    // Reads nothing of its reply.
+    // The client does not read its reply.
     let mut slow = scene
         .wire("GET", &format!("{PODS}/a"), "Connection: close\r\n")
         .await;

@@ -25,9 +25,9 @@ const INFOS: [&str; 16] = [
     "text",
     // Compiled and run.
     "rust",
-    // Compiled.
+    // The block is compiled.
     "rust,no_run",
-    // Neither.
+    // The block is not compiled and not run.
     "rust,ignore",
     // Run by the tests of the packages for these languages.
     "javascript",

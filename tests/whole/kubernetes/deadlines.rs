@@ -135,7 +135,7 @@ async fn an_audit_that_hangs_refuses_nothing() {
     let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
     let review = POD.review("a");
     let sent = server.review("/mutate/audited?timeout=1s", &review);
-    // Less than the stage's timeout, and enough for a busy machine.
+    // This is less than the stage's timeout, and enough for a busy machine.
     let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

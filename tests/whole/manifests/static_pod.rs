@@ -62,7 +62,7 @@ async fn a_node_has_all_files() {
         finished.stderr
     );
 
-    // The Pod refers to nothing of the cluster.
+    // The Pod refers to no object of the cluster.
     let pod = node.object("/etc/kubernetes/manifests/admittance.yaml");
     assert_valid(&pod);
     let text = pod.to_string();

@@ -169,7 +169,7 @@ async fn two_drivers_see_one_change_made_through_either() {
     let nodes = Nodes::connect(&place.connection()).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
 
-    // Created through one driver.
+    // The definition is created through one driver.
     let definition = around.definition("webhook-test", "annotates");
     assert_eq!(
         around.change(&one, Method::POST, ROUTE, &definition).await,
@@ -229,7 +229,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         }
     }
 
-    // Written directly, in the format of the original's scheduler.
+    // The definition is written directly, in the format of the original's scheduler.
     let mut by_hand = around.definition("webhook-test", "annotates");
     by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
     by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();
@@ -243,7 +243,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         .until_passed(&two, "written by another program", &["first"])
         .await;
 
-    // Removed through one driver.
+    // The definition is removed through one driver.
     around.change(&one, Method::DELETE, &path, &Value::Null).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
     around.until_passed(&two, "removed through the other", &[]).await;

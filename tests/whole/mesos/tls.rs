@@ -49,7 +49,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
 #[tokio::test]
 async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     let directory = tempfile::tempdir().unwrap();
-    // The cluster's, the scheduler's and a foreign one.
+    // The authorities are the cluster's, the scheduler's and a foreign one.
     let [ours, schedulers, theirs] = ["ours", "schedulers", "theirs"].map(|name| directory.path().join(name));
     for folder in [&ours, &schedulers, &theirs] {
         certificates(folder).await;

@@ -143,7 +143,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::DELETE, "/crd/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
-    // The same with plugins.
+    // Hooks that are plugins.
     Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], received: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
     Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
     Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },

@@ -24,12 +24,12 @@ pub enum Verified {
     /// No signature was required.
     #[default]
     Unrequired,
-    /// Signed by a required key.
+    /// The module is signed by a required key.
     Key {
         /// The [fingerprint](super::PublicKey::fingerprint) of the key.
         fingerprint: Digest,
     },
-    /// Signed by a required identity.
+    /// The module is signed by a required identity.
     Identity {
         /// The identity in the certificate: an e-mail address or a URI.
         identity: String,

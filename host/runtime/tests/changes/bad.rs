@@ -86,7 +86,7 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
             host.reload().await.unwrap();
             assert_eq!(live(&host), changed, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // Repaired from outside.
+            // Another program repairs the definition.
             shelf.put("n/y", &bcs("y", "Secret", "3"));
             host.reload().await.unwrap();
             assert!(live(&host).ends_with(" n/x=2 n/y=3"), "{}", live(&host));

@@ -113,7 +113,7 @@ async fn mistakes_in_a_store_are_reported_with_their_places() {
     let host = builder(&scene, &shelf).build().await.unwrap();
     let plugin = r#""plugin":{"source":"file:x.wasm"}"#;
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
-    // The text, and the mistake.
+    // (text, expected mistake)
     let table = [
         ("{".to_owned(), "shelf:/a/n/y:1:"),
         (

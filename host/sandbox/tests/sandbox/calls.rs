@@ -66,7 +66,7 @@ async fn every_failed_call_has_its_kind_of_failure() {
     // There is one slot, so a call that kept it would be the last one.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
-    // Discriminant 9 of a variant with four cases.
+    // The verdict has discriminant 9, but the variant has four cases.
     let no_such_verdict = Guest::default().with_data(ANSWER + 4, &[9]);
     let outside = Guest::default().with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
     let not_utf8 = Guest::default()

@@ -612,7 +612,7 @@ async fn a_call_is_repeated_after_the_time_in_retry_after() {
             Ok(_) => assert_eq!(calls, 3),
             Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
         }
-        // The same review each time.
+        // Each call gets the same review.
         let first = server.arrived.recv().await.unwrap();
         for _ in 1..calls {
             assert_eq!(server.arrived.recv().await.unwrap().body, first.body);

@@ -342,7 +342,7 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 fn add(spec: &mut Json, additions: &[Addition]) {
     for (places, keywords) in additions {
         for place in *places {
-            // Every place exists, as a test makes sure.
+            // A test ensures that every place exists.
             let Some(schema) = schema_at(spec, place) else {
                 continue;
             };

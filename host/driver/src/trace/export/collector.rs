@@ -64,7 +64,7 @@ impl Collector {
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;
-        // The timeout must be made in the runtime too.
+        // The timeout must be created in the runtime too.
         let exchanged = self.runtime.spawn(async move { timeout(limit, exchange).await });
         let exchanged = exchanged.await;
         let exchanged = exchanged.map_err(|error| error.to_string())?;
