@@ -19,7 +19,7 @@ typedef uint8_t wasi_logging_logging_level_t;
 
 // Steps inside an operation, for the one who debugs it.
 #define WASI_LOGGING_LOGGING_LEVEL_TRACE 0
-// What an operation did and why.
+// Details of an operation, and their reasons.
 #define WASI_LOGGING_LOGGING_LEVEL_DEBUG 1
 // Something that an operator may want to know.
 #define WASI_LOGGING_LOGGING_LEVEL_INFO 2

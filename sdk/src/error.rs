@@ -62,7 +62,7 @@ pub enum Error {
     ListNotKept {
         /// The place of the list in the object.
         pointer: PointerBuf,
-        /// Its length in the request.
+        /// The length of the list in the request.
         original: usize,
         /// Its length as parsed by the type.
         read: usize,

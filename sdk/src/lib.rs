@@ -3,7 +3,7 @@
 //! ```
 //! use admittance_sdk::prelude::*;
 //!
-//! /// Which label every object must carry.
+//! /// The label that every object must carry.
 //! #[settings]
 //! struct Settings {
 //!     label: String,

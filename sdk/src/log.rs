@@ -59,7 +59,7 @@ macro_rules! levels {
 levels! {$
     /// Steps inside an operation; arguments as for `format!`.
     __trace as trace: Trace;
-    /// What an operation did and why; arguments as for `format!`.
+    /// Details of an operation and their reasons; arguments as for `format!`.
     __debug as debug: Debug;
     /// Something that an operator may want to know; arguments as for `format!`.
     __info as info: Info;

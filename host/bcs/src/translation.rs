@@ -241,7 +241,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
 
 /// Returns the reply to a request whose path has no route, or routes of `methods` only.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
-    // The messages are those of the original, which sends them in plain text.
+    // The original sends these messages in plain text.
     let message = match status {
         StatusCode::NOT_FOUND => "404: Page Not Found",
         _ => "405: Method Not Allowed",

@@ -3,7 +3,7 @@
 //!
 //! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is complete, and when
 //! a watch is down for long, it sends a request to the server. An unavailable server affects only the lookups that need it.
-//! In tests of plugins, [`Manifests`] replace a server.
+//! [`Manifests`] replace a server in tests of plugins.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

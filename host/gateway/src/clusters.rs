@@ -109,7 +109,7 @@ impl Drivers {
 }
 
 impl Clusters {
-    /// Starts to follow the clusters: those of the configuration, and those that are discovered in `service`.
+    /// Starts to follow the clusters: the configured ones, and the ones that are discovered in `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());

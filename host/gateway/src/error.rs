@@ -18,7 +18,7 @@ pub enum Statuses {
     /// The status is always 200, as in bcs-api, and the code in the body says what happened.
     #[default]
     Ok,
-    /// The status is that of the driver, or the one that fits the gateway's error.
+    /// The status comes from the driver, or fits the gateway's error.
     Driver,
 }
 

@@ -128,7 +128,7 @@ impl StageErrorCause {
         matches!(self, Self::Module(error) if error.is_transient())
     }
 
-    /// Returns whether the module is missing because no server was asked for it.
+    /// Returns whether the module is missing because it was not requested from a server.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
     }

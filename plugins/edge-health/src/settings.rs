@@ -2,7 +2,7 @@
 
 use admittance_sdk::prelude::*;
 
-/// Which nodes are treated as reachable although the control plane has lost contact.
+/// The nodes that are treated as reachable although the control plane has lost contact.
 #[settings]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Settings {

@@ -40,14 +40,14 @@ pub struct Constraint {
     /// The value of `input.parameters`.
     #[serde(default)]
     pub parameters: Map<String, Json>,
-    /// What a violation does.
+    /// The effects of a violation.
     #[serde(default)]
     pub actions: Vec<Action>,
-    /// What its messages begin with, if it is not its name in brackets.
+    /// The beginning of its messages; by default, its name in brackets.
     pub prefix: Option<String>,
 }
 
-/// What a violation does.
+/// An effect of a violation.
 #[settings]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

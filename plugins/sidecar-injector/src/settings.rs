@@ -9,7 +9,7 @@ use admittance_sdk::serde_json::{Map, Value};
 
 use crate::sidecar_set::SidecarSet;
 
-/// What to add, and to which workloads.
+/// The parts to add, and the workloads to which they are added.
 ///
 /// The file `sidecarconfig.yaml` of kube-sidecar-injector, with its `containers` and `volumes`, can be used
 /// unchanged.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Labels to add; an existing one keeps its value.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// By which annotations workloads opt in or out, and how the injection is recorded.
+    /// The annotations with which workloads opt in or out, and in which the injection is recorded.
     #[serde(default)]
     pub convention: Convention,
     /// The workloads that are injected. The default is `optOut`; kube-sidecar-injector had `optIn` until 2022.
@@ -59,14 +59,14 @@ pub struct Settings {
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Convention {
-    /// Those of `annotation` and `statusAnnotation`. If a workload does not have the first,
+    /// The annotations named by `annotation` and `statusAnnotation`. If a workload does not have the first,
     /// `sidecar-injector-webhook.morven.me/inject` is read as by kube-sidecar-injector: `"yes"`
     /// opts in, except in `kube-system` and `kube-public`, and `"no"` opts out. Such a workload also
     /// gets `sidecar-injector-webhook.morven.me/status: injected`, and one that has it is not injected
     /// again, unless the mode is `always`.
     #[default]
     Both,
-    /// Only those of `annotation` and `statusAnnotation`.
+    /// Only the annotations named by `annotation` and `statusAnnotation`.
     Admittance,
     /// The plugin does what kube-sidecar-injector does since 2022: it injects all workloads except those that opt out with
     /// `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status
@@ -74,7 +74,7 @@ pub enum Convention {
     KubeSidecarInjector,
 }
 
-/// Which workloads are injected.
+/// The workloads that are injected.
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {

@@ -1,4 +1,4 @@
-//! Graceful shutdown: reviews in flight are answered, and clients are asked to close their connections.
+//! Graceful shutdown: reviews in flight are answered, and clients learn to close their connections.
 
 use std::sync::Arc;
 

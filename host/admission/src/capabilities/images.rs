@@ -97,7 +97,7 @@ pub struct ImageGrant(Option<Box<str>>);
 pub struct InvalidImageGrant(String);
 
 impl ImageGrant {
-    /// All images, except those of registries that must be named.
+    /// All images, except images of registries that must be named.
     pub const ALL: Self = Self(None);
 
     /// Returns whether the grant includes this image.

@@ -21,7 +21,7 @@ use crate::{
 /// The processor time after which a call is long, counted from the first time that it yields, at a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
-/// After a long call, this many calls of the hook begin on a thread for long work. So even a hook that only sometimes
+/// The number of calls that begin on a thread for long work after a long call of the hook. So even a hook that only sometimes
 /// computes for long rarely does so on a thread that serves requests.
 const WARY: u8 = 16;
 

@@ -187,7 +187,7 @@ async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
-    // Somebody adds a label between the store's read and its write, which is no conflict.
+    // Another client adds a label between the store's read and its write, which does not conflict.
     let mut labelled = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     labelled["metadata"]["labels"] = json!({"team": "x"});
     setting.server.put_before("replace", PLURAL, labelled);

@@ -33,7 +33,7 @@ const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinition
 
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(300);
-/// The pause before a server that is not ready is asked again.
+/// The pause between two requests to a server that is not ready yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// An API server and its etcd. Both are killed when this is dropped.

@@ -76,7 +76,7 @@ const NEVER: Duration = Duration::from_secs(120);
 /// The polling interval: a server does not report when it is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The allowed session timeouts, shorter than those of a real ensemble to make tests fast.
+/// The allowed session timeouts, shorter than in a real ensemble to make tests fast.
 const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
 
 /// A server that is killed when this is dropped, or when this process ends.

@@ -38,7 +38,7 @@ async fn members_are_in_the_order_of_their_sequences() {
             "first",
         ),
         ("m-0000000009", "second"),
-        // The following nodes are no members, because their names do not end with a sequence.
+        // The following nodes are not members, because their names do not end with a sequence.
         ("BCS-MESOS-10001", "a cluster"),
         ("0000000001", "only a number"),
     ] {

@@ -116,7 +116,7 @@ pub(super) fn go_float(number: f64) -> String {
     }
 }
 
-/// Parses a number. The error message is the one of this function of Go's `strconv`.
+/// Parses a number. The error message is the same as from this function of Go's `strconv`.
 fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
     machine.charge_bytes(text.len())?;
     text.parse()

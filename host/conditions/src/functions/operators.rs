@@ -1,4 +1,4 @@
-//! Operators, except for `&&`, `||`, `?:`, `[]` and selects, which control evaluation and so are no functions.
+//! Operators, except for `&&`, `||`, `?:`, `[]` and selects, which control evaluation and so are not functions.
 
 use std::{cmp::Ordering, ops};
 

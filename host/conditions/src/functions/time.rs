@@ -11,7 +11,7 @@ use super::{
 };
 use crate::machine::Fault;
 
-/// The time zones that are compiled in, since those of the machine may be missing or differ between replicas.
+/// The compiled time zones. The machine's own time zones may be missing, or differ between replicas.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const SECOND: i64 = 1_000_000_000;

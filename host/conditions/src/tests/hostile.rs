@@ -232,7 +232,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
             let outcome = machine.run(&condition.checked.expression);
             matches!(outcome, Ok(Value::Bool(true)))
         };
-        // The stack is half as large as that of a worker of the runtime.
+        // The stack is half as large as the stack of a worker of the runtime.
         let thread = std::thread::Builder::new()
             .stack_size(1 << 20)
             .spawn(run)

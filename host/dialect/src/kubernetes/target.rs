@@ -10,7 +10,7 @@ use crate::{Rejection, RejectionKind};
 pub enum Target {
     /// A resource, or a collection of them.
     Resource(ResourceTarget),
-    /// The path is not that of a resource: discovery, `/version`, `/healthz`.
+    /// The path does not name a resource: discovery, `/version`, `/healthz`.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! Writes the replies that are no reviews, in the form of Kubernetes.
+//! Writes the replies that are not reviews, in the form of Kubernetes.
 
 use admittance_admission::{Refusal, RefusalStatus};
 use bytes::Bytes;

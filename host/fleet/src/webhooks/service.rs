@@ -30,7 +30,7 @@ struct Endpoint {
 
 #[derive(Default, Deserialize)]
 struct Conditions {
-    /// Without this field, clients should treat the endpoint as ready.
+    /// Whether the endpoint is ready. If the field is absent, clients should treat it as ready.
     ready: Option<bool>,
 }
 

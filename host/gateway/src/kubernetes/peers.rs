@@ -300,7 +300,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
             }
         }
         tokio::select! {
-            // The sender lives as long as the gateway, so this is no error.
+            // The sender lives as long as the gateway, so this does not fail.
             _ = changes.changed() => {}
             () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
         }

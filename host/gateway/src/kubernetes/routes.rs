@@ -317,7 +317,7 @@ impl Routes {
     pub(super) async fn agents_gone(&self) {
         let mut changes = self.changes();
         while !self.tunnels.lock().of_agents.is_empty() {
-            // The sender lives as long as `self`, so this is no error.
+            // The sender lives as long as `self`, so this does not fail.
             let _ = changes.changed().await;
         }
     }

@@ -1,4 +1,4 @@
-//! The handlers of the routes, and their JSON. The names of fields are those of bcs-api, and some come from its Go structs.
+//! The handlers of the routes, and their JSON. The fields have the names of bcs-api, some of which come from its Go structs.
 
 use std::{sync::Arc, time::Duration};
 

@@ -24,7 +24,7 @@ pub(super) enum Content {
     Data(Bytes),
     /// Asks for a connection.
     Connect(Destination),
-    /// Ends the connection. The text `EOF` is no error.
+    /// Ends the connection. The text `EOF` is not an error.
     Error(String),
     /// Asks the other side to send no more data until `Resume`. Older peers ignore both.
     Pause,

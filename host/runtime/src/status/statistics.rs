@@ -154,7 +154,7 @@ fn index(result: &StageResult) -> Option<usize> {
     }
 }
 
-/// The calls of the current period and of the one before.
+/// The calls of the current and the previous period.
 #[derive(Debug)]
 struct Recent {
     current: Period,

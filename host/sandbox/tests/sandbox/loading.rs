@@ -323,7 +323,7 @@ fn filling(bytes: usize) -> String {
 
 #[tokio::test]
 async fn start_up_code_runs_once() {
-    // Like that of a C library, the code traps if it runs twice in the same memory.
+    // Like the code of a C library, this code traps if it runs twice in the same memory.
     let guest = Guest::default().with_items(
         r#"(func (export "_initialize")
             (if (i32.load (i32.const 512)) (then unreachable))

@@ -38,10 +38,10 @@ pub struct SidecarSet {
 #[settings]
 #[derive(Debug, PartialEq)]
 pub struct PodMetadata {
-    /// The annotations.
+    /// The annotations to add.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// What happens to an existing annotation with the same key.
+    /// The treatment of an existing annotation with the same key.
     #[serde(default)]
     pub patch_policy: PatchPolicy,
 }
@@ -51,10 +51,10 @@ pub struct PodMetadata {
 #[serde(rename_all = "PascalCase")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PatchPolicy {
-    /// It keeps its value.
+    /// The existing annotation keeps its value.
     #[default]
     Retain,
-    /// It is replaced.
+    /// The existing annotation is replaced.
     Overwrite,
     /// Its value, a JSON text, is changed by this JSON Merge Patch.
     MergePatchJson,

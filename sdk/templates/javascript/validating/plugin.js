@@ -10,7 +10,7 @@ export const { describe, configure, admit } = plugin({
   resources: ["v1/pods", "apps/v1/deployments"],
   settings: {
     type: "object",
-    description: "Which label every object must carry.",
+    description: "The label that every object must carry.",
     required: ["label"],
     properties: {
       label: { type: "string", minLength: 1, description: "The label's key." },

@@ -7,7 +7,7 @@ from admittance import Plugin, Request, Response, allow, deny, setting
 
 @dataclass
 class Settings:
-    """Which label every object must carry."""
+    """The label that every object must carry."""
 
     label: str = setting("The label's key.", min_length=1)
     values: list[str] = setting(

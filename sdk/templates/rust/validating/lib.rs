@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use admittance_sdk::prelude::*;
 
-/// Which label every object must carry.
+/// The label that every object must carry.
 #[settings]
 pub struct Settings {
     /// The label's key.

@@ -69,7 +69,7 @@ fn stage(
 
 #[test]
 fn documents_of_bcs_are_read_with_their_positions() {
-    // (text, the line and column of the chain, those of its stages)
+    // (text, line and column of the chain, lines and columns of its stages)
     let custom_resource = custom_resource();
     let table = [
         (DOCUMENTED, [(4, 3), (5, 3)]),

@@ -56,7 +56,7 @@ pub(super) fn read(
     let mut fields = node.object(mistakes)?;
     let fix = "name the webhook, `pods.hooks.example.com`";
     let name = read_stage_name(&mut fields, fix, names::webhook, seen, mistakes);
-    // Only a remote webhook must declare its side effects and review versions: those of a plugin are known.
+    // Only a remote webhook must declare its side effects and review versions: they are known for a plugin.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote, mistakes).unwrap_or_default();
     let read_client =

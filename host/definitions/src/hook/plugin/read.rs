@@ -135,7 +135,7 @@ impl PluginFields {
         Some(self.with_defaults(&PluginDefinition::new(self.source.clone()?)))
     }
 
-    /// Fills missing fields from `defaults`. The source is always that of `defaults`.
+    /// Fills missing fields from `defaults`. The source always comes from `defaults`.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
         let settings = self.settings.as_ref().unwrap_or(&defaults.settings);
         let allow = self.allow.as_ref().unwrap_or(&defaults.allow);

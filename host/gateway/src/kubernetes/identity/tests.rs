@@ -79,7 +79,7 @@ fn no_header_with_a_client_identity_reaches_a_cluster() {
 }
 
 #[test]
-fn headers_that_identify_nobody_reach_the_cluster() {
+fn headers_without_an_identity_reach_the_cluster() {
     assert_eq!(
         replaced(&[("X-Other", "1")], false),
         expected(&[("x-other", "1")])
