@@ -16,9 +16,12 @@ fn deployment(replicas: u32, labels: &Value) -> Value {
 
 /// Runs the program; names of files are taken from the directory.
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
-    let path = |argument: &&str| match argument.contains(['.', '/']) && !argument.contains('=') {
-        true => directory.join(argument).into_os_string(),
-        false => argument.into(),
+    let path = |argument: &&str| {
+        if argument.contains(['.', '/']) && !argument.contains('=') {
+            directory.join(argument).into_os_string()
+        } else {
+            argument.into()
+        }
     };
     Admittance::run(arguments.iter().map(path)).await.unwrap()
 }
@@ -121,7 +124,7 @@ async fn policies_of_kubernetes_run_unchanged() {
 async fn a_stage_with_expressions_needs_no_module() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let page = Page::read("docs/definitions.md").yaml();
+    let page = Page::read("docs/definitions-expressions.md").yaml();
     let chain = page.iter().find(|text| text.contains("mutations:")).unwrap();
     fs::write(at.join("chain.yaml"), chain).unwrap();
     let host = Host::builder()
