@@ -15,6 +15,7 @@ mod history;
 mod http_text;
 mod layout;
 mod live;
+mod manual;
 mod mistakes;
 mod overview;
 mod palette;
@@ -71,6 +72,7 @@ pub(crate) fn router() -> Router<Api> {
         .merge(live::router())
         .merge(decision::router())
         .merge(health::router())
+        .merge(manual::router())
         .layer(map_response(async |response: Response| guarded(response)))
 }
 

@@ -103,6 +103,10 @@ async fn every_reply_has_security_headers() {
         ("/live?verdict=nothing", 400),
         ("/decisions/unknown", 404),
         ("/health", 200),
+        ("/docs", 200),
+        ("/docs?q=rollout", 200),
+        ("/docs/metrics", 200),
+        ("/docs/nothing", 404),
         ("/nothing", 404),
     ] {
         let reply = sent(&driver, path, &[], None).await;

@@ -1,0 +1,329 @@
+//! The manual: the pages of `docs`, which the program contains, and a search in their sections.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use axum::{
+    Router,
+    extract::{Path, Query, State},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::StatusCode;
+use maud::{Markup, PreEscaped, html};
+use pulldown_cmark::{Alignment, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html};
+use serde::Deserialize;
+
+use super::{
+    layout::{Section, not_found, page},
+    session::Session,
+};
+use crate::Api;
+
+/// A page of the manual, by its file name without `.md`.
+struct ManualPage {
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! pages {
+    ($($name:literal)*) => {
+        &[$(ManualPage { name: $name, text: include_str!(concat!("../../../../docs/", $name, ".md")) }),*]
+    };
+}
+
+const SUMMARY: &str = include_str!("../../../../docs/SUMMARY.md");
+
+/// All pages in the order of the summary.
+#[rustfmt::skip]
+const PAGES: &[ManualPage] = pages! {
+    "vocabulary" "install" "operators" "configuration" "dialect-rest" "tls" "limits" "definitions"
+    "definitions-requests" "definitions-plugins" "definitions-expressions" "definitions-webhooks"
+    "stock-plugins" "changes" "exceptions" "health" "logs" "metrics" "observability" "decisions" "commands"
+    "console" "admin-api" "kubernetes" "kubernetes-reviews" "kubernetes-helm" "kubernetes-resources"
+    "kubernetes-replicas" "kubernetes-webhooks" "kubernetes-audits" "kubernetes-nodes" "kubernetes-systems"
+    "kubernetes-policies" "gatekeeper" "kubewarden" "kyverno" "sidecarset" "authors" "authors-javascript"
+    "authors-python" "authors-c" "testing" "embedders" "bcs" "bcs-migration" "bcs-differences" "gateway"
+    "clusters" "cluster-access" "cluster-roles" "threat-model" "architecture" "benchmarks"
+    "benchmarks-plugins" "benchmarks-history" "long-tests"
+};
+
+/// The most sections that a search lists.
+const MOST_FOUND: usize = 100;
+
+pub(super) fn router() -> Router<Api> {
+    Router::new()
+        .route("/docs", get(contents))
+        .route("/docs/{page}", get(manual_page))
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Search {
+    #[serde(default)]
+    q: String,
+}
+
+async fn contents(session: Session, State(_): State<Api>, Query(search): Query<Search>) -> Response {
+    let query = search.q.trim();
+    let content = html! {
+        form.filters method="get" action="/docs" role="search" {
+            label { "Words " input type="search" name="q" value=(query); }
+            button type="submit" { "Search" }
+        }
+        @if query.is_empty() {
+            article.manual { (PreEscaped(ManualText::read(SUMMARY).html)) }
+        } @else {
+            (results(&find(query)))
+        }
+    };
+    page(&session, Section::Overview, "Manual", content)
+}
+
+async fn manual_page(session: Session, State(_): State<Api>, Path(name): Path<String>) -> Response {
+    let Some(found) = PAGES.iter().find(|page| page.name == name) else {
+        let reply = page(&session, Section::Overview, "Not found", not_found());
+        return (StatusCode::NOT_FOUND, reply).into_response();
+    };
+    let text = ManualText::read(found.text);
+    let content = html! {
+        p { a href="/docs" { "Manual" } }
+        article.manual { (PreEscaped(text.html)) }
+    };
+    page(&session, Section::Overview, &text.title, content)
+}
+
+fn results(found: &[FoundSection]) -> Markup {
+    html! {
+        @if found.is_empty() { p { "No section has all of these words." } }
+        ul.manual-results {
+            @for section in found {
+                li {
+                    a href={ "/docs/" (section.page) "#" (section.anchor) } { (section.title) }
+                    span.muted { " in " (section.page_title) }
+                }
+            }
+        }
+    }
+}
+
+/// A section that has all words of a search.
+#[derive(Debug, PartialEq)]
+struct FoundSection {
+    page: &'static str,
+    page_title: String,
+    anchor: String,
+    title: String,
+}
+
+/// Returns the sections that have all of these words in any case; sections with all words in their titles come first.
+fn find(query: &str) -> Vec<FoundSection> {
+    let query = query.to_lowercase();
+    let has_all = |text: &str| {
+        let text = text.to_lowercase();
+        query.split_whitespace().all(|word| text.contains(word))
+    };
+    let mut found = Vec::new();
+    for page in PAGES {
+        let text = ManualText::read(page.text);
+        let ends = text.sections.iter().skip(1).map(|section| section.start);
+        for (section, end) in text.sections.iter().zip(ends.chain([page.text.len()])) {
+            if page.text.get(section.start..end).is_some_and(has_all) {
+                found.push(FoundSection {
+                    page: page.name,
+                    page_title: text.title.clone(),
+                    anchor: section.anchor.clone(),
+                    title: section.title.clone(),
+                });
+            }
+        }
+    }
+    found.sort_by_key(|section| !has_all(&section.title));
+    found.truncate(MOST_FOUND);
+    found
+}
+
+/// The HTML of a page, without its title.
+#[derive(Debug, Default)]
+struct ManualText {
+    title: String,
+    html: String,
+    sections: Vec<ManualSection>,
+}
+
+#[derive(Debug)]
+struct ManualSection {
+    title: String,
+    anchor: String,
+    /// The offset of its heading in the text.
+    start: usize,
+}
+
+impl ManualText {
+    /// Reads Markdown. Headings get the anchors that GitHub and mdBook give them. Links to other pages lead to `/docs`;
+    /// links to other files are left out, and so are images, of which the descriptions stay.
+    fn read(markdown: &str) -> Self {
+        let mut this = Self::default();
+        let mut anchors = HashMap::new();
+        let mut events = Vec::new();
+        let mut is_title = false;
+        let mut drops_link = false;
+        let mut parser = Parser::new_ext(markdown, Options::ENABLE_TABLES)
+            .into_offset_iter()
+            .peekable();
+        while let Some((event, range)) = parser.next() {
+            match event {
+                Event::Start(Tag::Heading { level, .. }) => {
+                    let mut inner = Vec::new();
+                    while let Some((event, _)) =
+                        parser.next_if(|(event, _)| !matches!(event, Event::End(TagEnd::Heading(_))))
+                    {
+                        inner.push(event);
+                    }
+                    let title = plain_text(&inner);
+                    let anchor = anchor(&title, &mut anchors);
+                    is_title = level == HeadingLevel::H1;
+                    if is_title {
+                        this.title.clone_from(&title);
+                    } else {
+                        events.push(Event::Start(Tag::Heading {
+                            level,
+                            id: Some(anchor.clone().into()),
+                            classes: Vec::new(),
+                            attrs: Vec::new(),
+                        }));
+                        events.extend(inner);
+                    }
+                    this.sections.push(ManualSection {
+                        title,
+                        anchor,
+                        start: range.start,
+                    });
+                }
+                Event::End(TagEnd::Heading(_)) if is_title => {}
+                Event::Start(Tag::Link {
+                    link_type,
+                    dest_url,
+                    title,
+                    id,
+                }) => match address(&dest_url) {
+                    Some(address) => events.push(Event::Start(Tag::Link {
+                        link_type,
+                        dest_url: address.into_owned().into(),
+                        title,
+                        id,
+                    })),
+                    None => drops_link = true,
+                },
+                Event::End(TagEnd::Link) if drops_link => drops_link = false,
+                Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => {}
+                // Alignment would become inline styles, which the console's policy forbids.
+                Event::Start(Tag::Table(columns)) => {
+                    events.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
+                }
+                event => events.push(event),
+            }
+        }
+        push_html(&mut this.html, events.into_iter());
+        this
+    }
+}
+
+fn plain_text(events: &[Event<'_>]) -> String {
+    let texts = events.iter().filter_map(|event| match event {
+        Event::Text(text) | Event::Code(text) => Some(&**text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// Returns the anchor of a heading; a number distinguishes it from earlier headings with the same text.
+fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
+    let kept = title
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let anchor: String = kept
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect::<String>()
+        .to_lowercase();
+    let count = earlier.entry(anchor.clone()).or_default();
+    *count += 1;
+    if *count == 1 {
+        anchor
+    } else {
+        format!("{anchor}-{}", *count - 1)
+    }
+}
+
+/// Returns the address of a link's target; `None` if the program does not contain it.
+fn address(target: &str) -> Option<Cow<'_, str>> {
+    if target.contains("://") || target.starts_with('#') {
+        return Some(target.into());
+    }
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let name = file.strip_suffix(".md")?;
+    let is_page = PAGES.iter().any(|page| page.name == name);
+    let hash = if anchor.is_empty() { "" } else { "#" };
+    is_page.then(|| format!("/docs/{name}{hash}{anchor}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_contains_the_pages_of_the_summary_in_its_order() {
+        let names: Vec<_> = PAGES.iter().map(|page| format!("({}.md)", page.name)).collect();
+        let listed: Vec<_> = SUMMARY
+            .split(']')
+            .skip(1)
+            .map(|rest| rest.lines().next().unwrap())
+            .collect();
+        assert_eq!(names, listed);
+    }
+
+    #[test]
+    fn links_between_pages_lead_to_existing_anchors() {
+        let pages: HashMap<_, _> = PAGES
+            .iter()
+            .map(|page| (page.name, ManualText::read(page.text)))
+            .collect();
+        for (name, text) in &pages {
+            assert!(!text.title.is_empty(), "{name}");
+            for link in text.html.split("href=\"").skip(1) {
+                let target = link.split('"').next().unwrap();
+                let (page, anchor) = match target.strip_prefix("/docs/") {
+                    Some(target) => target.split_once('#').unwrap_or((target, "")),
+                    None => (*name, target.strip_prefix('#').unwrap_or_default()),
+                };
+                let leads = anchor.is_empty()
+                    || pages[page]
+                        .sections
+                        .iter()
+                        .any(|section| section.anchor == anchor);
+                assert!(leads, "{name}: {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_finds_the_sections_with_all_words() {
+        let found = find("signed MODULES");
+        assert!(
+            found.iter().any(|section| section.page == "configuration"),
+            "{found:?}"
+        );
+        assert!(find("signed xyzzy").is_empty());
+        let titled = &find("vocabulary")[0];
+        assert_eq!((titled.page, &*titled.title), ("vocabulary", "Vocabulary"));
+    }
+
+    #[test]
+    fn links_and_images_of_other_files_are_left_out() {
+        let text =
+            ManualText::read("# T\n\n## A `b`\n\n[x](../a.rs) [y](tls.md#a-b) ![z](z.png)\n\n## A b\n");
+        assert_eq!(
+            text.html,
+            "<h2 id=\"a-b\">A <code>b</code></h2>\n<p>x <a href=\"/docs/tls#a-b\">y</a> z</p>\n<h2 id=\"a-b-1\">A b</h2>\n"
+        );
+        assert_eq!(text.title, "T");
+    }
+}
