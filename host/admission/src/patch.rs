@@ -416,12 +416,11 @@ impl Operation {
             }
             Action::Test(value) => {
                 let found = root.get(path, budget).map_err(reason)?;
-                return match found.equals(&Node::new(value.get()), budget).map_err(reason)? {
-                    true => Ok(false),
-                    false => {
-                        let reason = format!("the value there is not {}", beginning(value.get()));
-                        Err((Problem::Nothing, reason))
-                    }
+                return if found.equals(&Node::new(value.get()), budget).map_err(reason)? {
+                    Ok(false)
+                } else {
+                    let reason = format!("the value there is not {}", beginning(value.get()));
+                    Err((Problem::Nothing, reason))
                 };
             }
             Action::Remove => {
@@ -437,15 +436,17 @@ impl Operation {
                 return Err((Problem::Nothing, reason));
             }
             Action::Move(from) => {
-                let value = root.remove(from, budget);
-                let value = value.map_err(|problem| source(from, problem))?;
+                let value = root
+                    .remove(from, budget)
+                    .map_err(|problem| source(from, problem))?;
                 root.add(path, value, budget).map_err(reason)?;
                 None
             }
             Action::Copy(from) => {
                 let original = root.get(from, budget);
-                let copy = original.and_then(|original| budget.copy(original));
-                let copy = copy.map_err(|problem| source(from, problem))?;
+                let copy = original
+                    .and_then(|original| budget.copy(original))
+                    .map_err(|problem| source(from, problem))?;
                 root.add(path, copy, budget).map_err(reason)?
             }
         };

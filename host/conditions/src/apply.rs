@@ -177,8 +177,8 @@ impl Writer {
                 self.push(&(*value as i64).to_string())
             }
             Value::Double(value) => {
-                let number = serde_json::Number::from_f64(*value);
-                let number = number.ok_or_else(|| failed(format!("{value} cannot be written")))?;
+                let number = serde_json::Number::from_f64(*value)
+                    .ok_or_else(|| failed(format!("{value} cannot be written")))?;
                 self.push(&number.to_string())
             }
             Value::String(text) => self.string(text),

@@ -317,8 +317,8 @@ impl<'s> Checker<'s> {
         if lookup::is_lookup(name)
             && let Some(scope) = &self.scope.kyverno
         {
-            let read = lookup::kind_of(checked.get(0..2).unwrap_or_default());
-            let read = read.or_else(|message| fail(node, message))?;
+            let read = lookup::kind_of(checked.get(0..2).unwrap_or_default())
+                .or_else(|message| fail(node, message))?;
             checked.splice(0..2, [read.api_version(), read.kind()].map(text));
             self.lookups.push(read);
             if let Some(namespace) = &scope.namespace {

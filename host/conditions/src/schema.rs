@@ -90,11 +90,12 @@ impl<'a> Components<'a> {
                 let properties = schema.get("properties").and_then(Json::as_object);
                 match (properties, schema.get("additionalProperties")) {
                     (Some(properties), _) => {
-                        let fields = properties.iter();
-                        let fields = fields.map(|(name, schema)| {
-                            (name.clone(), self.of_schema(&format!("{path}.{name}"), schema))
-                        });
-                        let fields = fields.collect();
+                        let fields = properties
+                            .iter()
+                            .map(|(name, schema)| {
+                                (name.clone(), self.of_schema(&format!("{path}.{name}"), schema))
+                            })
+                            .collect();
                         declared(path.to_owned(), fields)
                     }
                     (None, Some(values @ Json::Object(_))) => {

@@ -206,8 +206,9 @@ impl<'a> Value<'a> {
             Tree::String(text) => Value::string(text.as_str()),
             Tree::Array(items) => Value::list(items.iter().map(Self::owned).collect()),
             Tree::Object(members) => {
-                let members = members.iter();
-                let members = members.map(|(key, value)| (Value::string(key.as_str()), Self::owned(value)));
+                let members = members
+                    .iter()
+                    .map(|(key, value)| (Value::string(key.as_str()), Self::owned(value)));
                 Value::map(members.collect())
             }
         }

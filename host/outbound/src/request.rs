@@ -63,8 +63,8 @@ pub(crate) fn parse(
     }
     parts.headers.insert(header::USER_AGENT, USER_AGENT);
     for (name, value) in &request.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes());
-        let parsed = parsed.map_err(|_| invalid(format!("{name:?} is not a valid name of a header")))?;
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| invalid(format!("{name:?} is not a valid name of a header")))?;
         let key = header_key(name);
         if OF_THE_HOST.iter().any(|own| own.as_str() == key) {
             return Err(invalid(format!("the host sets the header `{parsed}`; remove it")));

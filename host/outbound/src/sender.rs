@@ -232,8 +232,9 @@ impl HttpSender for Outbound {
             admittance.cached = Empty,
         );
         let answer = self.answer(grant, request).instrument(span.clone());
-        let answer = tokio::time::timeout_at(deadline.instant(), answer).await;
-        let answer = answer.unwrap_or(Err(HttpError::Timeout));
+        let answer = tokio::time::timeout_at(deadline.instant(), answer)
+            .await
+            .unwrap_or(Err(HttpError::Timeout));
         match &answer {
             Ok(answer) => {
                 span.record("http.response.status_code", answer.status.as_u16());

@@ -298,9 +298,10 @@ impl HostBuilder {
         let assembler = Arc::new(Assembler {
             sandbox,
             catalog,
-            webhooks: match self.accepts_short_keys {
-                true => WebhookClients::accepting_short_keys(resolve),
-                false => WebhookClients::new(resolve),
+            webhooks: if self.accepts_short_keys {
+                WebhookClients::accepting_short_keys(resolve)
+            } else {
+                WebhookClients::new(resolve)
             },
             authorizer: self.authorizer.clone(),
             namespaces: self.namespaces.clone(),

@@ -132,8 +132,9 @@ impl Turn<'_> {
         deadline: Deadline,
     ) -> Result<(Effect, ResponseNotes), Failure> {
         let response = self.call(stage, deadline).await?;
-        let response = response.with_message(stage.spec.message.as_deref());
-        let response = response.named_by(&stage.spec);
+        let response = response
+            .with_message(stage.spec.message.as_deref())
+            .named_by(&stage.spec);
         self.judge(phase, response.bounded(), deadline).await
     }
 

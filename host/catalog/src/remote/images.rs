@@ -175,9 +175,9 @@ impl ImageReader for Images {
                 let blob = self
                     .repository(image)
                     .small_blob(digest, CONFIGURATION_LIMIT)
-                    .await;
-                let blob = blob.map_err(explained)?;
-                let blob = blob.ok_or_else(|| ImageError("its configuration is not there".to_owned()))?;
+                    .await
+                    .map_err(explained)?
+                    .ok_or_else(|| ImageError("its configuration is not there".to_owned()))?;
                 self.configurations.keep(key, blob.clone(), blob.len());
                 blob
             }

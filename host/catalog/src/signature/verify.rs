@@ -119,8 +119,9 @@ impl<'a> SignedModule<'a> {
         let manifest = material
             .manifest
             .as_ref()
-            .ok_or_else(|| unrelated("the signed manifest was not kept".to_owned()))?;
-        let manifest = manifest.0.as_slice();
+            .ok_or_else(|| unrelated("the signed manifest was not kept".to_owned()))?
+            .0
+            .as_slice();
         let digest = Digest::of(manifest);
         if reference.digest().is_some_and(|expected| expected != digest) {
             return Err(unrelated(format!(

@@ -211,8 +211,9 @@ fn format<'a>(
         match piece.map_err(Fault::Error)? {
             Piece::Text(text) => out.push_str(text),
             Piece::Clause(clause) => {
-                let argument = arguments.get(used);
-                let argument = argument.ok_or_else(|| Fault::Error(format!("index {used} out of range")))?;
+                let argument = arguments
+                    .get(used)
+                    .ok_or_else(|| Fault::Error(format!("index {used} out of range")))?;
                 write_clause(machine, clause, &argument, &mut out)?;
                 used += 1;
             }
@@ -309,8 +310,8 @@ fn write_value<'a>(
             }
         }
         value => {
-            let text = text_of(machine, value)?;
-            let text = text.ok_or_else(|| Fault::Error(Clause::String.refused(value.kind())))?;
+            let text =
+                text_of(machine, value)?.ok_or_else(|| Fault::Error(Clause::String.refused(value.kind())))?;
             machine.charge_bytes(text.len())?;
             match value {
                 Value::String(_) if nested => out.push_str(&quote(&text, true)),

@@ -68,12 +68,13 @@ fn extreme<'a>(machine: &mut Machine<'a>, values: &[Value<'a>], is_greatest: boo
     let mut found: Option<&Value<'a>> = None;
     for value in values {
         let number = value.number().ok_or_else(Fault::no_overload)?;
-        let is_better = found
-            .and_then(Value::number)
-            .is_none_or(|found| match is_greatest {
-                true => number > found,
-                false => number < found,
-            });
+        let is_better = found.and_then(Value::number).is_none_or(|found| {
+            if is_greatest {
+                number > found
+            } else {
+                number < found
+            }
+        });
         if is_better {
             found = Some(value);
         }

@@ -106,8 +106,8 @@ mod tests {
                 Err("short version cannot contain PreRelease/Build meta data"),
             ),
         ] {
-            let outcome = normalized(text);
-            let outcome = outcome.as_deref().map_err(String::as_str);
+            let normal = normalized(text);
+            let outcome = normal.as_deref().map_err(String::as_str);
             assert_eq!(outcome, expected, "{text}");
         }
     }

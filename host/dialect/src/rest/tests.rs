@@ -318,8 +318,8 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
     let dialect = Rest::new(RestConfig {
         routes: vec![plan, update],
         unmatched: Unmatched::Refuse,
-    });
-    let dialect = dialect.unwrap();
+    })
+    .unwrap();
     for (path, expected) in [
         ("/v1/job/a/plan", "inspect"),
         ("/v1/job/a/b", "inspect"),

@@ -23,8 +23,7 @@ impl PreparedRoute {
         }
         let method = route.methods.iter().find(|method| *method != Method::PATCH)?;
         let name = |name: &str| Some(name.trim_start_matches('*').to_owned());
-        let path = Template::parse(&route.path, name)?;
-        let path = path.filled(|parameter| match request {
+        let path = Template::parse(&route.path, name)?.filled(|parameter| match request {
             Some(request) => self.value(parameter, request).map(encoded).ok_or(()),
             None => Ok(EXAMPLE.to_owned()),
         });

@@ -36,8 +36,9 @@ impl ServerTls {
             let (chain, key) = identity.load()?;
             let builder = builder()?.with_no_client_auth();
             Material::of_chain(&identity.source, &chain.clone(), || {
-                let config = builder.with_single_cert(chain, key);
-                let config = config.map_err(|error| TlsError::rejected(&identity.source, &error));
+                let config = builder
+                    .with_single_cert(chain, key)
+                    .map_err(|error| TlsError::rejected(&identity.source, &error));
                 Ok(with_protocols(config?))
             })
         })
@@ -46,8 +47,9 @@ impl ServerTls {
     fn of_port(usage: Usage, identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         let files = [&identity.certificate, &identity.key]
             .into_iter()
-            .chain(&client_ca);
-        let files = files.cloned().collect();
+            .chain(&client_ca)
+            .cloned()
+            .collect();
         Self::load(usage, files, move || load(usage, &identity, client_ca.as_deref()))
     }
 

@@ -54,8 +54,9 @@ impl KeySizeVerifier {
         let roots = self.roots.roots.iter();
         let roots = roots.filter(|root| issuer.ends_with(&root.subject));
         let from_roots = roots.filter_map(|root| {
-            let key = Sequence::new((&*root.subject_public_key_info).into());
-            let key = key.to_der_vec().ok()?;
+            let key = Sequence::new((&*root.subject_public_key_info).into())
+                .to_der_vec()
+                .ok()?;
             key_bits(&SubjectPublicKeyInfo::from_der(&key).ok()?.1)
         });
         let intermediates = chain

@@ -295,8 +295,8 @@ impl Source {
         .await??;
         let assembled = self
             .assembler
-            .assemble(definitions, modules, &self.live_modules, may_fail);
-        let assembled = assembled.await?;
+            .assemble(definitions, modules, &self.live_modules, may_fail)
+            .await?;
         let hash = hash::of_table(texts, &assembled);
         let Assembled {
             chains,

@@ -279,8 +279,8 @@ mod tests {
     async fn collected(parts: &[&[u8]], is_announced: bool, memory: &mut BodyMemory) -> Bytes {
         let frames = parts.iter().map(|part| Frame::data(Bytes::copy_from_slice(part)));
         let trailers = Frame::trailers(HeaderMap::new());
-        let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)));
-        let body = body.map_err(|never| match never {});
+        let body = StreamBody::new(stream::iter(frames.chain([trailers]).map(Ok::<_, Infallible>)))
+            .map_err(|never| match never {});
         if is_announced {
             return whole(Announced(body, parts.concat().len()), memory)
                 .await

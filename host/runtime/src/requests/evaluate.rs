@@ -270,8 +270,8 @@ impl Host {
         request.dry_run = true;
         let unmatched = chains
             .iter()
-            .filter_map(|chain| UnmatchedChain::of(chain, &request));
-        let unmatched = unmatched.collect();
+            .filter_map(|chain| UnmatchedChain::of(chain, &request))
+            .collect();
         let table = Table {
             revision: self.table().revision(),
             ..Table::unobserved(&source, chains)

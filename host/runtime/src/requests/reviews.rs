@@ -171,8 +171,9 @@ impl ReviewService {
             .collect(head, body)
             .await
             .map_err(|error| Box::new(self.reply(&error.end())))?;
-        let review = apart(reading_work(&body), move || read_review(body)).await;
-        let mut review = review.map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
+        let mut review = apart(reading_work(&body), move || read_review(body))
+            .await
+            .map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let front = head.extensions.get().unwrap_or(&state.front);
         review.request.front = Some(front.clone());
         let span = request_span(&review.request.uid, trace.as_ref());

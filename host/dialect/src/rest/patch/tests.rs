@@ -305,8 +305,9 @@ fn changes_of_chains_are_sent_on_as_a_patch() {
         };
         let changes = Patch::parse(changes).unwrap();
         let object = changes.apply(&request.object.unwrap()).unwrap();
-        let written = dialect.write(&head, &inspection, &body, &object, &changes);
-        let written = written.map_err(|rejection| rejection.kind);
+        let written = dialect
+            .write(&head, &inspection, &body, &object, &changes)
+            .map_err(|rejection| rejection.kind);
         assert_eq!(written, expected.map(Bytes::from), "{case}");
     }
 }
