@@ -80,18 +80,20 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     }
-    let (protocol, is_exec) = match path.starts_with("/portForward/") {
-        true => ("portforward.k8s.io", false),
-        false => ("v4.channel.k8s.io", true),
+    let (protocol, is_exec) = if path.starts_with("/portForward/") {
+        ("portforward.k8s.io", false)
+    } else {
+        ("v4.channel.k8s.io", true)
     };
     let reply = format!(
         "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
          x-stream-protocol-version: {protocol}\r\n\r\n"
     );
     stream.write_all(reply.as_bytes()).await?;
-    match is_exec {
-        true => exec(stream, path.contains("stdin=") || path.contains("input=1")).await,
-        false => forward(stream).await,
+    if is_exec {
+        exec(stream, path.contains("stdin=") || path.contains("input=1")).await
+    } else {
+        forward(stream).await
     }
 }
 

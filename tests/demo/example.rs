@@ -168,9 +168,10 @@ impl Example {
                     .map(|(pointer, _)| (*pointer, at(pointer)))
                     .collect();
                 let is_expected = expected.iter().all(|(pointer, text)| at(pointer) == Some(*text));
-                match is_expected && status == 200 {
-                    true => Ok(()),
-                    false => Err(format!("the upstream got {found:?}, the status is {status}")),
+                if is_expected && status == 200 {
+                    Ok(())
+                } else {
+                    Err(format!("the upstream got {found:?}, the status is {status}"))
                 }
             }
             (Expected::Unchanged, [received]) => {

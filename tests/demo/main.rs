@@ -63,9 +63,10 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None if arguments.once => any_port,
         None => SocketAddr::from(([127, 0, 0, 1], 8080)),
     };
-    let api = match arguments.parts.contains(&Part::Bcs) {
-        true => &BCS,
-        false => &SERVICES,
+    let api = if arguments.parts.contains(&Part::Bcs) {
+        &BCS
+    } else {
+        &SERVICES
     };
     let upstream = Upstream::watched(api.form, |received| println!("{}", arrival(received))).await?;
     let has_traffic = arguments.parts.contains(&Part::Traffic);

@@ -107,8 +107,9 @@ async fn on_new_connection(
         stream.read_to_end(&mut reply).await
     };
     exchange.await.map_err(|error| error.to_string())?;
-    match reply.starts_with(b"HTTP/1.1 200 ") {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&reply).into_owned()),
+    if reply.starts_with(b"HTTP/1.1 200 ") {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&reply).into_owned())
     }
 }

@@ -463,9 +463,10 @@ async fn flooding(
 ) -> Result<(), Error> {
     let client = Client::attacking()?;
     let change = async |path: &str, body: serde_json::Value| {
-        let request = Request::post(format!("{admin}/v1/{path}")).header(CONTENT_TYPE, "application/json");
-        let request = request.body(body.to_string());
-        let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
+        let request = Request::post(format!("{admin}/v1/{path}"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(body.to_string())
+            .map_err(|error| Error::Invalid(error.to_string()))?;
         client.send(request).await?.json()
     };
     let text = |reply: &serde_json::Value, field: &str| reply[field].as_str().unwrap_or_default().to_owned();

@@ -205,8 +205,8 @@ impl EndlessReply {
 /// TLS of an API server, and its certificate.
 fn server() -> Result<(TlsAcceptor, String), Error> {
     let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
-    let certified = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]);
-    let certified = certified.map_err(|error| invalid(&error))?;
+    let certified =
+        rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).map_err(|error| invalid(&error))?;
     let key =
         PrivateKeyDer::try_from(certified.signing_key.serialize_der()).map_err(|error| invalid(&error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

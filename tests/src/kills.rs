@@ -192,9 +192,10 @@ impl Scene {
     async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
         let request = self.application(program, generation)?;
         let reply = Client::new()?.send(request).await?;
-        Ok(match reply.status.is_success() {
-            true => Ok(()),
-            false => Err(format!("generation {generation} is refused: {}", reply.text())),
+        Ok(if reply.status.is_success() {
+            Ok(())
+        } else {
+            Err(format!("generation {generation} is refused: {}", reply.text()))
         })
     }
 

@@ -108,13 +108,14 @@ impl Load {
         let waited = tokio::time::timeout(NEVER, wait)
             .await
             .is_ok_and(|seen| seen.is_ok());
-        match waited {
-            true => Ok(()),
-            false => Err(Error::Never {
+        if waited {
+            Ok(())
+        } else {
+            Err(Error::Never {
                 what: format!("an answer of {}", Versions::name(version)),
                 limit: NEVER,
                 log: format!("{:?}", *self.told.borrow()),
-            }),
+            })
         }
     }
 

@@ -205,8 +205,8 @@ impl Admittance {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let id = Pid::from_raw(self.id()?.cast_signed());
-        let id = id.ok_or_else(|| Error::Invalid("admittance has no process".to_owned()))?;
+        let id = Pid::from_raw(self.id()?.cast_signed())
+            .ok_or_else(|| Error::Invalid("admittance has no process".to_owned()))?;
         kill_process(id, signal).map_err(|error| Error::io("a signal to admittance")(error.into()))
     }
 

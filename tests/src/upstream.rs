@@ -245,10 +245,11 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
         watcher(&received);
     }
     let (method, path) = (received.method.clone(), received.uri.path().to_owned());
-    let data = match received.body.is_empty() {
-        true => Value::Null,
-        false => serde_json::from_slice(&received.body)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&received.body).into_owned())),
+    let data = if received.body.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&received.body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&received.body).into_owned()))
     };
     if shared.bodies == Bodies::Recorded {
         shared.received.send_modify(|all| all.push(received));

@@ -48,8 +48,9 @@ impl Scene {
         let request = Request::builder()
             .method(method)
             .uri(self.program.url(&format!("/rest/{path}")))
-            .header("authorization", format!("Bearer {token}"));
-        let request = request.body(body.to_string()).unwrap();
+            .header("authorization", format!("Bearer {token}"))
+            .body(body.to_string())
+            .unwrap();
         let reply = self.client.send(request).await.unwrap();
         (reply.status.as_u16(), reply.json().unwrap())
     }
@@ -81,8 +82,9 @@ async fn the_commands_of_the_page_succeed_in_order() {
     );
     let token = scene
         .stdout_of(&["tokens", "create", "alice", "--expires-in", "90d"])
-        .await;
-    let token = token.trim_end().to_owned();
+        .await
+        .trim_end()
+        .to_owned();
     assert_eq!(token.len(), 32, "{token}");
     let created = scene
         .stdout_of(&["clusters", "create", "dev", "--creator", "alice"])

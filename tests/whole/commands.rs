@@ -555,8 +555,8 @@ async fn doctor_reports_the_machine_and_the_configuration_with_what_to_do() {
     fs::create_dir(directory.path().join("chains")).unwrap();
     let doctor = async |config: &Path| {
         let config = config.to_str().unwrap();
-        let store = directory.path().join("store");
-        let store = store.to_str().unwrap();
+        let store_path = directory.path().join("store");
+        let store = store_path.to_str().unwrap();
         admittance(["doctor", "--output", "json", "--config", config, "--store", store]).await
     };
     let found = doctor(&config).await;
@@ -791,8 +791,8 @@ async fn run_grants_a_plugin_what_it_looks_up() {
           subsets: [{notReadyAddresses: [{ip: 10.0.0.1, nodeName: far}]}]}",
     );
     let node = "{apiVersion: v1, kind: Node, metadata: {name: far}, status: {conditions: [{type: Ready, status: Unknown}]}}";
-    let nodes = write(&directory, "nodes.yaml", node);
-    let nodes = nodes.to_str().unwrap();
+    let nodes_path = write(&directory, "nodes.yaml", node);
+    let nodes = nodes_path.to_str().unwrap();
     for (more, code, told) in [
         (
             &["--allow", "cluster=v1/Node", "--cluster", nodes][..],

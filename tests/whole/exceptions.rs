@@ -20,9 +20,12 @@ fn after(seconds: u64) -> Moment {
 }
 
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
-    let path = |argument: &&str| match argument.ends_with(".yaml") || argument.ends_with(".json") {
-        true => directory.join(argument).into_os_string(),
-        false => argument.into(),
+    let path = |argument: &&str| {
+        if argument.ends_with(".yaml") || argument.ends_with(".json") {
+            directory.join(argument).into_os_string()
+        } else {
+            argument.into()
+        }
     };
     Admittance::run(arguments.iter().map(path)).await.unwrap()
 }

@@ -10,9 +10,12 @@ use crate::{documents::page::Page, scene::store};
 
 /// Runs the program in this directory.
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
-    let path = |argument: &&str| match argument.contains('.') || argument.ends_with('/') {
-        true => directory.join(argument).into_os_string(),
-        false => argument.into(),
+    let path = |argument: &&str| {
+        if argument.contains('.') || argument.ends_with('/') {
+            directory.join(argument).into_os_string()
+        } else {
+            argument.into()
+        }
     };
     let store = ["--store".into(), store().into()];
     Admittance::run(arguments.iter().map(path).chain(store))

@@ -8,9 +8,12 @@ use serde_json::{Value, json};
 use crate::documents::page::Page;
 
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
-    let path = |argument: &&str| match argument.contains('.') || argument.ends_with('/') {
-        true => directory.join(argument).into_os_string(),
-        false => argument.into(),
+    let path = |argument: &&str| {
+        if argument.contains('.') || argument.ends_with('/') {
+            directory.join(argument).into_os_string()
+        } else {
+            argument.into()
+        }
     };
     Admittance::run(arguments.iter().map(path)).await.unwrap()
 }

@@ -159,8 +159,9 @@ async fn check(scene: &Scene, rows: &[Row], method: Method, path: &str, body: fn
     for (name, _, expected) in rows {
         let before = scene.upstream.received().len();
         let url = scene.program.url(path);
-        let reply = Client::bcs(&scene.client, method.clone(), &url, body(name)).await;
-        let reply = reply.unwrap();
+        let reply = Client::bcs(&scene.client, method.clone(), &url, body(name))
+            .await
+            .unwrap();
         let received = scene.upstream.received().split_off(before);
         let stored: Vec<_> = received
             .iter()

@@ -43,10 +43,12 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
             }
             _ => None,
         };
-        let passed = part.filter(|part| part.is_repeated);
-        let passed = passed.map(|_| (at + 1, other_at, has_text));
-        let other_passed = other_part.filter(|part| part.is_repeated);
-        let other_passed = other_passed.map(|_| (at, other_at + 1, has_text));
+        let passed = part
+            .filter(|part| part.is_repeated)
+            .map(|_| (at + 1, other_at, has_text));
+        let other_passed = other_part
+            .filter(|part| part.is_repeated)
+            .map(|_| (at, other_at + 1, has_text));
         for state in [taken, passed, other_passed].into_iter().flatten() {
             if reached.insert(state) {
                 open.push(state);

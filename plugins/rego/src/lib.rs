@@ -192,9 +192,10 @@ impl Rego {
             }
             None => None,
         };
-        let inventory = match self.inventory.is_empty() {
-            true => None,
-            false => Some(self.inventory()?),
+        let inventory = if self.inventory.is_empty() {
+            None
+        } else {
+            Some(self.inventory()?)
         };
         Ok(Objects { namespace, inventory })
     }

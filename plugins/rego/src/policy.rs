@@ -158,9 +158,10 @@ impl Scope {
 /// Returns `data.jobs.deny` for `jobs/deny`, the spelling of OPA's tools.
 fn canonical(rule: &str) -> String {
     let dotted = rule.trim_matches('/').replace('/', ".");
-    match dotted.starts_with("data.") {
-        true => dotted,
-        false => format!("data.{dotted}"),
+    if dotted.starts_with("data.") {
+        dotted
+    } else {
+        format!("data.{dotted}")
     }
 }
 

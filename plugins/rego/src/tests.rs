@@ -64,8 +64,9 @@ fn an_entry_point_is_a_set_a_boolean_or_a_review() {
     let failure = admitted(
         json!({"rego": PODS, "entrypoint": "data.pods.number"}),
         pod("web:1"),
-    );
-    let failure = failure.expect_err("a number is no verdict").to_string();
+    )
+    .expect_err("a number is no verdict")
+    .to_string();
     assert!(
         failure.contains("data.pods.number is 3; an entry point is"),
         "{failure}"

@@ -45,9 +45,10 @@ pub(crate) fn of_constraint(constraint: &Constrained, violations: &Value) -> Res
 pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Error> {
     if let Some(items) = items(found) {
         let messages: Vec<String> = items.map(message).collect();
-        return Ok(match messages.is_empty() {
-            true => Response::allow(),
-            false => Response::deny(messages.join("\n")),
+        return Ok(if messages.is_empty() {
+            Response::allow()
+        } else {
+            Response::deny(messages.join("\n"))
         });
     }
     let is_allow = matches!(rule.rsplit('.').next(), Some("allow" | "allowed"));

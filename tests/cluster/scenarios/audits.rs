@@ -141,12 +141,11 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     scene.apply(&chain).await.succeeds();
     let report = async || {
         let said = scene.run(&format!("get {REPORT} --output=json")).await;
-        match said.succeeded {
-            true => said.json(),
-            false => {
-                assert!(said.stderr.contains("NotFound"), "{}", said.stderr);
-                Value::Null
-            }
+        if said.succeeded {
+            said.json()
+        } else {
+            assert!(said.stderr.contains("NotFound"), "{}", said.stderr);
+            Value::Null
         }
     };
     let until_reported = async |expected: &[&str]| {

@@ -398,8 +398,9 @@ impl Fleet {
         let (first, slow) = (self.replicas.first().unwrap(), self.replicas.last().unwrap());
         let server = first.program.admin_url("");
         let definition = definition.to_str().unwrap();
-        let tried = Admittance::run(["apply", "--dry-run", "-f", definition, "--server", &server]);
-        let tried = tried.await.unwrap();
+        let tried = Admittance::run(["apply", "--dry-run", "-f", definition, "--server", &server])
+            .await
+            .unwrap();
         assert_eq!(tried.code, Some(0), "{}{}", tried.stdout, tried.stderr);
 
         self.modules.slow_down(SLOWLY);

@@ -19,9 +19,10 @@ pub fn rest(input: &[u8]) {
     };
     let dialect = dialect();
     let class = dialect.classify(&head);
-    let names = match is_write(&head.method) {
-        true => names(head.uri.path()),
-        false => Vec::new(),
+    let names = if is_write(&head.method) {
+        names(head.uri.path())
+    } else {
+        Vec::new()
     };
     match class {
         Class::Pass => assert!(
@@ -109,9 +110,12 @@ fn names(path: &str) -> Vec<String> {
             for after in usize::from(before == 0)..3 - before {
                 let segments = segments(&path, has(3), has(4));
                 let segments: Vec<String> = segments.iter().map(|segment| repeated(segment, after)).collect();
-                let is = |segment: &str, expected: &str| match has(5) {
-                    true => segment.eq_ignore_ascii_case(expected),
-                    false => segment == expected,
+                let is = |segment: &str, expected: &str| {
+                    if has(5) {
+                        segment.eq_ignore_ascii_case(expected)
+                    } else {
+                        segment == expected
+                    }
                 };
                 if let [version, jobs, name] = &segments[..]
                     && is(version, "v1")

@@ -143,8 +143,8 @@ impl Apt {
             .map_err(at(&packages))?
             .flatten()
             .filter(|entry| {
-                let name = entry.file_name();
-                let name = name.to_string_lossy();
+                let file_name = entry.file_name();
+                let name = file_name.to_string_lossy();
                 name.starts_with(begin) && name.ends_with(end)
             })
             .collect();

@@ -316,8 +316,8 @@ mod tests {
         let unpacked = top.join("unpacked");
         create_directory(&unpacked).expect("it can be created");
         run(Command::new("ar").arg("x").arg(package).current_dir(&unpacked)).expect("it is an archive");
-        let files = output(Command::new("tar").arg("-tzf").arg(unpacked.join("data.tar.gz")));
-        let files = files.expect("it is an archive");
+        let files = output(Command::new("tar").arg("-tzf").arg(unpacked.join("data.tar.gz")))
+            .expect("it is an archive");
         for file in [
             "./usr/bin/true",
             "./usr/lib/systemd/system/admittance.service",

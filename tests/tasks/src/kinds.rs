@@ -74,12 +74,11 @@ impl Yaml {
                 break;
             }
             if let Some(item) = text.strip_prefix("- ") {
-                match item.contains(": ") || item.ends_with(':') {
-                    true => items.push(Self::item(lines, depth + 2)),
-                    false => {
-                        items.push(Self::Text(item.to_owned()));
-                        *lines = rest;
-                    }
+                if item.contains(": ") || item.ends_with(':') {
+                    items.push(Self::item(lines, depth + 2))
+                } else {
+                    items.push(Self::Text(item.to_owned()));
+                    *lines = rest;
                 }
                 continue;
             }

@@ -198,9 +198,10 @@ fn run(task: Task) -> Result<(), Error> {
             plugins::build(Selection::All)?;
             build_optimised()?;
             command::run(Command::new(command::built("release", "admittance-soak")?).args(&rest))?;
-            match rest.iter().any(|argument| argument == "--help") {
-                true => Ok(()),
-                false => test_at_length(changes),
+            if rest.iter().any(|argument| argument == "--help") {
+                Ok(())
+            } else {
+                test_at_length(changes)
             }
         }
         Task::Hostile { rest } => {

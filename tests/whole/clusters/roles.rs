@@ -98,8 +98,8 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
         .server
         .got()
         .into_iter()
-        .find(|got| got.method == Method::PATCH && got.uri.path().contains("/namespaces/n/"));
-    let applied = applied.unwrap();
+        .find(|got| got.method == Method::PATCH && got.uri.path().contains("/namespaces/n/"))
+        .unwrap();
     assert!(
         applied
             .uri

@@ -45,8 +45,9 @@ async fn helps() -> BTreeMap<String, String> {
         if let Some((_, nested)) = help.stdout.split_once("Commands:\n") {
             let (nested, _) = nested.split_once("\n\n").unwrap();
             let nested = nested.lines().filter(|line| !line.starts_with("    "));
-            let nested = nested.filter_map(|line| line.split_whitespace().next());
-            let nested = nested.filter(|name| *name != "help");
+            let nested = nested
+                .filter_map(|line| line.split_whitespace().next())
+                .filter(|name| *name != "help");
             names.extend(nested.map(|name| format!("{subcommand} {name}")));
         } else {
             helps.insert(subcommand, help.stdout);

@@ -87,8 +87,9 @@ fn definitions_and_configurations_are_right() {
             load_text(&name, &block.text)
                 // These kinds define no chain.
                 .map(|chains| {
-                    let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"];
-                    let has_none = has_none.iter().any(|kind| block.text.contains(kind));
+                    let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
+                        .iter()
+                        .any(|kind| block.text.contains(kind));
                     assert_eq!(chains.is_empty(), has_none, "{block}");
                     let warned = chains.iter().flat_map(ChainDefinition::warnings);
                     warnings.extend(warned.map(|warning| warning.to_string()));
@@ -140,8 +141,9 @@ async fn fragments_are_valid_in_complete_files() {
             load_text(&block.to_string(), &chain_with(&stage)).err()
         } else {
             // Gateways and webhook servers have no upstream.
-            let has_no_upstream = ["  gateway:", "  kubernetes:"];
-            let has_no_upstream = has_no_upstream.iter().any(|dialect| block.text.contains(dialect));
+            let has_no_upstream = ["  gateway:", "  kubernetes:"]
+                .iter()
+                .any(|dialect| block.text.contains(dialect));
             let rest = LEAST
                 .lines()
                 .filter(|line| !keys.iter().any(|key| line.starts_with(key)))

@@ -96,8 +96,7 @@ fn of_dashboard() -> Vec<ShownExpression> {
     let dashboard = read("dashboard.json");
     let annotations = dashboard["annotations"]["list"].as_array().unwrap().iter();
     let annotations = annotations.map(|annotation| (&annotation["name"], &annotation["target"]));
-    let panels = dashboard["panels"].as_array().unwrap().iter();
-    let panels = panels.flat_map(|panel| {
+    let panels = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| {
         let targets = panel["targets"].as_array().into_iter().flatten();
         targets.map(move |target| (&panel["title"], target))
     });
@@ -171,9 +170,10 @@ fn expressions_use_metrics_and_labels_that_exist() {
             .iter()
             .filter(|label| !known.contains(*label));
         wrong.extend(unknown.map(|label| format!("{}: no metric has the label {label}", shown.place)));
-        let kept = match expression.groupings.is_empty() {
-            true => &known,
-            false => &expression.groupings,
+        let kept = if expression.groupings.is_empty() {
+            &known
+        } else {
+            &expression.groupings
         };
         let unknown = shown.labels.iter().filter(|label| !kept.contains(*label));
         wrong.extend(unknown.map(|label| format!("{}: its series have no label {label}", shown.place)));
@@ -254,8 +254,8 @@ async fn prometheus_accepts_every_expression() {
         text
     };
     let folder = tempfile::tempdir().unwrap();
-    let recorded = of_dashboard();
-    let recorded = recorded.iter().enumerate();
+    let rules = of_dashboard();
+    let recorded = rules.iter().enumerate();
     let rules: Vec<_> = recorded
         .map(|(number, shown)| json!({"record": format!("dashboard_{number}"), "expr": shown.expression}))
         .collect();

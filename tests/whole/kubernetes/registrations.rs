@@ -325,8 +325,8 @@ async fn chains_of_a_namespace_are_called_for_it_alone() {
     setting.server.put(PLURAL, ignored);
     let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
     until_registered(&setting, &["pods"]).await;
-    let registered = webhooks(&setting, VALIDATING);
-    let registered = registered.as_array().unwrap();
+    let list = webhooks(&setting, VALIDATING);
+    let registered = list.as_array().unwrap();
     let shown = registered.iter().map(|webhook| {
         let expressions = webhook["namespaceSelector"]["matchExpressions"]
             .as_array()

@@ -57,8 +57,9 @@ fn check_order(setting: &Setting) -> usize {
                 let served =
                     served.filter(|replica| renewed(&lease).duration_since(renewed(replica)) < EXPIRY);
                 for replica in served {
-                    let has = ["live", "prepared", "earlier"];
-                    let has = has.into_iter().any(|name| annotation(replica, name) == new);
+                    let has = ["live", "prepared", "earlier"]
+                        .into_iter()
+                        .any(|name| annotation(replica, name) == new);
                     assert!(has, "{new:?} is the target, and {replica} has not prepared it");
                 }
                 target = now;

@@ -293,8 +293,7 @@ definitions: [chains.yaml]
         ]
     };
     let place = directory();
-    let config = write(&place, "admittance.yaml", own);
-    let config = config.display().to_string();
+    let config = write(&place, "admittance.yaml", own).display().to_string();
     let flags = "--name hooks --namespace hooks-system";
     let printed = Printed::in_directory(place, &format!("--config {config} {flags}")).await;
     assert!(!is_registered(&printed));
@@ -371,8 +370,7 @@ async fn the_leader_may_list_what_it_audits() {
             "dialect: {{ kubernetes: {{ audit: {audit} }} }}\ncluster: {{}}\ndefinitions: [{}/chains.yaml]\n",
             directory.path().display()
         );
-        let config = write(&place, "admittance.yaml", text);
-        let config = config.display().to_string();
+        let config = write(&place, "admittance.yaml", text).display().to_string();
         Printed::in_directory(place, &format!("--config {config}")).await
     };
     let rules = |printed: &Printed| {

@@ -472,9 +472,6 @@ fn walk(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths
-        .flat_map(|path| match path.is_dir() {
-            true => walk(&path),
-            false => vec![path],
-        })
+        .flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] })
         .collect()
 }

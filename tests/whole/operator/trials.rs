@@ -69,8 +69,8 @@ async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
 #[tokio::test]
 async fn requests_are_recorded_and_replayed() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
-    let file = setup.path("requests.ndjson");
-    let file = file.to_str().unwrap();
+    let file_path = setup.path("requests.ndjson");
+    let file = file_path.to_str().unwrap();
     let image = "/spec/template/spec/containers/*/image";
     record_three(&setup, &["--redact", image, "--output", file], "requests.ndjson").await;
     let text = setup.read("requests.ndjson");
@@ -86,8 +86,8 @@ async fn requests_are_recorded_and_replayed() {
         let arguments = [&["replay", file, "--store", store], arguments].concat();
         admittance_tests::Admittance::run(arguments).await.unwrap()
     };
-    let chains = setup.path("chains");
-    let chains = chains.to_str().unwrap();
+    let chains_path = setup.path("chains");
+    let chains = chains_path.to_str().unwrap();
     let same = replay(&[chains]).await;
     assert_eq!(same.code, Some(0), "{}{}", same.stdout, same.stderr);
     let two = setup.path("two.wasm");

@@ -235,8 +235,8 @@ pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<Cluster>) {
         .await
         .succeeds();
     let of_other = tell(scene, &format!("register-tokens create plain-{other_name}")).await;
-    let right = std::fs::read_to_string(scene.path("register.token")).unwrap();
-    let right = right.trim();
+    let file = std::fs::read_to_string(scene.path("register.token")).unwrap();
+    let right = file.trim();
     let clusters = async || tell(scene, "clusters list --output json").await.json();
     let before = clusters().await;
     for wrong in [

@@ -48,9 +48,10 @@ impl Machine {
     /// Returns the directory with the machine's libraries, where Debian's package of the C library for
     /// cross-compilation puts them.
     pub(super) fn libraries(&self) -> String {
-        match self.is_this_one() {
-            true => "/".to_owned(),
-            false => format!("/usr/{}-linux-gnu", self.0),
+        if self.is_this_one() {
+            "/".to_owned()
+        } else {
+            format!("/usr/{}-linux-gnu", self.0)
         }
     }
 
@@ -66,9 +67,10 @@ impl Machine {
 
     /// Returns a command that prints the shared libraries of a program.
     pub(super) fn list_libraries(&self, program: &Path) -> Command {
-        let mut command = match self.is_this_one() {
-            true => Command::new("ldd"),
-            false => self.emulator(),
+        let mut command = if self.is_this_one() {
+            Command::new("ldd")
+        } else {
+            self.emulator()
         };
         if !self.is_this_one() {
             // The emulator passes the variable to the loader of the program.
