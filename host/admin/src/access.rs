@@ -26,7 +26,7 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Decides who may use the API. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
-pub struct Access(Arc<AccessPolicy>);
+pub struct AdminAccess(Arc<AccessPolicy>);
 
 #[derive(Debug)]
 enum AccessPolicy {
@@ -104,7 +104,7 @@ pub(crate) fn log_refusal(head: &Parts, why: &dyn fmt::Display) {
     tracing::info!(target: "admittance::audit", client, %method, path, "refused: {why}");
 }
 
-impl Access {
+impl AdminAccess {
     pub fn new(config: &AdminConfig) -> Self {
         let clients = config.tls().map(|tls| tls.clients.clone()).unwrap_or_default();
         let tokens = config.tokens().to_vec();

@@ -51,7 +51,7 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 pub use self::{
-    access::{Access, Caller},
+    access::{AdminAccess, Caller},
     config::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
     decisions::{
         DecisionDatabase, DecisionSinks, HttpConfig, METRICS, NdjsonPlace, RunningSinks, SinkError,
@@ -126,7 +126,7 @@ impl fmt::Debug for Sources {
 /// The state of all handlers. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 struct Api {
-    access: Access,
+    access: AdminAccess,
     sources: Arc<Sources>,
     /// A permit for each active recording.
     recordings: Arc<Semaphore>,
@@ -190,7 +190,7 @@ impl AdminService {
     /// `H` the body of `/healthz` at a front end that has its own.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
-        access: Access,
+        access: AdminAccess,
         sources: Sources,
         more: Vec<Route>,
     ) {

@@ -8,7 +8,7 @@
 //! - [`Registered`] keeps an ephemeral node: it is created once even if the connection breaks
 //!   meanwhile, and created again after the session is lost or the node is deleted.
 //!
-//! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`Watch`]). The
+//! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`NodeWatch`]). The
 //! session is authenticated (scheme `digest`); the connection is plain TCP, because the servers that BCS
 //! runs offer nothing else.
 
@@ -32,5 +32,5 @@ pub use self::{
     registration::{Registered, Registration, RegistrationState},
     servers::{Server, Servers, ServersError},
     session::{SessionState, ZooKeeper},
-    watches::Watch,
+    watches::NodeWatch,
 };

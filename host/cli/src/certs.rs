@@ -7,7 +7,7 @@ mod tests;
 use std::{fmt::Display, fs, path::PathBuf};
 
 use admittance::Moment;
-use admittance_fleet::certificates::{Authority, CertificateSubject, Client, Host, Service};
+use admittance_fleet::certificates::{Authority, CertificateSubject, Client, Service, SubjectHost};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use time::{Duration, OffsetDateTime};
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     services: Vec<Service>,
     /// An additional host name or IP address for the server certificates. May be given more than once.
     #[arg(long = "host", value_name = "NAME|ADDRESS")]
-    hosts: Vec<Host>,
+    hosts: Vec<SubjectHost>,
     /// A client to make a certificate for, for mutual TLS. May be given more than once.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<Client>,

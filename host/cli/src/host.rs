@@ -54,9 +54,10 @@ pub(crate) fn builder_for_requests(config: Option<&Config>, store: Option<PathBu
         NamespacesConfig::Listed(namespaces) => builder.namespaces(namespaces.clone()),
         NamespacesConfig::File(namespaces) => builder.namespaces(namespaces.clone()),
     };
-    let builder = match config.accepts_short_keys {
-        true => builder.accept_short_webhook_keys(),
-        false => builder,
+    let builder = if config.accepts_short_keys {
+        builder.accept_short_webhook_keys()
+    } else {
+        builder
     };
     let addresses = config.resolve.iter();
     addresses.fold(builder, |builder, (host, address)| builder.resolve(host, address))

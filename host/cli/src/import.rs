@@ -87,9 +87,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         (None, None) => None,
     };
     if let Some(text) = configuration {
-        match writes {
-            true => files::FileDraft::new(to, text.as_bytes(), PUBLIC)?.publish(arguments.force)?,
-            false => anstream::print!("{text}"),
+        if writes {
+            files::FileDraft::new(to, text.as_bytes(), PUBLIC)?.publish(arguments.force)?
+        } else {
+            anstream::print!("{text}")
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -73,8 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         ApiKind::Kubernetes => init_template!("kubernetes", "pod.yaml", ""),
         ApiKind::Bcs => init_template!("bcs", "application.json", ""),
     };
-    let written = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)];
-    let written = written.map(|(path, content)| (arguments.directory.join(path), content));
+    let written = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)]
+        .map(|(path, content)| (arguments.directory.join(path), content));
     if let Some((path, _)) = written.iter().find(|(path, _)| path.exists()) {
         let error = format!(
             "{} exists; name another directory with --directory",

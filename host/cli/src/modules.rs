@@ -12,7 +12,7 @@ use admittance_catalog::{
     signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
 };
 use admittance_driver::Config;
-use admittance_sandbox::{Inspection, Sandbox};
+use admittance_sandbox::{ModuleInspection, Sandbox};
 use clap::Args;
 use url::Url;
 
@@ -85,7 +85,7 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
 }
 
 /// Runs the function `describe` of a plugin.
-async fn inspected(module: &Module) -> crate::Result<Inspection> {
+async fn inspected(module: &Module) -> crate::Result<ModuleInspection> {
     let sandbox = Sandbox::new(host::sandbox(None))?;
     let inspection = sandbox.inspect(module.bytes().clone()).await;
     Ok(inspection.map_err(|error| format!("{}: {error}", module.reference()))?)

@@ -63,8 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
             .replace("{{crate}}", &name.replace('-', "_"))
     };
     for (path, content) in language.files(*template) {
-        let content = str::from_utf8(content).map(filled);
-        let content = content.map_err(|error| format!("the template {path}: {error}"))?;
+        let content = str::from_utf8(content)
+            .map(filled)
+            .map_err(|error| format!("the template {path}: {error}"))?;
         files::replace_in_tree(&directory.join(path), content.as_bytes(), files::PUBLIC)?;
     }
     for (path, content) in language.sdk {
@@ -105,11 +106,12 @@ fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
             "`{name}` is not a name for a plugin; write lower-case letters, digits and `-`, as in `require-label`"
         ));
     }
-    match lang == Lang::Rust && RESERVED.split(' ').any(|reserved| reserved == name) {
-        true => Err(format!(
+    if lang == Lang::Rust && RESERVED.split(' ').any(|reserved| reserved == name) {
+        Err(format!(
             "`{name}` is reserved in Rust; choose another name, as in `require-label`"
-        )),
-        false => Ok(name),
+        ))
+    } else {
+        Ok(name)
     }
 }
 

@@ -223,9 +223,10 @@ fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
         StageResult::Failed { failure, policy } => {
             let style = if *policy == FailurePolicy::Fail { BAD } else { WARN };
             let (kind, message) = (&failure.kind, &failure.message);
-            let why = match is_decisive {
-                true => format!("{kind} (failurePolicy {policy})"),
-                false => format!("{kind}: {message} (failurePolicy {policy})"),
+            let why = if is_decisive {
+                format!("{kind} (failurePolicy {policy})")
+            } else {
+                format!("{kind}: {message} (failurePolicy {policy})")
             };
             (style, why)
         }

@@ -205,8 +205,8 @@ impl RequestArguments {
 async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest) -> RunReport {
     let unmatched = table
         .chains()
-        .filter_map(|chain| MismatchedChain::new(chain, &request));
-    let unmatched = unmatched.collect();
+        .filter_map(|chain| MismatchedChain::new(chain, &request))
+        .collect();
     let outcome = table.admit(request.clone()).await;
     RunReport {
         place,

@@ -135,9 +135,10 @@ fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
         return Ok(suites);
     }
     let directory = default_cases(&arguments.subject);
-    match directory.is_dir() {
-        true => request_file::files_of(&[directory]),
-        false => Ok(Vec::new()),
+    if directory.is_dir() {
+        request_file::files_of(&[directory])
+    } else {
+        Ok(Vec::new())
     }
 }
 

@@ -121,8 +121,9 @@ impl Cluster {
         &self,
         path: &str,
     ) -> Result<impl Stream<Item = Result<String, AnswerError>> + Send + Unpin + use<>, AnswerError> {
-        let request = Request::get(path).body(Bytes::new());
-        let request = request.map_err(|_| AnswerError::Path(path.to_owned()))?;
+        let request = Request::get(path)
+            .body(Bytes::new())
+            .map_err(|_| AnswerError::Path(path.to_owned()))?;
         let response = self.forward(request).await?;
         let path = path.to_owned();
         if !response.status().is_success() {

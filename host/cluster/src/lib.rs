@@ -42,6 +42,6 @@ pub use forward::ForwardError;
 pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
 pub use lease::{Election, LeaderStatus, Terms};
 pub use manifests::Manifests;
-pub use members::{Annotations, Member, Members, Membership};
+pub use members::{Annotations, LeaseMember, LeaseMembership, Members};
 pub use metrics::METRICS;
 pub use resources::{Resource, ResourceEdit, ResourceError, ResourceKind, Resources, next_change};

@@ -60,7 +60,7 @@ struct Held {
 
 /// A replica that holds a Lease of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct LeaseMember {
     /// The name of the replica's Lease.
     pub name: String,
     /// Whether the replica renews its Lease.
@@ -72,8 +72,8 @@ pub struct Member {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
-    pub members: Vec<Member>,
+pub struct LeaseMembership {
+    pub members: Vec<LeaseMember>,
     /// The annotations of the leader's Lease; `None` if there is none.
     pub leader: Option<Annotations>,
     /// Whether the account of this program may not watch the Leases.
@@ -143,7 +143,7 @@ impl Members {
 
     /// Returns the replicas as they are seen now. The expiry of Leases is measured from one call to the next, so this has to
     /// be called at least every second.
-    pub fn look(&self) -> Membership {
+    pub fn look(&self) -> LeaseMembership {
         let mut seen = self.seen.lock();
         let now = Instant::now();
         let is_watching = self.view.health.is_watching();
@@ -168,7 +168,7 @@ impl Members {
                 leader = Some(held.annotations);
                 continue;
             }
-            members.push(Member {
+            members.push(LeaseMember {
                 is_alive: !has_expired(&held.spec, unchanged),
                 unchanged,
                 is_leader: leads.as_deref().is_some_and(|leads| leads == holder(&held)),
@@ -182,7 +182,7 @@ impl Members {
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };
-        Membership {
+        LeaseMembership {
             members,
             leader,
             is_refused: self.view.health.is_refused(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use admittance::{BodyLimits, Host, admission::FrontEnd, replicas::Replicas};
-use admittance_admin::{Access, DecisionSinks, SinkError};
+use admittance_admin::{AdminAccess, DecisionSinks, SinkError};
 use admittance_bcs::{
     Drivers, Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
@@ -322,11 +322,11 @@ async fn serve(front: Arc<dyn Front>, serving: Serving) {
 /// health of servers, updates metrics, and does the work of the leader. Never completes.
 async fn follow(
     observed: &StatusSources,
-    access: Option<Access>,
+    access: Option<AdminAccess>,
     namespaces: Option<FileNamespaces>,
     leader: Option<&Leader>,
 ) {
-    let access = OptionFuture::from(access.as_ref().map(Access::follow));
+    let access = OptionFuture::from(access.as_ref().map(AdminAccess::follow));
     let namespaces = OptionFuture::from(namespaces.map(FileNamespaces::follow));
     let webhooks = OptionFuture::from(observed.webhooks.as_ref().map(Webhooks::follow));
     let leader = OptionFuture::from(leader.map(|leader| leader.follow(&observed.host)));

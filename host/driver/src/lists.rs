@@ -116,8 +116,8 @@ impl Lists {
                         path: path.clone(),
                         error,
                     })?;
-                let value = HeaderValue::from_str(value.trim());
-                let mut value = value.map_err(|_| ListsError::HeaderValue(path.clone()))?;
+                let mut value =
+                    HeaderValue::from_str(value.trim()).map_err(|_| ListsError::HeaderValue(path.clone()))?;
                 value.set_sensitive(true);
                 headers.insert(name, value);
             }
@@ -219,11 +219,12 @@ impl Lists {
         *request.uri_mut() = target.into();
         *request.headers_mut() = list.headers.clone();
         let (head, body) = self.upstream.upstream.send(request).await?.into_parts();
-        let body = timeout(self.timeout, Limited::new(body, LIMIT).collect()).await;
-        let body = body.map_err(|_| ReadError::Late)?;
-        let body = body.map_err(|error| ReadError::Incomplete {
-            reason: causes::root_cause(&*error),
-        })?;
+        let body = timeout(self.timeout, Limited::new(body, LIMIT).collect())
+            .await
+            .map_err(|_| ReadError::Late)?
+            .map_err(|error| ReadError::Incomplete {
+                reason: causes::root_cause(&*error),
+            })?;
         let text = String::from_utf8(body.to_bytes().into()).map_err(|_| ReadError::NotText)?;
         if !head.status.is_success() {
             return Err(ReadError::Status {

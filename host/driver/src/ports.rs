@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use admittance_admin::{Access, AdminService, DecisionDatabase, RenderMetrics, Sources};
+use admittance_admin::{AdminAccess, AdminService, DecisionDatabase, RenderMetrics, Sources};
 use admittance_bcs::HealthInfo;
 use admittance_net::{
     budget::BodyBudget,
@@ -86,7 +86,7 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
 pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
-    pub(crate) access: Access,
+    pub(crate) access: AdminAccess,
     /// The memory for bodies, shared with the other ports.
     pub(crate) bodies: BodyBudget,
     metrics: RenderMetrics,
@@ -129,7 +129,7 @@ impl AdminPort {
         Ok(Some(Self {
             address,
             tls,
-            access: Access::new(admin),
+            access: AdminAccess::new(admin),
             bodies,
             metrics,
             server: thread.runtime().spawn(serving),

@@ -5,5 +5,5 @@ mod subject;
 
 pub use self::{
     authority::{Authority, Issued, Validity, for_service, to_pem, unexpired},
-    subject::{CertificateSubject, Client, Host, Service},
+    subject::{CertificateSubject, Client, Service, SubjectHost},
 };

@@ -17,7 +17,7 @@ use admittance::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value as Json, json};
 
-pub use self::webhook::Webhook;
+pub use self::webhook::RegisteredWebhook;
 use crate::RESOURCES;
 
 /// Namespaces with this label are excluded.
@@ -127,7 +127,7 @@ pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Validating, "ValidatingWebhookConfiguration"),
 ];
 
-pub fn configurations(registration: &Registration, webhooks: &[Webhook], ca: &str) -> Vec<Json> {
+pub fn configurations(registration: &Registration, webhooks: &[RegisteredWebhook], ca: &str) -> Vec<Json> {
     let of_phase = |(phase, kind)| {
         let webhooks = documents(registration, webhooks, phase, ca);
         (!webhooks.is_empty()).then(|| {
@@ -145,7 +145,7 @@ pub fn configurations(registration: &Registration, webhooks: &[Webhook], ca: &st
 /// Writes the webhooks of a phase for its configuration.
 pub(crate) fn documents(
     registration: &Registration,
-    webhooks: &[Webhook],
+    webhooks: &[RegisteredWebhook],
     phase: Phase,
     ca: &str,
 ) -> Vec<Json> {
@@ -226,7 +226,7 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
 }
 
 /// Returns the names of the excluded requests of all webhooks, sorted, for messages.
-pub fn excluded(webhooks: &[Webhook]) -> Vec<&'static str> {
+pub fn excluded(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();
     excluded.into_iter().collect()

@@ -7,7 +7,7 @@ use admittance::{
     agreement::{Replica, Report},
     replicas::{Membership, Transport},
 };
-use admittance_cluster::{Annotations, Election, Member, Members, Terms};
+use admittance_cluster::{Annotations, Election, LeaseMember, Members, Terms};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::interval};
@@ -56,7 +56,7 @@ impl Leases {
             if !self.leads() || membership.problem.is_some() {
                 continue;
             }
-            let is_gone = |member: &&Member| !member.is_alive && member.unchanged >= GONE;
+            let is_gone = |member: &&LeaseMember| !member.is_alive && member.unchanged >= GONE;
             for member in membership.members.iter().filter(is_gone) {
                 self.members.remove(&member.name).await;
             }
@@ -137,7 +137,7 @@ fn target(annotations: &Annotations) -> Option<Digest> {
 }
 
 /// Returns the replica of a Lease; `None` for a Lease without a report.
-fn replica(member: &Member) -> Option<Replica> {
+fn replica(member: &LeaseMember) -> Option<Replica> {
     Some(Replica {
         name: member.name.clone(),
         is_alive: member.is_alive,

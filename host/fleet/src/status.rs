@@ -159,8 +159,9 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
         .object
         .get("status")
         .and_then(|status| status.get(ROLLOUTS));
-    let rollouts = rollouts.and_then(|rollouts| Vec::<RolloutProgress>::deserialize(rollouts).ok());
-    let mut rollouts = rollouts.unwrap_or_default();
+    let mut rollouts = rollouts
+        .and_then(|rollouts| Vec::<RolloutProgress>::deserialize(rollouts).ok())
+        .unwrap_or_default();
     rollouts.retain(|rollout| is_of(resource, rollout));
     rollouts
 }

@@ -20,7 +20,7 @@ use self::{
     configuration::{KINDS, WrittenConfiguration, write},
 };
 use crate::{
-    RegisteredChain, Registration, Webhook, certificates,
+    RegisteredChain, RegisteredWebhook, Registration, certificates,
     leader::{PAUSE, backoff},
     metrics,
     registration::{check_of_definitions, documents},
@@ -338,7 +338,7 @@ impl Inner {
     }
 
     /// Returns the webhooks that the live chains need.
-    fn webhooks(&self, host: &Host, kept: &mut KeptConfigurations) -> Vec<Webhook> {
+    fn webhooks(&self, host: &Host, kept: &mut KeptConfigurations) -> Vec<RegisteredWebhook> {
         let table = host.table();
         let chains: Vec<_> = table.chains().map(RegisteredChain::from).collect();
         let unregistered: Vec<_> = chains.iter().filter_map(RegisteredChain::problem).collect();
@@ -348,6 +348,6 @@ impl Inner {
             }
         }
         kept.unregistered = unregistered;
-        Webhook::of(&chains, &self.registration, self.limit)
+        RegisteredWebhook::of(&chains, &self.registration, self.limit)
     }
 }

@@ -94,12 +94,13 @@ pub(super) async fn check_host(
     let hosts = read_hosts(head, drivers, limits).await?;
     let is_host = hosts.contains(&host);
     *drivers.hosts.0.lock() = Some((Instant::now(), hosts));
-    match is_host {
-        true => Ok(()),
-        false => Err(GatewayError::Host(format!(
+    if is_host {
+        Ok(())
+    } else {
+        Err(GatewayError::Host(format!(
             "{HOST_PARAMETER} {host} is not a host of the cluster {}",
             drivers.id
-        ))),
+        )))
     }
 }
 

@@ -57,11 +57,12 @@ impl Namespaces {
     }
 
     fn check(&self, namespace: &str) -> Result<(), GatewayError> {
-        match self.0.contains(namespace) {
-            true => Ok(()),
-            false => Err(GatewayError::Forbidden(format!(
+        if self.0.contains(namespace) {
+            Ok(())
+        } else {
+            Err(GatewayError::Forbidden(format!(
                 "the token is not for the namespace {namespace:?}"
-            ))),
+            )))
         }
     }
 
@@ -77,8 +78,9 @@ impl Namespaces {
         let bytes = limits.collect(head, body).await;
         let bytes = bytes.map_err(|error| GatewayError::from(&error.end()))?;
         let inspection = Inspection::new(Operation::Create);
-        let reading = Bcs::new(cluster.clone()).read(head, &inspection, &bytes);
-        let reading = reading.map_err(|rejection| GatewayError::Unreadable(rejection.message))?;
+        let reading = Bcs::new(cluster.clone())
+            .read(head, &inspection, &bytes)
+            .map_err(|rejection| GatewayError::Unreadable(rejection.message))?;
         let Reading::Admit { request, canonical } = reading else {
             return Err(GatewayError::Unreadable(
                 "it is not an object with a kind".to_owned(),

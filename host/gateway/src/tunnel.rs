@@ -22,7 +22,7 @@ use self::session::serve_agent;
 pub use self::{
     accepts::{Accepts, FindTunnel, Guard, TakeAnnouncement},
     budget::Budget,
-    frame::{Announcement, Destination},
+    frame::{Announcement, TunnelDestination},
     session::{Outgoing, Session},
 };
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A path into an object, in which the items of a list are found by one of their fields:
 /// `spec.containers[name: *].image`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location(Vec<Step>);
+pub struct FieldLocation(Vec<Step>);
 
 /// A step of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct LocationError {
     expected: &'static str,
 }
 
-impl Location {
+impl FieldLocation {
     /// Parses a location. A location begins with a field, and a list follows a field. Names that have other characters
     /// than letters, digits, `-` and `_`, or that begin with a digit, are in single or double quotes, in which `\` escapes
     /// a quote or another `\`.
@@ -109,8 +109,8 @@ pub enum Shape {
     Any,
 }
 
-/// Writes the text that [`Location::parse`] reads.
-impl fmt::Display for Location {
+/// Writes the text that [`FieldLocation::parse`] reads.
+impl fmt::Display for FieldLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_steps(&self.0, f)
     }

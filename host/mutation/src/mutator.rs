@@ -12,7 +12,7 @@ use admittance_admission::{
 };
 use serde_json::Value;
 
-use crate::{ImageParts, Location, Shape, apply::Growth, location::Steps};
+use crate::{FieldLocation, ImageParts, Shape, apply::Growth, location::Steps};
 
 /// The value that a mutator sets at its location.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub struct Mutator {
     pub requests: StageSpec,
     /// The labels that select objects. They are compared after the mutators before this one were applied.
     pub labels: LabelSelector,
-    pub(crate) location: Location,
+    pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,
     /// The path tests: the index of a step of the location, and whether the value after it must exist or must not.
     pub(crate) tests: Vec<(usize, bool)>,
@@ -75,7 +75,7 @@ pub enum PathTestError {
 
 impl Mutator {
     /// Returns a mutator for all requests.
-    pub fn new(name: impl Into<String>, location: Location, mutation: Mutation) -> Self {
+    pub fn new(name: impl Into<String>, location: FieldLocation, mutation: Mutation) -> Self {
         let name = name.into();
         Self {
             requests: StageSpec::new(name.as_str()),
@@ -93,7 +93,7 @@ impl Mutator {
     /// # Errors
     ///
     /// Returns an error if the location does not begin with the path, or if the test contradicts an earlier one.
-    pub fn test(&mut self, path: &Location, must_exist: bool) -> Result<(), PathTestError> {
+    pub fn test(&mut self, path: &FieldLocation, must_exist: bool) -> Result<(), PathTestError> {
         if !self.location.steps().starts_with(path.steps()) {
             return Err(PathTestError::Elsewhere {
                 test: path.to_string(),

@@ -12,7 +12,7 @@ use admittance_admission::{
     MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome, Phase, Request, Requirement,
     Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, Surroundings, UserInfo, async_trait,
 };
-use admittance_mutation::{Expansion, Generation, Location, Mutation, Mutator};
+use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutator};
 use serde_json::{Value, json};
 
 /// A hook that denies every request with a message about the object.
@@ -44,7 +44,7 @@ fn generation(source: &str, api_version: &str, kind: &str) -> Generation {
 /// Returns a stage that sees the Pods generated from CronJobs.
 fn stage() -> Stage {
     let mutator = |location: &str, value: Value| {
-        let location = Location::parse(location).unwrap();
+        let location = FieldLocation::parse(location).unwrap();
         Mutator::new(location.to_string(), location, Mutation::Assign(value))
     };
     let mut of_jobs = mutator("metadata.labels.job", json!("yes"));

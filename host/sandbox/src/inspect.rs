@@ -20,7 +20,7 @@ use crate::{
 /// The facts about a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Inspection {
+pub struct ModuleInspection {
     /// The module's description of itself.
     pub description: Description,
     /// The calling convention: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi` for a
@@ -29,7 +29,7 @@ pub struct Inspection {
     /// The version of the convention that the module is built for, if it names one.
     pub contract: Option<String>,
     /// The imports in the module's order.
-    pub imports: Vec<Import>,
+    pub imports: Vec<ModuleImport>,
     /// Further facts that the module declares, such as its author.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub annotations: BTreeMap<String, String>,
@@ -38,7 +38,7 @@ pub struct Inspection {
 /// An interface that a module imports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Import {
+pub struct ModuleImport {
     /// The name with its version: `admittance:plugin/cluster@0.1.0`.
     pub name: String,
     /// The grant that the interface needs.
@@ -53,7 +53,7 @@ impl Sandbox {
     ///
     /// Fails when the bytes are not a plugin of an accepted version, when it has unknown imports, or when a step
     /// times out.
-    pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<Inspection, Error> {
+    pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<ModuleInspection, Error> {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;
         let work = Preparation::new(self, "{}", &PluginConfig::default()).await?;
@@ -76,20 +76,20 @@ fn needed(import: &str) -> Grant {
     provided(import).map_or(Grant::Never, |row| row.grant)
 }
 
-fn inspection(component: &Component, description: Description) -> Inspection {
+fn inspection(component: &Component, description: Description) -> ModuleInspection {
     let component_type = component.component_type();
     let imports = component_type.imports(component.engine());
     let imports: Vec<_> = imports
-        .map(|(name, _)| Import {
+        .map(|(name, _)| ModuleImport {
             name: name.to_owned(),
             grant: needed(name),
         })
         .collect();
-    let version = |import: &Import| {
+    let version = |import: &ModuleImport| {
         let (_, version) = import.name.strip_prefix(PACKAGE)?.split_once('@')?;
         Some(version.to_owned())
     };
-    Inspection {
+    ModuleInspection {
         description,
         interface: PACKAGE.trim_end_matches('/').to_owned(),
         annotations: BTreeMap::new(),

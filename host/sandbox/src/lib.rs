@@ -67,7 +67,7 @@ pub use error::{Error, SettingsMistake, Step};
 pub use {
     compiler::compile,
     engine::Sandbox,
-    inspect::{Import, Inspection},
+    inspect::{ModuleImport, ModuleInspection},
     meter::{CallCost, Meter},
     plugin::Plugin,
     prepare::Prepared,

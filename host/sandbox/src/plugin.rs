@@ -284,11 +284,12 @@ impl PluginState {
 
     fn overloaded(&self) -> Failure {
         let slots = self.sandbox.config.calls_in_flight;
-        let message = match is_audit() {
-            true => format!(
+        let message = if is_audit() {
+            format!(
                 "no slot was free until the deadline; stages in mode Audit use half of the {slots} slots for calls"
-            ),
-            false => format!("all {slots} slots for calls were in use until the deadline"),
+            )
+        } else {
+            format!("all {slots} slots for calls were in use until the deadline")
         };
         Failure::new(FailureKind::Overloaded, message)
     }

@@ -1,4 +1,6 @@
-use admittance_gateway::tunnel::{Accepts, Budget, Destination, LARGEST_OF_AGENT, Session, websocket_config};
+use admittance_gateway::tunnel::{
+    Accepts, Budget, LARGEST_OF_AGENT, Session, TunnelDestination, websocket_config,
+};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -26,7 +28,9 @@ pub fn tunnel(input: &[u8]) {
         let open = async || {
             let cluster = None;
             let address = "a:1".to_owned();
-            let opened = session.open(Destination { cluster, address }, &budget).await;
+            let opened = session
+                .open(TunnelDestination { cluster, address }, &budget)
+                .await;
             opened.expect("there is memory for it")
         };
         let (unread, mut read) = (open().await, open().await);

@@ -68,15 +68,16 @@ impl AppliesQuery {
 
 async fn applies(session: Session, State(api): State<Api>, Query(question): Query<AppliesQuery>) -> Response {
     let mut status = http::StatusCode::OK;
-    let answer = match question.is_empty() {
-        true => html! {},
-        false => match applying(&api, &question.described()).await {
+    let answer = if question.is_empty() {
+        html! {}
+    } else {
+        match applying(&api, &question.described()).await {
             Ok(reply) => answer(&reply),
             Err(error) => {
                 status = error.status();
                 problems(&error)
             }
-        },
+        }
     };
     let content = html! {
         p {

@@ -334,9 +334,10 @@ fn fact_text(fact: &Json) -> Option<String> {
 
 fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     // Values that definitions grant to plugins may be secrets.
-    let text: Cow<'_, str> = match session.may_change() {
-        true => stored.text.as_str().into(),
-        false => without_granted_values(&stored.file, &stored.text),
+    let text: Cow<'_, str> = if session.may_change() {
+        stored.text.as_str().into()
+    } else {
+        without_granted_values(&stored.file, &stored.text)
     };
     html! {
         p { code { (stored.file.display()) ":" (stored.line) } ", " (stored.id) }

@@ -73,8 +73,9 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     }
     let body = Bytes::copy_from_slice(body.as_bytes());
     let (head, ()) = head.into_parts();
-    let request = dialect.admission_request(&head, &body);
-    let request = request.map_err(|rejection| mistake(format!("object: {}", rejection.message)))?;
+    let request = dialect
+        .admission_request(&head, &body)
+        .map_err(|rejection| mistake(format!("object: {}", rejection.message)))?;
     request.ok_or_else(|| {
         mistake(
             "object: no route of the configuration is for this request, so it passes unchanged".to_owned(),

@@ -171,8 +171,8 @@ impl DecisionDatabase {
             }
         }
         if let Some(text) = &filter.text {
-            let parts = ["kind", "namespace", "name", "uid", "user", "message"];
-            let parts = parts.map(|part| format!("instr(json_extract(d.record, '$.{part}'), "));
+            let parts = ["kind", "namespace", "name", "uid", "user", "message"]
+                .map(|part| format!("instr(json_extract(d.record, '$.{part}'), "));
             select.push(" AND (");
             for (number, part) in parts.into_iter().enumerate() {
                 select.push(if number > 0 { " OR " } else { "" }).push(part);

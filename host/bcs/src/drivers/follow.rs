@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use zookeeper_client::{Client, Error};
 
 use super::{DriverNodes, Published};
-use crate::zookeeper::{At, Watch, ZooKeeperError, join, sequence};
+use crate::zookeeper::{At, NodeWatch, ZooKeeperError, join, sequence};
 
 /// The nodes that are read and watched separately.
 #[derive(Debug)]
@@ -66,10 +66,10 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// Reads a part, and returns its watch if the part exists. Further parts to read are added to `due`.
-    async fn read(&mut self, part: &Part, due: &mut Vec<Part>) -> Result<Option<Watch>, ZooKeeperError> {
+    async fn read(&mut self, part: &Part, due: &mut Vec<Part>) -> Result<Option<NodeWatch>, ZooKeeperError> {
         match part {
             Part::Existence => {
-                let (node, watch) = Watch::node(self.client, self.path)
+                let (node, watch) = NodeWatch::node(self.client, self.path)
                     .await
                     .at("reading", self.path)?;
                 if node.is_some() {
@@ -78,7 +78,7 @@ impl Reading<'_> {
                 }
                 Ok(Some(watch))
             }
-            Part::Target => match Watch::data(self.client, self.path).await {
+            Part::Target => match NodeWatch::data(self.client, self.path).await {
                 Ok(((data, stat), watch)) => {
                     let published: Option<Published> = serde_json::from_slice(&data).ok();
                     self.seen.above = Some((stat.version, published.map(|published| published.target)));
@@ -92,7 +92,7 @@ impl Reading<'_> {
                 }
                 Err(error) => Err(error).at("reading", self.path),
             },
-            Part::Names => match Watch::children(self.client, self.path).await {
+            Part::Names => match NodeWatch::children(self.client, self.path).await {
                 Ok((names, watch)) => {
                     self.name(names, due);
                     Ok(Some(watch))
@@ -103,7 +103,7 @@ impl Reading<'_> {
             },
             Part::Driver(name) => {
                 let path = join(self.path, name);
-                match Watch::data(self.client, &path).await {
+                match NodeWatch::data(self.client, &path).await {
                     Ok(((data, _), watch)) => {
                         let entry = serde_json::from_slice(&data).ok();
                         self.seen.drivers.insert(name.clone(), entry);

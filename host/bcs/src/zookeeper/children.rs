@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Client, Error};
 
-use super::{Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join};
+use super::{NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join};
 
 /// The length of the sequence number at the end of a name, padded by ZooKeeper.
 const SEQUENCE_LENGTH: usize = 10;
@@ -171,14 +171,14 @@ async fn follow_once<T: Child>(
     path: &str,
     sender: &watch::Sender<Arc<ChildList<T>>>,
 ) -> Result<(), ZooKeeperError> {
-    let watch = match Watch::children(client, path).await {
+    let watch = match NodeWatch::children(client, path).await {
         Ok((names, watch)) => {
             publish(sender, T::read(client, path, names).await?);
             watch
         }
         // The node does not exist yet. The watch fires when it is created.
         Err(Error::NoNode) => {
-            let (node, watch) = Watch::node(client, path).await.at("reading", path)?;
+            let (node, watch) = NodeWatch::node(client, path).await.at("reading", path)?;
             if node.is_some() {
                 return Ok(());
             }

@@ -18,21 +18,21 @@ type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 /// The client makes the server remove a watch of its own that is dropped. Version 3.4 does not know that
 /// request, and closes the connection; so this watch stays until it fires or the session ends. It
 /// costs a task meanwhile: repeated reads of a node should reuse the previous watch.
-pub struct Watch {
+pub struct NodeWatch {
     /// `None` once the watch has fired.
     event: Option<Event>,
     runtime: Handle,
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for NodeWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
+        f.debug_struct("NodeWatch")
             .field("has_fired", &self.event.is_none())
             .finish_non_exhaustive()
     }
 }
 
-impl Watch {
+impl NodeWatch {
     /// Returns the names of a node's children, and a watch for children created or deleted, and for the node's
     /// deletion.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
@@ -82,7 +82,7 @@ impl Watch {
     }
 }
 
-impl Future for Watch {
+impl Future for NodeWatch {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -99,7 +99,7 @@ impl Future for Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for NodeWatch {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
             self.runtime.spawn(event);

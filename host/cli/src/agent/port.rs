@@ -69,9 +69,10 @@ impl Handler for AgentHandler {
             is_reported,
             has_tunnel,
         } = *self.status.borrow();
-        let problem = match self.needs_tunnel {
-            true => (!has_tunnel).then_some("no tunnel to the gateway is open"),
-            false => (!is_reported).then_some("the gateway has not accepted the last report"),
+        let problem = if self.needs_tunnel {
+            (!has_tunnel).then_some("no tunnel to the gateway is open")
+        } else {
+            (!is_reported).then_some("the gateway has not accepted the last report")
         };
         let (code, text) = match request.uri().path() {
             "/healthz" => (StatusCode::OK, "ok\n".to_owned()),

@@ -148,9 +148,10 @@ impl Original {
     /// Returns the address of one of the ports.
     fn address(&mut self, ip: &str, port_key: &str, default: &str) -> String {
         let port = self.take(port_key).unwrap_or_else(|| default.to_owned());
-        match ip.contains(':') {
-            true => quoted(&format!("[{ip}]:{port}")),
-            false => quoted(&format!("{ip}:{port}")),
+        if ip.contains(':') {
+            quoted(&format!("[{ip}]:{port}"))
+        } else {
+            quoted(&format!("{ip}:{port}"))
         }
     }
 
@@ -173,14 +174,17 @@ impl Original {
     /// Returns the TLS settings for drivers or schedulers; empty without certificates.
     fn client_tls(&mut self) -> String {
         let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
-        let pair = self.take("client_cert_file").zip(self.take("client_key_file"));
-        let pair = pair.map(|(certificate, key)| {
-            format!("certificate: {}, key: {}", quoted(&certificate), quoted(&key))
-        });
+        let pair = self
+            .take("client_cert_file")
+            .zip(self.take("client_key_file"))
+            .map(|(certificate, key)| {
+                format!("certificate: {}, key: {}", quoted(&certificate), quoted(&key))
+            });
         let fields: Vec<_> = ca.into_iter().chain(pair).collect();
-        match fields.is_empty() {
-            true => String::new(),
-            false => format!("tls: {{ {} }}", fields.join(", ")),
+        if fields.is_empty() {
+            String::new()
+        } else {
+            format!("tls: {{ {} }}", fields.join(", "))
         }
     }
 
@@ -217,9 +221,12 @@ impl Original {
     fn rest(self) -> String {
         let mut text = String::new();
         for key in self.values.keys() {
-            let matches = |known: &str| match known.ends_with(['.', '_', '-']) {
-                true => key.starts_with(known),
-                false => key == known,
+            let matches = |known: &str| {
+                if known.ends_with(['.', '_', '-']) {
+                    key.starts_with(known)
+                } else {
+                    key == known
+                }
             };
             let known = WITHOUT_EQUIVALENT.iter().find(|(known, _)| matches(known));
             let reason = match known {

@@ -130,8 +130,8 @@ fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &s
 /// Returns the name of a document's file in the directory of the chains. Files with other extensions would not be read
 /// there.
 fn document_name(file: &Path) -> String {
-    let name = key(file);
-    let name = name.trim_start_matches('.');
+    let path_key = key(file);
+    let name = path_key.trim_start_matches('.');
     let extension = file.extension().unwrap_or_default().to_ascii_lowercase();
     if ["yaml", "yml", "json"].iter().any(|known| extension == *known) {
         name.to_owned()

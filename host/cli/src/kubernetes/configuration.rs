@@ -165,8 +165,8 @@ impl Configuration {
         let had_tracing_headers = without("tracing", "headers");
         let tls = given
             .get_mut("tracing")
-            .and_then(|tracing| tracing.get_mut("tls"));
-        let tls = tls.and_then(Json::as_object_mut);
+            .and_then(|tracing| tracing.get_mut("tls"))
+            .and_then(Json::as_object_mut);
         let had_tracing_key = tls.is_some_and(|tls| {
             tls.remove("certificate");
             tls.remove("key").is_some()

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use admittance::{admission::FailurePolicy, definitions::ChainDefinition};
-use admittance_fleet::{IGNORE_LABEL, Webhook, excluded};
+use admittance_fleet::{IGNORE_LABEL, RegisteredWebhook, excluded};
 
 use super::{
     Installation, PreparedInstallation,
@@ -54,7 +54,7 @@ pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
 pub(super) fn common_notes(
     installation: &Installation,
     prepared: &PreparedInstallation,
-    webhooks: &[Webhook],
+    webhooks: &[RegisteredWebhook],
 ) -> Vec<String> {
     let mut notes = webhook_notes(installation, webhooks);
     notes.extend(configuration_notes(&prepared.configuration));
@@ -63,7 +63,7 @@ pub(super) fn common_notes(
     notes
 }
 
-fn webhook_notes(installation: &Installation, webhooks: &[Webhook]) -> Vec<String> {
+fn webhook_notes(installation: &Installation, webhooks: &[RegisteredWebhook]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |condition: bool, text: &str| {
         if condition {
@@ -77,7 +77,11 @@ fn webhook_notes(installation: &Installation, webhooks: &[Webhook]) -> Vec<Strin
              excluded: `kubectl label namespace kube-system kube-node-lease {IGNORE_LABEL}=true`"
         ),
     );
-    let only: BTreeSet<_> = webhooks.iter().flat_map(Webhook::namespaces).cloned().collect();
+    let only: BTreeSet<_> = webhooks
+        .iter()
+        .flat_map(RegisteredWebhook::namespaces)
+        .cloned()
+        .collect();
     note(
         !installation.supports(KubernetesVersion::labels_namespaces) && !only.is_empty(),
         &format!(

@@ -1,6 +1,6 @@
 //! Chooses the webhooks that are registered for an installation.
 
-use admittance_fleet::{RegisteredChain, Registration, Webhook};
+use admittance_fleet::{RegisteredChain, RegisteredWebhook, Registration};
 
 use super::{Installation, PreparedInstallation, values::KubernetesVersion};
 
@@ -47,7 +47,7 @@ impl Installation {
 }
 
 impl PreparedInstallation {
-    pub(super) fn webhooks(&self, installation: &Installation) -> Result<Vec<Webhook>, String> {
+    pub(super) fn webhooks(&self, installation: &Installation) -> Result<Vec<RegisteredWebhook>, String> {
         let mut chains = Vec::new();
         for chain in &self.chains {
             let registered = RegisteredChain::from(chain);
@@ -57,6 +57,10 @@ impl PreparedInstallation {
             chains.push(registered);
         }
         let limit = self.configuration.request_timeout;
-        Ok(Webhook::of(&chains, &installation.registration(), limit))
+        Ok(RegisteredWebhook::of(
+            &chains,
+            &installation.registration(),
+            limit,
+        ))
     }
 }

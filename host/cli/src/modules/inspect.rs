@@ -7,7 +7,7 @@ use admittance_catalog::{
     Catalog, Freshness,
     signature::{SignatureDescription, Verified},
 };
-use admittance_sandbox::{Description, Grant, Import, Inspection, ResourceHint};
+use admittance_sandbox::{Description, Grant, ModuleImport, ModuleInspection, ResourceHint};
 use anstyle::Style;
 use bytesize::ByteSize;
 use clap::Args;
@@ -55,7 +55,7 @@ struct Inspected {
     interface: String,
     /// The version of the contract between plugin and host.
     contract: Option<String>,
-    imports: Vec<Import>,
+    imports: Vec<ModuleImport>,
     /// The schema as JSON, in place of the text in the description.
     settings_schema: Option<Value>,
     size: u64,
@@ -86,7 +86,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         .obtain(reference, None, Freshness::Again, &on_progress)
         .await?;
     let signatures = catalog.signatures(&module, &on_progress).await?;
-    let Inspection {
+    let ModuleInspection {
         mut description,
         interface,
         contract,
@@ -175,7 +175,7 @@ fn text(inspected: &Inspected) -> String {
     for capability in &description.capabilities {
         line("asks for", plain, &capability.to_string());
     }
-    for Import { name, grant } in &inspected.imports {
+    for ModuleImport { name, grant } in &inspected.imports {
         let style = style_of(*grant);
         let name = harmless(name);
         text += &format!("{:11} {name}  {style}{grant}{style:#}\n", "import");
@@ -239,11 +239,11 @@ mod tests {
             interface: "admittance:plugin".to_owned(),
             contract: Some("0.1.0".to_owned()),
             imports: vec![
-                Import {
+                ModuleImport {
                     name: "admittance:plugin/cluster@0.1.0".to_owned(),
                     grant: Grant::Cluster,
                 },
-                Import {
+                ModuleImport {
                     name: "wasi:sockets/tcp@0.2.6".to_owned(),
                     grant: Grant::Never,
                 },

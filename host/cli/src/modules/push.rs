@@ -8,7 +8,7 @@ use std::{
 
 use admittance::ModuleReference;
 use admittance_catalog::{Catalog, Freshness, OciReference, Pushed};
-use admittance_sandbox::Inspection;
+use admittance_sandbox::ModuleInspection;
 use clap::Args;
 
 use super::{ModuleArguments, inspected, pull::pin};
@@ -77,14 +77,15 @@ impl PushArguments {
 }
 
 /// Returns the annotations that the OCI image specification names.
-fn described(inspection: &Inspection) -> BTreeMap<String, String> {
+fn described(inspection: &ModuleInspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
     let known = [
         ("title", &description.name),
         ("version", &description.version),
         ("description", &description.summary),
-    ];
-    let known = known.into_iter().filter(|(_, value)| !value.is_empty());
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty());
     known
         .map(|(name, value)| (format!("org.opencontainers.image.{name}"), value.clone()))
         .collect()

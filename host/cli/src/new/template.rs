@@ -201,10 +201,7 @@ mod tests {
         let entries = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().path());
-        let paths = entries.flat_map(|path| match path.is_dir() {
-            true => below(&path),
-            false => vec![path],
-        });
+        let paths = entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] });
         paths.collect()
     }
 

@@ -93,8 +93,9 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
         _ => BAD,
     };
     let message = answer.message.as_deref();
-    let message = message.map(|message| format!("  {}", harmless(message)));
-    let message = message.unwrap_or_default();
+    let message = message
+        .map(|message| format!("  {}", harmless(message)))
+        .unwrap_or_default();
     let _ = writeln!(
         text,
         "  {who:9}  {style}{}{style:#}{message}",

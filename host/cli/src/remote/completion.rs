@@ -135,8 +135,8 @@ mod tests {
             ("admittance rollback --server", None),
             ("admittance rollback --server a", None),
         ] {
-            let found = connection(line.split(' ').map(str::to_owned));
-            let found = found.map(|connection| connection.server().to_string());
+            let found = connection(line.split(' ').map(str::to_owned))
+                .map(|connection| connection.server().to_string());
             assert_eq!(found.as_deref(), expected, "{line}");
         }
     }

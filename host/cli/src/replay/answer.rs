@@ -107,8 +107,9 @@ impl ReplayAnswer {
 /// Returns a patch and the object that results from it; `None` if it changes nothing.
 fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
     let invalid = |error: &dyn Display| format!("its patch is not a valid JSON Patch: {error}");
-    let text = BASE64_STANDARD.decode(patch);
-    let text = text.map_err(|error| format!("its patch is not base64: {error}"))?;
+    let text = BASE64_STANDARD
+        .decode(patch)
+        .map_err(|error| format!("its patch is not base64: {error}"))?;
     let patch = Patch::parse(&text).map_err(|error| invalid(&error))?;
     let Some(before) = &request.object else {
         return Ok((None, None));

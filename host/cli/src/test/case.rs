@@ -323,9 +323,10 @@ fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpectedOutcome>
         &of_result
     };
     if let (Some(allowed), Some(name)) = (allowed, unusable.iter().find(|name| fields.has(name))) {
-        let (what, fix) = match allowed {
-            true => ("an allowed request", "expect `allowed: false`"),
-            false => ("a refused request", "expect `allowed: true`"),
+        let (what, fix) = if allowed {
+            ("an allowed request", "expect `allowed: false`")
+        } else {
+            ("a refused request", "expect `allowed: true`")
         };
         fields.node().wrong(
             format!("{what} has no `{name}`"),

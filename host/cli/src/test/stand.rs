@@ -63,8 +63,9 @@ impl TestBench {
         if !case.may_call_no_stage() && !table.chains().any(|chain| chain.matches(&case.request)) {
             let whys = table
                 .chains()
-                .filter_map(|chain| Some(MismatchedChain::new(chain, &case.request)?.to_string()));
-            let whys = whys.collect::<Vec<_>>().join("; ");
+                .filter_map(|chain| Some(MismatchedChain::new(chain, &case.request)?.to_string()))
+                .collect::<Vec<_>>()
+                .join("; ");
             let message =
                 format!("no chain is for the request ({whys}); if that is right, expect `stages: []`");
             return Err(UnmetExpectation::new("stages", message));

@@ -239,12 +239,13 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteTest> {
         return None;
     }
     // As in gator, the cases of an invalid constraint are not run.
-    let cases = match is_invalid {
-        true => Vec::new(),
-        false => cases
+    let cases = if is_invalid {
+        Vec::new()
+    } else {
+        cases
             .iter()
             .filter_map(|case| read_case(case, mistakes))
-            .collect(),
+            .collect()
     };
     let path = path?;
     let object = document::read_one(&path, mistakes)?.root().json();

@@ -93,8 +93,7 @@ impl Resources {
                 () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
             }
             let changes = self.changes();
-            let found = self.list().await;
-            let found = found.as_deref().ok().map(versions);
+            let found = self.list().await.as_deref().ok().map(versions);
             if found != last.found {
                 return;
             }

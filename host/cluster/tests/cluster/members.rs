@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_cluster::{Annotations, Member, Members, Terms};
+use admittance_cluster::{Annotations, LeaseMember, Members, Terms};
 use tokio::task::JoinHandle;
 
 use crate::setting::{Setting, eventually};
@@ -36,7 +36,7 @@ impl Replica {
 
     /// Returns the annotations of the other live members.
     fn hears(&self) -> Vec<String> {
-        let alive = |member: Member| member.is_alive.then(|| member.annotations["says"].clone());
+        let alive = |member: LeaseMember| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self
             .members
             .look()

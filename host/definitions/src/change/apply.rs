@@ -189,8 +189,9 @@ impl<'a> Applied<'a> {
             }
             // A store may format its content differently, so values are compared.
             _ => {
-                let new = self.merged(definition);
-                let new = new.unwrap_or_else(|| self.document.root().json());
+                let new = self
+                    .merged(definition)
+                    .unwrap_or_else(|| self.document.root().json());
                 !definition.is_item() && definition.root.json() == new
             }
         };

@@ -16,8 +16,8 @@ const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
     let location = with_candidate(&set.chains()?, id)?;
     let there = set.read(&mut Mistakes::new());
-    let definitions = set.definitions_in(&there);
-    let mut definitions = definitions.iter();
+    let in_file = set.definitions_in(&there);
+    let mut definitions = in_file.iter();
     let unknown = || ChangeError::Unknown(format!("stage {id}"));
     let definition = definitions
         .find(|definition| definition.root.object_at(&location).is_some())
@@ -50,9 +50,10 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
 /// Returns a warning about the comments of a text that its new version does not have.
 fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
     let comment = |line: &str| {
-        let start = match line.trim_start().starts_with('#') {
-            true => line.find('#'),
-            false => line.find(" #").map(|space| space + 1),
+        let start = if line.trim_start().starts_with('#') {
+            line.find('#')
+        } else {
+            line.find(" #").map(|space| space + 1)
         };
         line.get(start?..).map(|comment| comment.trim_end().to_owned())
     };

@@ -157,12 +157,11 @@ fn read_definition<'a>(
     let target = fields.get_required("resourcesRef", fix, read, mistakes);
     let fix = "list the hooks that are called";
     // Go writes an empty list as null.
-    let stages = match fields.is_null("admissionWebhooks") {
-        true => {
-            fields.ignore(&["admissionWebhooks"]);
-            Some(Vec::new())
-        }
-        false => fields.get_required("admissionWebhooks", fix, read_stages, mistakes),
+    let stages = if fields.is_null("admissionWebhooks") {
+        fields.ignore(&["admissionWebhooks"]);
+        Some(Vec::new())
+    } else {
+        fields.get_required("admissionWebhooks", fix, read_stages, mistakes)
     };
     fields.finish(mistakes);
     let Some((target, node)) = target else {

@@ -80,9 +80,10 @@ impl DocumentForm for Kyverno {
             ));
         }
         let scope = Scope {
-            phase: match document.kind.name.ends_with("MutatingPolicy") {
-                true => Phase::Mutating,
-                false => Phase::Validating,
+            phase: if document.kind.name.ends_with("MutatingPolicy") {
+                Phase::Mutating
+            } else {
+                Phase::Validating
             },
             is_namespaced: document.kind.is_namespaced,
         };

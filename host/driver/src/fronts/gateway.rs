@@ -61,8 +61,9 @@ impl FrontConfig for GatewayConfig {
     async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error> {
         let (ports, ensembles) = (context.ports, &context.connections.ensembles);
         let registration = self.registration.as_ref();
-        let registrar = registration.map(|config| Registrar::of_gateway(config, ports, ensembles));
-        let registrar = registrar.transpose()?;
+        let registrar = registration
+            .map(|config| Registrar::of_gateway(config, ports, ensembles))
+            .transpose()?;
         let gateway = Gateway::new(*self, ports, ensembles, context.host, context.bodies).await?;
         gateway.warn_of_port(ports.address, ports.is_tls);
         Ok(StartedFront {

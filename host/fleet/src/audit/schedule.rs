@@ -313,8 +313,9 @@ impl Inner {
     fn count(&self, ledger: &Ledger) {
         let verdicts = ledger.verdicts();
         metrics::audited(&verdicts);
-        let verdicts = verdicts.into_iter();
-        let verdicts = verdicts.map(|(verdict, count)| (verdict.as_str().to_owned(), count));
+        let verdicts = verdicts
+            .into_iter()
+            .map(|(verdict, count)| (verdict.as_str().to_owned(), count));
         self.status.lock().objects = verdicts.collect();
     }
 

@@ -14,7 +14,7 @@ use x509_parser::{
     extensions::{GeneralName, ParsedExtension},
 };
 
-use super::{CertificateSubject, Client, Host, Service, subject::LONGEST_COMMON_NAME};
+use super::{CertificateSubject, Client, Service, SubjectHost, subject::LONGEST_COMMON_NAME};
 
 /// The validity of a CA whose key is kept.
 const AUTHORITY_DAYS: u16 = 3650;
@@ -154,8 +154,8 @@ impl Authority {
                 params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
                 for host in hosts {
                     params.subject_alt_names.push(match host {
-                        Host::Name(name) => SanType::DnsName(name.as_str().try_into()?),
-                        Host::Address(address) => SanType::IpAddress(*address),
+                        SubjectHost::Name(name) => SanType::DnsName(name.as_str().try_into()?),
+                        SubjectHost::Address(address) => SanType::IpAddress(*address),
                     });
                 }
             }
@@ -306,7 +306,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
                 return false;
             };
             let held: BTreeSet<String> = names.value.general_names.iter().map(host).collect();
-            let wanted = hosts.iter().map(Host::to_string).collect();
+            let wanted = hosts.iter().map(SubjectHost::to_string).collect();
             usage.value.server_auth && held == wanted
         }
         CertificateSubject::Client(Client(name)) => {
@@ -316,7 +316,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     }
 }
 
-/// Writes a name in the format of [`Host`]. Other kinds of names become text that is not a host.
+/// Writes a name in the format of [`SubjectHost`]. Other kinds of names become text that is not a host.
 fn host(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

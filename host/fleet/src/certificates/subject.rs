@@ -34,14 +34,14 @@ impl Service {
     }
 
     /// Returns the names of the Service in BCS's driver, in Kubernetes, and in cluster DNS.
-    pub fn hosts(&self) -> [Host; 3] {
+    pub fn hosts(&self) -> [SubjectHost; 3] {
         let Self(name) = self;
         let names = [
             name.clone(),
             format!("{name}.svc"),
             format!("{name}.svc.cluster.local"),
         ];
-        names.map(Host::Name)
+        names.map(SubjectHost::Name)
     }
 
     pub fn subject(&self) -> CertificateSubject {
@@ -51,12 +51,12 @@ impl Service {
 
 /// A DNS name, perhaps with a wildcard, or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
+pub enum SubjectHost {
     Name(String),
     Address(IpAddr),
 }
 
-impl FromStr for Host {
+impl FromStr for SubjectHost {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -71,7 +71,7 @@ impl FromStr for Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for SubjectHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => name.fmt(f),
@@ -106,7 +106,7 @@ pub(super) const LONGEST_COMMON_NAME: usize = 64;
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {
     /// A server with these names, of which there is at least one.
-    Server(Vec<Host>),
+    Server(Vec<SubjectHost>),
     Client(Client),
 }
 
@@ -124,7 +124,7 @@ impl CertificateSubject {
 
     pub fn names(&self) -> Vec<String> {
         match self {
-            Self::Server(hosts) => hosts.iter().map(Host::to_string).collect(),
+            Self::Server(hosts) => hosts.iter().map(SubjectHost::to_string).collect(),
             Self::Client(Client(name)) => vec![name.clone()],
         }
     }

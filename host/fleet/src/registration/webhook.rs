@@ -17,7 +17,7 @@ use super::{
 };
 
 #[derive(Debug)]
-pub struct Webhook {
+pub struct RegisteredWebhook {
     pub(super) phase: Phase,
     /// The only chain that the webhook calls, if it calls only one.
     chain: Option<String>,
@@ -34,7 +34,7 @@ pub struct Webhook {
     pub(super) exclusions: Vec<&'static Exclusion>,
 }
 
-impl Webhook {
+impl RegisteredWebhook {
     /// Returns the webhooks for these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are left
     /// out. `limit` is the timeout of all chains together.
     pub fn of(chains: &[RegisteredChain<'_>], registration: &Registration, limit: Duration) -> Vec<Self> {
@@ -93,8 +93,8 @@ impl Webhook {
 
     /// Returns whether both webhooks are called in the same way, apart from the namespaces.
     fn needs_the_same(&self, other: &Self) -> bool {
-        fn needs(webhook: &Webhook) -> impl PartialEq + '_ {
-            let Webhook {
+        fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
+            let RegisteredWebhook {
                 rules,
                 timeout,
                 failure_policy,

@@ -167,8 +167,9 @@ impl Accounts {
             let count = query_scalar(
                 "SELECT COUNT(*) FROM admittance_clusters \
                  WHERE LOWER(bcs_cluster_id) = LOWER(?) AND project_id <> ?",
-            );
-            let count = count.bind(info.cluster_id.clone()).bind(info.project_id.clone());
+            )
+            .bind(info.cluster_id.clone())
+            .bind(info.project_id.clone());
             let count: i64 = count.fetch_one(&mut *change).await?;
             if count > 0 {
                 return Err(AccountsError::ForeignClusterId(info.cluster_id.clone()));

@@ -21,7 +21,7 @@ use super::error::KubernetesError;
 use crate::{
     accounts::{Accounts, Cluster, Credentials},
     metric_names,
-    tunnel::{Budget, Destination, Guard, Session},
+    tunnel::{Budget, Guard, Session, TunnelDestination},
 };
 
 /// The name in the certificate of every API server.
@@ -135,7 +135,9 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
             let host = server.host().unwrap_or_default();
             let port = server.port_u16().unwrap_or(443);
             let address = format!("{host}:{port}");
-            let stream = session.open(Destination { cluster, address }, &budget).await?;
+            let stream = session
+                .open(TunnelDestination { cluster, address }, &budget)
+                .await?;
             Ok::<_, BoxError>(Wire::new(stream))
         }
     }))

@@ -88,8 +88,9 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
 /// Returns the row of a request, and the name in its path.
 pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Row, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
-    let found = ROUTER.at(rest.strip_suffix('/').unwrap_or(rest));
-    let found = found.map_err(|_| RestError::NoRoute)?;
+    let found = ROUTER
+        .at(rest.strip_suffix('/').unwrap_or(rest))
+        .map_err(|_| RestError::NoRoute)?;
     let row = found.value.iter().find(|row| row.method == method.as_str());
     let row = row.ok_or(RestError::Method)?;
     let name = found.params.get("name").unwrap_or_default();

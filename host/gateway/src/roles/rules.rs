@@ -170,8 +170,9 @@ pub fn cluster_roles(allowed: &AllowedRights) -> Vec<Value> {
 
 /// Returns the rules that let the agent's account write bindings to these roles, and to no others.
 pub fn rules_of_writer(allowed: &AllowedRights) -> Vec<Value> {
-    let roles = GrantedRole::ALL.into_iter();
-    let roles = roles.filter(|role| allowed.check(*role).is_ok());
+    let roles = GrantedRole::ALL
+        .into_iter()
+        .filter(|role| allowed.check(*role).is_ok());
     let names: Vec<String> = roles.map(name).collect();
     vec![
         json!({"apiGroups": [GROUP], "resources": ["clusterroles"], "verbs": ["get", "bind"], "resourceNames": names}),

@@ -223,8 +223,8 @@ impl Roles {
         config: &SubscriptionConfig,
         connector: &Connector,
     ) -> Result<std::convert::Infallible, String> {
-        let secret = SubscriptionConfig::read_secret(&config.secret_file)?;
-        let secret = secret.to_str().map_err(|error| error.to_string())?;
+        let header = SubscriptionConfig::read_secret(&config.secret_file)?;
+        let secret = header.to_str().map_err(|error| error.to_string())?;
         let login = BASE64_STANDARD.encode(format!("{}:{secret}", config.app_code));
         let headers = vec![(AUTHORIZATION.as_str(), format!("Basic {login}"))];
         let key = generate_key();
@@ -242,9 +242,7 @@ impl Roles {
         loop {
             let replies: Vec<Message> = tokio::select! {
                 message = timeout(SILENCE, messages.next()) => {
-                    let message = message.map_err(|_| format!("nothing arrived for {SILENCE:?}"))?;
-                    let message = message.ok_or("the other side closed it")?;
-                    let message = message.map_err(|error| causes::chain(&error))?;
+                    let message = message.map_err(|_| format!("nothing arrived for {SILENCE:?}"))?.ok_or("the other side closed it")?.map_err(|error| causes::chain(&error))?;
                     if let Message::Text(text) = message {
                         waiting.extend(self.take_message(&text).await);
                     }

@@ -92,9 +92,10 @@ impl Inner {
             }
             Err(error) => (None, Err(error)),
         };
-        let statuses = match is_service {
-            true => Statuses::Driver,
-            false => self.statuses,
+        let statuses = if is_service {
+            Statuses::Driver
+        } else {
+            self.statuses
         };
         let (response, own_status, passage) = match forwarded {
             Ok((mut response, passage)) => {

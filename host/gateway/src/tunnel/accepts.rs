@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use super::{
     budget::Budget,
-    frame::{Announcement, Destination},
+    frame::{Announcement, TunnelDestination},
     session::Session,
 };
 
@@ -34,7 +34,7 @@ pub(super) enum Wanted {
     /// A TCP connection to `host:port`.
     Tcp(String),
     /// A connection in this tunnel. The guard is held as long as the connection is open.
-    Tunnel(Session, Guard, Destination),
+    Tunnel(Session, Guard, TunnelDestination),
 }
 
 impl std::fmt::Debug for Accepts {
@@ -60,13 +60,13 @@ impl Wanted {
 
 impl Accepts {
     /// Returns the connection to open, or the reason for the other side why there is none.
-    pub(super) fn wanted(&self, to: Destination) -> Result<Wanted, String> {
+    pub(super) fn wanted(&self, to: TunnelDestination) -> Result<Wanted, String> {
         match (self, to.cluster) {
             (Self::Only(addresses), None) if addresses.contains(&to.address) => Ok(Wanted::Tcp(to.address)),
             (Self::Through(find), Some(cluster)) => {
                 let (session, guard) =
                     find(&cluster).ok_or_else(|| format!("there is no tunnel of {cluster}"))?;
-                let to = Destination {
+                let to = TunnelDestination {
                     cluster: None,
                     address: to.address,
                 };

@@ -144,12 +144,11 @@ impl Agent {
             };
             let reported = reported.map_err(|error| error.to_string());
             self.set_status(|status| status.is_reported = reported.is_ok());
-            let pause = match reported.is_ok() {
-                true => {
-                    pauses.reset();
-                    self.config.period
-                }
-                false => pauses.after_failure(),
+            let pause = if reported.is_ok() {
+                pauses.reset();
+                self.config.period
+            } else {
+                pauses.after_failure()
             };
             match &reported {
                 // Each result is logged once.

@@ -23,7 +23,7 @@ pub(super) struct Frame {
 pub(super) enum Content {
     Data(Bytes),
     /// Asks for a connection.
-    Connect(Destination),
+    Connect(TunnelDestination),
     /// Ends the connection. The text `EOF` is not an error.
     Error(String),
     /// Asks the other side to send no more data until `Resume`. Older peers ignore both.
@@ -47,7 +47,7 @@ pub enum Announcement {
 
 /// The destination of a connection: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Destination {
+pub struct TunnelDestination {
     /// The cluster whose tunnel the other side uses. Without one, the other side connects by itself.
     pub cluster: Option<String>,
     /// The address: `host:port`.
@@ -108,7 +108,7 @@ impl Frame {
         }
         let content = match kind {
             kind::DATA => Content::Data(message),
-            kind::CONNECT => Content::Connect(Destination::read(&message)?),
+            kind::CONNECT => Content::Connect(TunnelDestination::read(&message)?),
             kind::ERROR => Content::Error(String::from_utf8_lossy(&message).into_owned()),
             kind::ADDED => Content::Announcement(Announcement::Added(message)),
             kind::REMOVED => {
@@ -132,7 +132,7 @@ fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-impl Destination {
+impl TunnelDestination {
     /// Returns whether the other side can read the destination. Otherwise it would end the whole tunnel.
     pub(super) fn fits(&self) -> bool {
         let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
@@ -156,7 +156,7 @@ impl Destination {
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for TunnelDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(cluster) = &self.cluster {
             write!(f, "{cluster}::")?;

@@ -25,7 +25,7 @@ use super::{
     accepts::{Accepts, Wanted, connect},
     budget::Budget,
     connection::Connection,
-    frame::{Announcement, Content, Destination, EOF, Frame},
+    frame::{Announcement, Content, EOF, Frame, TunnelDestination},
 };
 
 /// The most data frames that wait to be written.
@@ -88,7 +88,7 @@ impl Session {
 
     /// Opens a connection to a destination as the other side sees it, and charges its memory to this budget. If the
     /// other side cannot connect, the connection ends at once.
-    pub async fn open(&self, to: Destination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
+    pub async fn open(&self, to: TunnelDestination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
         let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
         if !to.fits() {
             return Err(io::Error::other("the address is too long for a tunnel"));

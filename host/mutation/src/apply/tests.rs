@@ -3,10 +3,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::{ImageParts, Location};
+use crate::{FieldLocation, ImageParts};
 
-fn location(text: &str) -> Location {
-    Location::parse(text).unwrap()
+fn location(text: &str) -> FieldLocation {
+    FieldLocation::parse(text).unwrap()
 }
 
 /// Returns the object after the mutation; `None` if that left it as it was.

@@ -79,10 +79,14 @@ fn a_location_is_parsed_into_steps() {
         (r#""trailing-backslash\\""#, vec![field("trailing-backslash\\")]),
         (r#""a\bc""#, vec![field("abc")]),
     ] {
-        let location = Location::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        let location = FieldLocation::parse(text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(location.steps(), expected, "{text}");
         // The text that is shown is read as the same location.
-        assert_eq!(Location::parse(&location.to_string()), Ok(location), "{text}");
+        assert_eq!(
+            FieldLocation::parse(&location.to_string()),
+            Ok(location),
+            "{text}"
+        );
     }
 }
 
@@ -127,7 +131,7 @@ fn a_text_that_is_not_a_location_is_refused() {
         ("a[port: 99999999999999999999].b", "there is the number 9999"),
         ("spec.ä", "there is `ä`"),
     ] {
-        let error = Location::parse(text).map(|location| location.to_string());
+        let error = FieldLocation::parse(text).map(|location| location.to_string());
         let error = error.expect_err(text).to_string();
         assert!(error.contains(found), "{text}: {error}");
     }
@@ -180,7 +184,7 @@ fn locations_of_different_types_contradict_each_other() {
         ("spec.a", Shape::Set, "spec.a", Shape::Any, false),
         ("spec.a.c", Shape::Set, "spec.b[name: c].d", Shape::Text, false),
     ] {
-        let [one, other] = [one, other].map(|text| Location::parse(text).unwrap());
+        let [one, other] = [one, other].map(|text| FieldLocation::parse(text).unwrap());
         assert_eq!(one.contradicts(end, &other, other_end), expected, "{one} {other}");
         assert_eq!(other.contradicts(other_end, &one, end), expected, "{other} {one}");
     }

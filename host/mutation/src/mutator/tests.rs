@@ -8,11 +8,17 @@ use serde_json::json;
 use super::*;
 
 fn assign(name: &str, at: &str, value: impl Into<Value>) -> Mutator {
-    Mutator::new(name, Location::parse(at).unwrap(), Mutation::Assign(value.into()))
+    Mutator::new(
+        name,
+        FieldLocation::parse(at).unwrap(),
+        Mutation::Assign(value.into()),
+    )
 }
 
 fn with_test(mut mutator: Mutator, path: &str, must_exist: bool) -> Mutator {
-    mutator.test(&Location::parse(path).unwrap(), must_exist).unwrap();
+    mutator
+        .test(&FieldLocation::parse(path).unwrap(), must_exist)
+        .unwrap();
     mutator
 }
 
@@ -65,10 +71,11 @@ async fn mutators_are_applied_until_nothing_changes() {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()
     };
-    let location = Location::parse("spec.image").unwrap();
+    let location = FieldLocation::parse("spec.image").unwrap();
     let growing = Mutator::new("grow", location, Mutation::Image(parts));
-    let failure = admit(vec![growing], json!({"spec": {"image": "nginx"}})).await;
-    let failure = failure.unwrap_err();
+    let failure = admit(vec![growing], json!({"spec": {"image": "nginx"}}))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Error);
     assert!(failure.message.contains("after 2 rounds"), "{failure}");
 }
@@ -94,7 +101,7 @@ async fn a_mutator_applies_only_to_selected_requests_and_labels() {
     assert_eq!(after, object);
     let label = Mutator::new(
         "label",
-        Location::parse("metadata.labels.inject").unwrap(),
+        FieldLocation::parse("metadata.labels.inject").unwrap(),
         Mutation::Assign("on".into()),
     );
     let (after, names) = changed(vec![labelled, label], object.clone()).await;
@@ -105,7 +112,11 @@ async fn a_mutator_applies_only_to_selected_requests_and_labels() {
     updates.requests.rules = vec![Rule::for_operations([Operation::Update])];
     let mut elsewhere = assign("b", "spec.b", 1);
     elsewhere.requests.namespace_selector = Some(NamespaceSelector::Labels(on()));
-    let namespace = Mutator::new("c", Location::parse("spec.c").unwrap(), Mutation::AssignNamespace);
+    let namespace = Mutator::new(
+        "c",
+        FieldLocation::parse("spec.c").unwrap(),
+        Mutation::AssignNamespace,
+    );
     let (after, names) = changed(vec![updates, elsewhere, namespace], object).await;
     let expected = json!({"metadata": {"name": "web"}, "spec": {"c": "shop"}});
     assert_eq!((after, names.as_str()), (expected, "c"));
@@ -114,7 +125,7 @@ async fn a_mutator_applies_only_to_selected_requests_and_labels() {
 /// Source: Gatekeeper 3.x, pkg/mutation/path/tester/tester_test.go.
 #[test]
 fn path_tests_that_cannot_apply_are_refused() {
-    let at = |text: &str| Location::parse(text).unwrap();
+    let at = |text: &str| FieldLocation::parse(text).unwrap();
     for (tests, expected) in [
         (
             &[
@@ -174,7 +185,7 @@ async fn the_size_of_the_result_is_limited() {
             "many lists",
             vec![Mutator::new(
                 "args",
-                Location::parse("spec.containers[name: *].args").unwrap(),
+                FieldLocation::parse("spec.containers[name: *].args").unwrap(),
                 Mutation::Merge(vec!["a".repeat(1_000).into()]),
             )],
             pod(20_000, json!({})),

@@ -84,8 +84,9 @@ impl http::Host for CallState {
         // The rest of the time is for the plugin's own answer to an error.
         let deadline = Deadline::after(self.deadline.remaining().mul_f64(TIME_FOR_REQUESTS));
         let answer = sender.send(grant, request, deadline);
-        let answer = tokio::time::timeout_at(deadline.instant(), answer).await;
-        let answer = answer.unwrap_or(Err(HttpError::Timeout));
+        let answer = tokio::time::timeout_at(deadline.instant(), answer)
+            .await
+            .unwrap_or(Err(HttpError::Timeout));
         if let Some((tape, method, url)) = taped {
             tape.http(HttpAnswer::recorded(&method, &url, &answer));
         }

@@ -252,8 +252,8 @@ impl Lines {
             Stream::Err => (Level::WARN, "stderr"),
         };
         if is_kept(level) {
-            let line = String::from_utf8_lossy(line);
-            let line = line.trim_end();
+            let text = String::from_utf8_lossy(line);
+            let line = text.trim_end();
             if !line.is_empty() {
                 self.emit(level, context, line);
             }

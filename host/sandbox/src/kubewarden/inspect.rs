@@ -9,14 +9,14 @@ use super::{
     preview1, provide,
 };
 use crate::{
-    Error, Grant, Import, Inspection,
+    Error, Grant, ModuleImport, ModuleInspection,
     engine::{Effort, chain},
     prepare::Preparation,
 };
 
 impl Preparation {
     /// Inspects a policy. A waPC policy is started, to read its version of the protocol.
-    pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<Inspection, Error> {
+    pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
         let metadata = Metadata::of(&module)?;
         let artifact = self.compile(module, Effort::Least).await?;
         let module = self.core_module(&artifact)?;
@@ -33,7 +33,7 @@ impl Preparation {
         let imports = self
             .imports(&module)
             .map_err(|error| Error::WrongImport(chain(&error)))?;
-        Ok(Inspection {
+        Ok(ModuleInspection {
             description: metadata.description,
             interface: interface.to_owned(),
             contract: Some(PROTOCOL.to_owned()),
@@ -43,21 +43,21 @@ impl Preparation {
     }
 
     /// Returns the modules from which a policy imports, and each imported function that would end its call.
-    fn imports(&self, module: &Module) -> wasmtime::Result<Vec<Import>> {
+    fn imports(&self, module: &Module) -> wasmtime::Result<Vec<ModuleImport>> {
         let mut provided = Linker::new(module.engine());
         provide(&mut provided)?;
         let mut store = self.store();
-        let mut imports: Vec<Import> = Vec::new();
+        let mut imports: Vec<ModuleImport> = Vec::new();
         for import in module.imports() {
             let (from, name) = (import.module(), import.name());
             let is_denied = from == preview1::MODULE && provided.get(&mut store, from, name).is_err();
             let import = if is_denied {
-                Import {
+                ModuleImport {
                     name: format!("{from}/{name}"),
                     grant: Grant::Never,
                 }
             } else {
-                Import {
+                ModuleImport {
                     name: from.to_owned(),
                     grant: Grant::None,
                 }

@@ -101,10 +101,11 @@ impl Preparation {
     ) -> Result<(Store<CallState>, Instance), Error> {
         let pre = link(&self.sandbox, module, Mode::Wapc)?;
         let mut store = self.store();
-        let instance = self.within(&mut store, Step::Start, async |store| {
-            wapc::instance(store, &pre, is_started).await
-        });
-        let instance = instance.await?;
+        let instance = self
+            .within(&mut store, Step::Start, async |store| {
+                wapc::instance(store, &pre, is_started).await
+            })
+            .await?;
         self.check_protocol(&mut store, instance).await?;
         Ok((store, instance))
     }

@@ -12,7 +12,7 @@ use zookeeper_client::{Client, Error, SessionId};
 
 use crate::{
     definition_name::DefinitionName,
-    zookeeper::{At, Watch, ZooKeeperError},
+    zookeeper::{At, NodeWatch, ZooKeeperError},
 };
 
 /// The number of attempts to read, if nodes change meanwhile.
@@ -208,7 +208,7 @@ impl Attempt<'_> {
         self.kept.contains_key(watched)
     }
 
-    fn keep(&mut self, watched: Watched, watch: Option<Watch>) {
+    fn keep(&mut self, watched: Watched, watch: Option<NodeWatch>) {
         if let Some(watch) = watch {
             let change = watch.map(drop).boxed().shared();
             self.kept.insert(watched.clone(), change);
@@ -222,28 +222,32 @@ async fn children(
     client: &Client,
     path: &str,
     is_watched: bool,
-) -> Result<(Vec<String>, Option<Watch>), Error> {
+) -> Result<(Vec<String>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.list_children(path).await?, None));
     }
-    let (names, watch) = Watch::children(client, path).await?;
+    let (names, watch) = NodeWatch::children(client, path).await?;
     Ok((names, Some(watch)))
 }
 
 /// Returns the data of a node, and a watch unless there already is one.
-async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<Watch>), Error> {
+async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
     }
-    let ((data, _), watch) = Watch::data(client, path).await?;
+    let ((data, _), watch) = NodeWatch::data(client, path).await?;
     Ok((data, Some(watch)))
 }
 
 /// Returns whether a node exists, and a watch unless there already is one.
-async fn existence(client: &Client, path: &str, is_watched: bool) -> Result<(bool, Option<Watch>), Error> {
+async fn existence(
+    client: &Client,
+    path: &str,
+    is_watched: bool,
+) -> Result<(bool, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.check_stat(path).await?.is_some(), None));
     }
-    let (stat, watch) = Watch::node(client, path).await?;
+    let (stat, watch) = NodeWatch::node(client, path).await?;
     Ok((stat.is_some(), Some(watch)))
 }

@@ -14,7 +14,7 @@ use zookeeper_client::{Client, CreateMode, Error, SessionId};
 
 use super::{Registration, RegistrationState, Wanted};
 use crate::zookeeper::{
-    Watch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join, session::RECONNECT_PAUSE,
+    NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join, session::RECONNECT_PAUSE,
 };
 
 /// The first pause before the node is created again; it doubles. A half of each is left to chance.
@@ -109,7 +109,7 @@ impl Keeper {
             return self.stay_away(client).await;
         }
         let path = self.path(client).await?;
-        let (data, watch) = match Watch::data(client, &path).await {
+        let (data, watch) = match NodeWatch::data(client, &path).await {
             Ok(((data, stat), watch)) if stat.ephemeral_owner == client.session_id().0 => (data, watch),
             Ok(_) | Err(Error::NoNode) => {
                 self.node = None;

@@ -6,8 +6,9 @@ fn existing_files_are_kept_without_force() {
     certs(&directory, "--service hook.ns").unwrap();
     let read = || std::fs::read(directory.path().join("hook.ns.key")).unwrap();
     let before = read();
-    let error = certs(&directory, "--service new.ns --service hook.ns").unwrap_err();
-    let error = error.to_string();
+    let error = certs(&directory, "--service new.ns --service hook.ns")
+        .unwrap_err()
+        .to_string();
     for part in ["hook.ns.pem", "hook.ns.key already exist;", "--force"] {
         assert!(error.contains(part), "{part}: {error}");
     }

@@ -256,8 +256,8 @@ fn a_new_file_is_found_by_the_next_read() {
     for name in ["b", "d"] {
         std::fs::write(directory.path().join(format!("{name}.yaml")), chain(name)).unwrap();
     }
-    let alone = tempfile::tempdir().unwrap();
-    let alone = alone.path().join("x.yaml");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let alone = elsewhere.path().join("x.yaml");
     std::fs::write(&alone, chain("x")).unwrap();
     let paths = [directory.path().to_owned(), alone];
     for name in ["a", "c", "e"] {

@@ -117,8 +117,8 @@ pub(super) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) 
     })
 }
 
-fn read_location(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<mutation::Location> {
-    node.parse_with(mutation::Location::parse, mistakes)
+fn read_location(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<mutation::FieldLocation> {
+    node.parse_with(mutation::FieldLocation::parse, mistakes)
 }
 
 pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<ApplyTo>> {

@@ -374,8 +374,8 @@ fn definitions_that_support_chains_are_listed_by_name() {
         (REGO.to_owned(), vec![]),
     ] {
         std::fs::write(&file, &text).unwrap();
-        let definitions = crate::Definitions::load(std::slice::from_ref(&file));
-        let definitions = definitions.unwrap_or_else(|mistakes| panic!("{text}: {mistakes}"));
+        let definitions = crate::Definitions::load(std::slice::from_ref(&file))
+            .unwrap_or_else(|mistakes| panic!("{text}: {mistakes}"));
         assert_eq!(definitions.supporting, expected, "{text}");
     }
 }

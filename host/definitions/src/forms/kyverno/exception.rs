@@ -54,8 +54,9 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
     let until = spec.get_optional("expiresAt", read_end, mistakes);
     let fix = "list the policies, each with `name` and `kind`";
-    let policies = spec.required("policyRefs", fix, mistakes);
-    let policies = policies.and_then(|node| node.filled_list_of(fix, read_reference, mistakes));
+    let policies = spec
+        .required("policyRefs", fix, mistakes)
+        .and_then(|node| node.filled_list_of(fix, read_reference, mistakes));
     let conditions = read_conditions(&mut spec, mistakes);
     let images = spec.get_or_default("images", Node::strings, mistakes);
     let values = spec.get_or_default("allowedValues", Node::strings, mistakes);

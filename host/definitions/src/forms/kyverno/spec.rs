@@ -97,8 +97,9 @@ fn read_settings(
 ) -> Settings {
     let mut spec = StageSpec::new("");
     spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word, mistakes);
-    let webhook = fields.optional("webhookConfiguration");
-    let webhook = webhook.and_then(|node| node.object(mistakes));
+    let webhook = fields
+        .optional("webhookConfiguration")
+        .and_then(|node| node.object(mistakes));
     spec.timeout = policy::TIMEOUT;
     if let Some(mut fields) = webhook {
         spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 1..=30, policy::TIMEOUT, mistakes);

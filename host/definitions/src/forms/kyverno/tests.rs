@@ -269,9 +269,10 @@ fn unsupported_fields_and_kinds_are_refused_by_name() {
             "spec.validations[0].expression: ",
         ),
     ] {
-        let validations = match lines.starts_with("validations") || lines == "failurePolicy: Fail" {
-            true => "",
-            false => "validations: [{ expression: \"true\" }]\n",
+        let validations = if lines.starts_with("validations") || lines == "failurePolicy: Fail" {
+            ""
+        } else {
+            "validations: [{ expression: \"true\" }]\n"
         };
         let found = mistakes(&of_pods("ValidatingPolicy", &format!("{validations}{lines}")));
         assert!(found.contains(expected), "{found}");

@@ -57,8 +57,9 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
     let fix = "write the day on which it ends, `2027-01-31`, or the moment, `2027-01-31T12:00:00Z`";
     let until = spec.get_required("expires", fix, read_end, mistakes);
     let fix = "list stages, `pods/images`, or all of a chain, `pods/*`";
-    let stages = spec.required("stages", fix, mistakes);
-    let stages = stages.and_then(|node| node.filled_list_of(fix, read_stage, mistakes));
+    let stages = spec
+        .required("stages", fix, mistakes)
+        .and_then(|node| node.filled_list_of(fix, read_stage, mistakes));
     let mut exception = Exception::new(name.clone().unwrap_or_default(), Moment(SystemTime::UNIX_EPOCH));
     let before = mistakes.len();
     read_requests(&mut spec, &mut exception, mistakes);

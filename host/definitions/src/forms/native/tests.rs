@@ -464,8 +464,9 @@ items:
     };
     let chains = load_text("f.yaml", &text("NamespacedAdmissionChain", "finalizers: [a]")).unwrap();
     assert_eq!(chains[0].name, "shop/pods");
-    let mistakes = load_text("f.yaml", &text("NamespacedAdmissionChain", "lables: {}")).unwrap_err();
-    let mistakes = mistakes.to_string();
+    let mistakes = load_text("f.yaml", &text("NamespacedAdmissionChain", "lables: {}"))
+        .unwrap_err()
+        .to_string();
     assert!(
         mistakes.contains("did you mean `labels`?") && !mistakes.contains("status"),
         "{mistakes}"

@@ -33,8 +33,9 @@ pub(super) struct Canary {
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
-    let base = find(BASE).filter(|_| find(CANARY).is_some_and(|(_, value)| value.json() == "true"));
-    let base = base.and_then(|(_, node)| Some((node, node.json().as_str()?.to_owned())));
+    let base = find(BASE)
+        .filter(|_| find(CANARY).is_some_and(|(_, value)| value.json() == "true"))
+        .and_then(|(_, node)| Some((node, node.json().as_str()?.to_owned())));
     let canary = base
         .filter(|(_, base)| !base.is_empty())
         .map(|(node, base)| Canary {

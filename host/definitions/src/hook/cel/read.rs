@@ -287,8 +287,9 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>, mistakes: 
         Some(name)
     });
     let fix = "write its value, `object.spec.containers`";
-    let expression = fields.required("expression", fix, mistakes);
-    let expression = expression.and_then(|node| reading.compile(&node, Role::Variable, mistakes));
+    let expression = fields
+        .required("expression", fix, mistakes)
+        .and_then(|node| reading.compile(&node, Role::Variable, mistakes));
     fields.finish(mistakes);
     if let (Some(name), Some(expression)) = (name, expression) {
         reading.compiler.define(&name, expression);
@@ -355,8 +356,9 @@ fn read_annotation(
         Some(key.to_owned())
     });
     let fix = "write its value, a string or null";
-    let value = fields.required("valueExpression", fix, mistakes);
-    let value = value.and_then(|node| reading.compile(&node, Role::Annotation, mistakes));
+    let value = fields
+        .required("valueExpression", fix, mistakes)
+        .and_then(|node| reading.compile(&node, Role::Annotation, mistakes));
     fields.finish(mistakes);
     Some((key?, value?))
 }
@@ -395,8 +397,9 @@ fn read_mutation(
         Role::JsonPatch => "write the operations, `[JSONPatch{op: \"add\", path: \"/spec/x\", value: 1}]`",
         _ => "write what is applied, `Object{spec: Object.spec{replicas: 1}}`",
     };
-    let expression = fields.required("expression", fix, mistakes);
-    let expression = expression.and_then(|node| reading.compile(&node, role, mistakes));
+    let expression = fields
+        .required("expression", fix, mistakes)
+        .and_then(|node| reading.compile(&node, role, mistakes));
     fields.finish(mistakes);
     expression
 }

@@ -105,12 +105,11 @@ fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
     // The original driver can be built without a user and a password, so both may be empty.
     let may_be_empty = user.as_ref().is_some_and(String::is_empty);
     let password = readers::file_with(|path| password(path, may_be_empty));
-    let password = match may_be_empty {
-        true => Some(fields.get("passwordFile", String::new(), password, mistakes)),
-        false => {
-            let fix = "name the file that holds the password";
-            fields.get_required("passwordFile", fix, password, mistakes)
-        }
+    let password = if may_be_empty {
+        Some(fields.get("passwordFile", String::new(), password, mistakes))
+    } else {
+        let fix = "name the file that holds the password";
+        fields.get_required("passwordFile", fix, password, mistakes)
     };
     fields.finish(mistakes);
     Some(Digest::new(user?, password?))

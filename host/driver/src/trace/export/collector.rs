@@ -66,8 +66,7 @@ impl Collector {
         let limit = self.timeout;
         // The timeout must be created in the runtime too.
         let exchanged = self.runtime.spawn(async move { timeout(limit, exchange).await });
-        let exchanged = exchanged.await;
-        let exchanged = exchanged.map_err(|error| error.to_string())?;
+        let exchanged = exchanged.await.map_err(|error| error.to_string())?;
         exchanged.map_err(|_| format!("no reply within {limit:?}"))?
     }
 

@@ -104,8 +104,8 @@ async fn other_services_are_found_where_they_register() {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })
     .await;
-    let received = storage.received();
-    let received = received.last().unwrap();
+    let requests = storage.received();
+    let received = requests.last().unwrap();
     assert_eq!(received.uri, "/bcsstorage/v1/k8s/x?y=1");
     assert!(!received.headers.contains_key("authorization"));
     assert_eq!(received.body, "a: 1");

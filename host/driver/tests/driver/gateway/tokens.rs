@@ -368,8 +368,9 @@ async fn a_token_may_be_for_some_namespaces() {
     std::fs::write(&path, text).unwrap();
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(TokenTable::read(&path).unwrap()));
-    });
-    let gateway = gateway.start().await;
+    })
+    .start()
+    .await;
     let body = |key: &str, namespace: &str| {
         format!(r#"{{"kind":"application","{key}":{{"name":"a","namespace":"{namespace}"}}}}"#)
     };

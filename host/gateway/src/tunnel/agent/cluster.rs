@@ -169,13 +169,15 @@ async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Ur
         let status = reply.status();
         let body = Limited::new(reply.into_body(), LARGEST_REPLY).collect().await;
         let body = body.map_err(|error| causes::chain(&*error))?.to_bytes();
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(format!("{server} replied {status}: {}", excerpt(&body))),
+        if status.is_success() {
+            Ok(body)
+        } else {
+            Err(format!("{server} replied {status}: {}", excerpt(&body)))
         }
     };
-    let body = tokio::time::timeout(TIMEOUT, exchange).await;
-    let body = body.map_err(|_| format!("{server} did not reply within {TIMEOUT:?}"))??;
+    let body = tokio::time::timeout(TIMEOUT, exchange)
+        .await
+        .map_err(|_| format!("{server} did not reply within {TIMEOUT:?}"))??;
     let found: Endpoints = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
     addresses(&found)
 }
@@ -198,9 +200,10 @@ fn addresses(found: &Endpoints) -> Result<Vec<Uri>, String> {
         .iter()
         .filter_map(|address| address.parse().ok())
         .collect();
-    match servers.is_empty() {
-        true => Err(format!("no address has a port with the name {PORT}")),
-        false => Ok(servers),
+    if servers.is_empty() {
+        Err(format!("no address has a port with the name {PORT}"))
+    } else {
+        Ok(servers)
     }
 }
 
@@ -259,8 +262,9 @@ impl From<AgentError> for KubeconfigError {
 /// Returns the entry of this name, whose content is below `key`.
 fn entry<T: DeserializeOwned>(list: &[Named], key: &str, name: &str) -> Result<T, KubeconfigError> {
     let found = list.iter().find(|entry| entry.name == name);
-    let content = found.and_then(|entry| entry.content.get(key));
-    let content = content.ok_or_else(|| KubeconfigError::Content(format!("there is no {key} {name:?}")))?;
+    let content = found
+        .and_then(|entry| entry.content.get(key))
+        .ok_or_else(|| KubeconfigError::Content(format!("there is no {key} {name:?}")))?;
     T::deserialize(content).map_err(|error| KubeconfigError::Content(format!("{key} {name:?}: {error}")))
 }
 

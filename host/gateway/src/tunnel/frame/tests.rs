@@ -1,7 +1,7 @@
 use super::*;
 
 fn connect(cluster: Option<&str>, address: &str) -> Content {
-    Content::Connect(Destination {
+    Content::Connect(TunnelDestination {
         cluster: cluster.map(ToOwned::to_owned),
         address: address.to_owned(),
     })

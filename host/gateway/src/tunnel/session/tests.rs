@@ -23,7 +23,7 @@ fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Sessi
 }
 
 /// Opens a connection in a tunnel without a budget of its own.
-async fn open(session: &Session, to: Destination) -> io::Result<DuplexStream> {
+async fn open(session: &Session, to: TunnelDestination) -> io::Result<DuplexStream> {
     session.open(to, session.budget()).await
 }
 
@@ -34,8 +34,8 @@ async fn tunnel(allowed: String) -> (Session, tokio::task::JoinHandle<String>) {
     (gateway(&Budget::new(TUNNEL_LIMIT), ours), agent)
 }
 
-fn to(address: &str) -> Destination {
-    Destination {
+fn to(address: &str) -> TunnelDestination {
+    TunnelDestination {
         cluster: None,
         address: address.to_owned(),
     }

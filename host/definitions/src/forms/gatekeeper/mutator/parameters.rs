@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use admittance_mutation::{ImageParts, Location, Mutation, Step};
+use admittance_mutation::{FieldLocation, ImageParts, Mutation, Step};
 use regex::Regex;
 use serde_json::Value as Json;
 
@@ -10,13 +10,13 @@ use super::{MutatorKind, read_location};
 use crate::document::{Fields, Mistakes, Node, quoted, readers};
 
 /// The `pathTests`: the node of each, its path, and whether the path must exist (`MustExist`) or must not exist.
-type Tests<'a> = Vec<(Node<'a>, Location, bool)>;
+type Tests<'a> = Vec<(Node<'a>, FieldLocation, bool)>;
 
 /// Reads the mutation and the `pathTests`, and checks the location for this kind of mutator.
 pub(super) fn read<'a>(
     kind: MutatorKind,
     at: &Node<'_>,
-    location: &Location,
+    location: &FieldLocation,
     mut fields: Fields<'a>,
     mistakes: &mut Mistakes,
 ) -> Option<(Mutation, Tests<'a>)> {
@@ -48,7 +48,7 @@ pub(super) fn read<'a>(
     (mistakes.len() == before).then_some((mutation?, tests))
 }
 
-fn check_location(kind: MutatorKind, at: &Node<'_>, location: &Location, mistakes: &mut Mistakes) {
+fn check_location(kind: MutatorKind, at: &Node<'_>, location: &FieldLocation, mistakes: &mut Mistakes) {
     let steps = location.steps();
     let field = |name: &str| Step::Field(name.to_owned());
     let is_metadata = steps.first() == Some(&field("metadata"));
@@ -92,7 +92,11 @@ fn check_location(kind: MutatorKind, at: &Node<'_>, location: &Location, mistake
     }
 }
 
-fn read_assigned(fields: &mut Fields<'_>, location: &Location, mistakes: &mut Mistakes) -> Option<Mutation> {
+fn read_assigned(
+    fields: &mut Fields<'_>,
+    location: &FieldLocation,
+    mistakes: &mut Mistakes,
+) -> Option<Mutation> {
     const SOURCES: [&str; 3] = ["value", "fromMetadata", "externalData"];
     let fix = "write `assign: { value: ... }` or `assign: { fromMetadata: { field: name } }`";
     let node = fields.required("assign", fix, mistakes)?;
@@ -230,7 +234,7 @@ fn read_set(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Mutation
     })
 }
 
-fn read_test<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Node<'a>, Location, bool)> {
+fn read_test<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Node<'a>, FieldLocation, bool)> {
     const CONDITIONS: [(&str, bool); 2] = [("MustExist", true), ("MustNotExist", false)];
     let mut fields = node.object(mistakes)?;
     let fix = "write a beginning of the location";

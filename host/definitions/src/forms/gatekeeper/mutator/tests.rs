@@ -1,5 +1,5 @@
 use admittance_admission::{Phase, Scope, StageSpec};
-use admittance_mutation::{ImageParts, Location};
+use admittance_mutation::{FieldLocation, ImageParts};
 use serde_json::json;
 
 use super::*;
@@ -21,8 +21,8 @@ fn load(text: &str) -> (ChainDefinition, Vec<Mutator>) {
     (chain, mutators)
 }
 
-fn location(text: &str) -> Location {
-    Location::parse(text).unwrap()
+fn location(text: &str) -> FieldLocation {
+    FieldLocation::parse(text).unwrap()
 }
 
 #[test]

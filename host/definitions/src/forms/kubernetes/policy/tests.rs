@@ -300,8 +300,8 @@ spec:
   validations: {validations}
 "#
     );
-    let chains = load_text("widgets.yaml", &bound(&policy, "Validating", "widgets"));
-    let chains = chains.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let chains = load_text("widgets.yaml", &bound(&policy, "Validating", "widgets"))
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.as_slice() else {
         panic!("{chains:?}")
     };
@@ -542,8 +542,8 @@ spec:
     - {patch}
 "#
     );
-    let chains = load_text("hardened.yaml", &bound(&policy, "Mutating", "hardened"));
-    let chains = chains.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let chains = load_text("hardened.yaml", &bound(&policy, "Mutating", "hardened"))
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"));
     chains[0].warnings().iter().map(ToString::to_string).collect()
 }
 

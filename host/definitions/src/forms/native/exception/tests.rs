@@ -164,8 +164,8 @@ fn an_exception_ends_after_its_last_day() {
         ("1969-12-30", None),
         ("soon", None),
     ] {
-        let spec = exception("a", "stages: [pods/images], users: [x]");
-        let spec = spec.replace("2027-01-31", &format!("\"{text}\""));
+        let spec =
+            exception("a", "stages: [pods/images], users: [x]").replace("2027-01-31", &format!("\"{text}\""));
         let read = DefinitionSet::of_files(vec![DefinitionFile::file("a.yaml", spec)]).definitions();
         match (read, expected) {
             (Ok(read), Some(expected)) => {
